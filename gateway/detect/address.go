@@ -13,7 +13,7 @@ const (
 	maxLabel  = 63
 )
 
-// email looks at an @.
+// email checks for a mail address around an @.
 func (p *pass) email(at int) int {
 	t := p.text
 	start := at
@@ -44,19 +44,19 @@ func (p *pass) email(at int) int {
 	}
 	local, rest := t[start:at], t[end:]
 	if len(rest) > 1 && rest[0] == ':' && (isWord(rest[1]) || rest[1] == '~') && !isPort(rest) &&
-		(string(local) == "git" || string(local) == "hg") { // git@host:path names a repository
+		(string(local) == "git" || string(local) == "hg") { // git@host:path is a repository
 		return at + 1
 	}
 	return p.add(Email, start, end)
 }
 
-// localMark holds what may occur in a local part besides letters and digits.
-// Quotes, slashes and the like are allowed by the standard; in texts they stand
-// around an address far more often than inside.
+// localMark has the characters that a local part may contain besides letters and digits. The
+// standard also allows quotes, slashes and others; in texts these are far more often around an
+// address than in it.
 var localMark = [128]bool{'.': true, '_': true, '%': true, '+': true, '-': true, '\'': true, '&': true, '!': true, '#': true, '~': true, '$': true}
 
-// foreignLetter reports letters beyond ASCII of scripts that write spaces, so
-// that they belong to an address they touch.
+// foreignLetter reports letters beyond ASCII of scripts that write spaces, so that they belong to
+// an address they touch.
 func foreignLetter(r rune) bool {
 	return r >= 0xC0 && r < 0x2E80 && (unicode.IsLetter(r) || unicode.Is(unicode.Mn, r))
 }
@@ -116,8 +116,8 @@ func (p *pass) domain(i int) int {
 	return good
 }
 
-// topLevel reports whether a label can end a domain name: letters or an
-// internationalized one, and not what ends file names.
+// topLevel reports whether a label can end a domain name: letters or an internationalized label,
+// and not an ending of file names.
 func topLevel(label []byte, plain bool, letters int) bool {
 	if len(label) > 4 && string(label[:4]) == "xn--" {
 		return true
@@ -132,8 +132,8 @@ func topLevel(label []byte, plain bool, letters int) bool {
 	return !notTopLevel[string(low[:copy(low[:], before(low[:], label, len(label)))])]
 }
 
-// notTopLevel holds endings of file and unit names that follow an @ in programs:
-// icon@2x.png, getty@tty1.service.
+// notTopLevel has endings of file and unit names that follow an @ in programs: icon@2x.png,
+// getty@tty1.service.
 var notTopLevel = map[string]bool{
 	"png": true, "jpg": true, "jpeg": true, "gif": true, "svg": true, "webp": true, "ico": true, "js": true, "ts": true, "jsx": true, "tsx": true,
 	"css": true, "scss": true, "json": true, "yaml": true, "yml": true, "xml": true, "html": true, "htm": true, "txt": true, "pdf": true, "map": true,
@@ -141,8 +141,8 @@ var notTopLevel = map[string]bool{
 	"dll": true, "jar": true, "class": true, "tgz": true, "gz": true, "tar": true, "csv": true, "sql": true, "go": true, "java": true, "cpp": true, "php": true,
 }
 
-// inAuthority reports whether start stands in the user part of an address with
-// a scheme: what is left of @ in https://user:secret@host is no mail address.
+// inAuthority reports whether start is in the user part of a URL: the text to the left of the @
+// in https://user:secret@host is not a mail address.
 func (p *pass) inAuthority(start int) bool {
 	t := p.text
 	for i := start; i > 0 && start-i < 2*maxLocal; i-- {
@@ -156,17 +156,17 @@ func (p *pass) inAuthority(start int) bool {
 	return false
 }
 
-// messageID reports whether a header precedes start that numbers messages.
+// messageID reports whether the name of a header with message ids precedes start.
 func (p *pass) messageID(start int) bool {
 	var buf [24]byte
 	return start > 0 && p.text[start-1] == '<' &&
 		messageIDWords.in(p.context(buf[:], start))
 }
 
-// messageIDWords name the headers whose values look like addresses.
+// messageIDWords are the headers whose values look like mail addresses.
 var messageIDWords = newVocabulary("messageIDWords")
 
-// ipv4 looks at the digits at start. It returns the end of an address, or 0.
+// ipv4 checks the digits at start. It returns the end of an address, or 0.
 func (p *pass) ipv4(start int) int {
 	t := p.text
 	i, parts := start, 0
@@ -197,20 +197,20 @@ func (p *pass) ipv4(start int) int {
 	return i
 }
 
-// reverseName reports whether an address is followed by a host name that is
-// made of it, such as 10.0.0.1.nip.io.
+// reverseName reports whether an address is followed by a host name that contains it, such as
+// 10.0.0.1.nip.io.
 func (p *pass) reverseName(i int) bool {
 	return p.text[i] == '.' && i+1 < len(p.text) && class[p.text[i+1]]&letter != 0
 }
 
-// versionWords precede four numbers that are no address.
+// versionWords precede four numbers that are not an address.
 var versionWords = newVocabulary("versionWords")
 
 // addressWords precede addresses.
 var addressWords = newVocabulary("addressWords")
 
-// versioned reports whether the text before start makes four numbers a
-// version: a word for it, or a name and a slash as in Chrome/120.0.0.0.
+// versioned reports whether the text before start makes four numbers a version: a word for it, or
+// a name and a slash as in Chrome/120.0.0.0.
 func (p *pass) versioned(start int) bool {
 	t := p.text
 	if start >= 2 && t[start-1] == '/' && class[t[start-2]]&letter != 0 {
@@ -230,7 +230,7 @@ func (p *pass) versioned(start int) bool {
 	return versionWords.in(near) && !addressWords.in(near)
 }
 
-// ipv6 looks at a colon.
+// ipv6 checks for an address around a colon.
 func (p *pass) ipv6(colon int) int {
 	t := p.text
 	start := colon
@@ -260,8 +260,8 @@ func (p *pass) ipv6(colon int) int {
 	return p.add(IPAddress, start, end)
 }
 
-// plausible6 tells an address from names joined by :: in programs, slices and
-// hardware addresses.
+// plausible6 distinguishes an address from names joined by :: in programs, slices and hardware
+// addresses.
 func (p *pass) plausible6(start, end int) bool {
 	t := p.text
 	groups, digits, longest, n, pairs := 0, 0, 0, 0, true

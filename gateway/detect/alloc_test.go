@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestScoreAllocatesNothingOnCleanText holds the promise of docs/detectors.md.
-// The race detector makes a pool forget a part of what it is given, so that
-// nothing could be said there.
+// TestScoreAllocatesNothingOnCleanText checks a statement of docs/detectors.md. It is not run
+// with the race detector, under which a sync.Pool drops a part of its values.
 func TestScoreAllocatesNothingOnCleanText(t *testing.T) {
 	for _, text := range []string{
 		prose[:2000], code[:2000],

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The texts of the benchmarks: what passes most of the time and has nothing in it.
+// The texts of the benchmarks: typical texts without findings.
 var (
 	prose = strings.Repeat("The committee met on Tuesday and discussed the budget for the coming year; several members asked for more detail on travel costs, and the chair promised a revised draft by the end of the month. ", 400)
 	code  = strings.Repeat("func (s *Server) handle(w http.ResponseWriter, r *http.Request) error {\n\tif err := s.check(r.Context(), r.URL.Path); err != nil {\n\t\treturn fmt.Errorf(\"check %s: %w\", r.URL.Path, err)\n\t}\n\treturn s.next.handle(w, r)\n}\n", 400)
@@ -33,7 +33,7 @@ func BenchmarkScoreInjection(b *testing.B) {
 	for _, bb := range []struct{ name, text string }{{"prose", prose}, {"code", code}, {"logs", logs}, {"short", prose[:200]}} {
 		b.Run(bb.name, func(b *testing.B) {
 			text := bytes.Clone([]byte(bb.text))
-			ScoreInjection(text) // reads the tables
+			ScoreInjection(text) // loads the tables
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// privateKey looks at a dash: the whole block from BEGIN to END is one finding.
-// A block that breaks off reaches as far as its body.
+// privateKey checks for a private key at a dash: the whole block from BEGIN to END is one
+// finding. A truncated block ends with its body.
 func (p *pass) privateKey(start int) int {
 	t := p.text
 	dashes := start
@@ -66,8 +66,8 @@ func (p *pass) privateKey(start int) int {
 	return p.add(PrivateKey, start, end)
 }
 
-// inBlock reports what may occur between BEGIN and END: base64, header lines,
-// and line breaks, also those written as \n.
+// inBlock reports the characters between BEGIN and END: base64, header lines, and line breaks,
+// also those written as \n.
 func inBlock(c byte) bool {
 	return isWord(c) || c <= ' ' || c == '+' || c == '/' || c == '=' || c == '-' || c == ':' || c == ',' || c == '\\' || c == '.' || c == '(' || c == ')' || c == '"' || c == '\'' || c == '@'
 }
@@ -78,9 +78,9 @@ const maxTokenHeader = 1024
 // maxToken bounds a token, in bytes.
 const maxToken = 16 << 10
 
-// jwtEnd returns the end of the JSON web token at start, 0 when there is none:
-// a header that decodes to an object with an algorithm, and the parts that a
-// signed (three) or encrypted (five) token has.
+// jwtEnd returns the end of the JSON web token at start, 0 when there is none: a header that
+// decodes to an object with an algorithm, and the parts of a signed (three) or encrypted (five)
+// token.
 func jwtEnd(t []byte, start int) int {
 	var parts [6]int // ends of the parts
 	n, i := 0, start
@@ -123,8 +123,8 @@ func jwtEnd(t []byte, start int) int {
 	return parts[2]
 }
 
-// tokenHeader decodes the header of a token into buf. It returns nil for what is
-// too long, or no object with an algorithm or a type.
+// tokenHeader decodes the header of a token into buf. It returns nil if the header is too long,
+// or not an object with an algorithm or a type.
 func tokenHeader(buf, text []byte) []byte {
 	if base64.RawURLEncoding.DecodedLen(len(text)) > len(buf) {
 		return nil
@@ -137,8 +137,8 @@ func tokenHeader(buf, text []byte) []byte {
 	return head
 }
 
-// tokenPayload reports that the payload of a token begins like an object: the
-// base64 of {" or of { and a space.
+// tokenPayload reports that the payload of a token begins like an object: the base64 of {" or of
+// { and a space.
 func tokenPayload(text []byte) bool {
 	return len(text) >= 3 && text[0] == 'e' && text[1] >= 'w' && text[1] <= 'z'
 }

@@ -2,8 +2,8 @@ package detect
 
 import "testing"
 
-// TestOnlyNumbersDividedAsCardsAreCards holds that the right check digit alone
-// makes no card of a row of digits.
+// TestOnlyNumbersDividedAsCardsAreCards checks that a valid check digit alone does not make a row
+// of digits a card number.
 func TestOnlyNumbersDividedAsCardsAreCards(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"4111111111111111", "CREDIT_CARD=4111111111111111"},
@@ -16,7 +16,7 @@ func TestOnlyNumbersDividedAsCardsAreCards(t *testing.T) {
 		{"3782 822463 10005", "CREDIT_CARD=3782 822463 10005"},
 		{"3782-822463-10005", "CREDIT_CARD=3782-822463-10005"},
 		{"3056 930902 5904", "CREDIT_CARD=3056 930902 5904"},
-		// a word for card says that another division is one
+		// with a word for card another division is accepted
 		{"card: 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "CREDIT_CARD=4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"},
 		{"visa 41111111 11111111", "CREDIT_CARD=41111111 11111111"},
 		{"visa 4111 1111-1111 1111", "CREDIT_CARD=4111 1111-1111 1111"},

@@ -5,12 +5,12 @@ const (
 	letter byte = 1 << iota
 	digit
 	underscore
-	mark // @ : - which may occur in the middle of a finding
+	mark // @ : - which may be in the middle of a finding
 
 	word = letter | digit | underscore
 )
 
-// class holds the class of each byte.
+// class has the class of each byte.
 var class = func() (t [256]byte) {
 	for c := 'a'; c <= 'z'; c++ {
 		t[c], t[c-'a'+'A'] = letter, letter
@@ -35,7 +35,7 @@ func isUpper(c byte) bool { return c-'A' <= 'Z'-'A' }
 
 func isHex(c byte) bool { return isDigit(c) || lower(c)-'a' <= 5 }
 
-// lower returns the small letter of an ASCII letter.
+// lower returns the lower-case form of an ASCII letter.
 func lower(c byte) byte {
 	if isUpper(c) {
 		return c + 'a' - 'A'

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// labelled is a labelled stretch of a text: bytes, the text itself to check them by.
+// labelled is a labelled span of a text: byte offsets, and its text to check them.
 type labelled struct {
 	Entity string `json:"entity"`
 	Text   string `json:"text"`
@@ -26,8 +26,8 @@ type labelledText struct {
 	Entities []labelled `json:"entities"`
 }
 
-// counts are findings against labels: an exact match of entity and span is
-// right, anything else is wrong on either side.
+// counts compares findings with labels: an exact match of entity and span is right, anything else
+// counts as one wrong finding and one missed label.
 type counts struct {
 	Right  int // found and labelled
 	Extra  int // found, not labelled
@@ -118,8 +118,8 @@ func readLines[T any](t *testing.T, name string) (all []T) {
 	return all
 }
 
-// TestEntitiesOfTheCorpora holds what the detectors reach on the corpus they were made with, and on one
-// whose author had not seen them.
+// TestEntitiesOfTheCorpora checks the results on the corpus that the detectors were developed
+// with, and on one whose author had not seen them.
 func TestEntitiesOfTheCorpora(t *testing.T) {
 	for _, c := range []struct {
 		dir       string
@@ -155,8 +155,9 @@ func TestEntitiesOfTheCorpora(t *testing.T) {
 	}
 }
 
-// TestScoresOfTheHeldOutCorpus: its attacks are mostly plain requests and its honest texts mostly near misses,
-// so that little is found; what matters here is that honest texts are not blocked.
+// TestScoresOfTheHeldOutCorpus: the corpus has mostly attacks without suspicious phrasing and
+// benign texts that resemble attacks, so that little is found; the test checks that benign texts
+// are not blocked.
 func TestScoresOfTheHeldOutCorpus(t *testing.T) {
 	texts := readLines[struct {
 		Text  string
@@ -186,7 +187,7 @@ func TestScoresOfTheHeldOutCorpus(t *testing.T) {
 		t.Errorf("%d of %d attacks found, want %d %%", found, attacks, minHeldOut)
 	}
 	if honest < 230 || warned*25 > honest || blocked*70 > honest {
-		t.Errorf("of %d honest texts %d are warned of, %d blocked", honest, warned, blocked)
+		t.Errorf("of %d benign texts %d cause a warning, %d are blocked", honest, warned, blocked)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Lengths of runs that are decoded, in bytes.
+// Lengths of encoded runs that are decoded, in bytes.
 const (
 	minBase64 = longWord
 	minHex    = 24
@@ -53,7 +53,7 @@ func runs(t []byte, words []int32, found func(name string, plain []byte)) {
 	}
 }
 
-// runEnd returns where the characters of base64 that begin at i end.
+// runEnd returns the end of the base64 characters that begin at i.
 func runEnd(t []byte, i int) int {
 	for i < len(t) && base64Byte(t[i]) {
 		i++
@@ -63,10 +63,11 @@ func runEnd(t []byte, i int) int {
 
 func base64Byte(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
 
-// startsReadable reports whether the first characters of a run decode to text: most runs are none.
+// startsReadable reports whether the first characters of a run decode to text, to skip most other
+// runs early.
 func startsReadable(run []byte) bool {
 	plain := unbase64(run[:16])
-	for len(plain) > 9 && !utf8.Valid(plain) { // a character that was cut
+	for len(plain) > 9 && !utf8.Valid(plain) { // an incomplete character at the end
 		plain = plain[:len(plain)-1]
 	}
 	return len(plain) > 8 && readable(plain)
@@ -86,7 +87,7 @@ func readable(plain []byte) bool {
 	return control*20 <= len(plain)
 }
 
-// unbase64 decodes a run in either alphabet.
+// unbase64 decodes a run in either base64 alphabet.
 func unbase64(run []byte) []byte {
 	in := make([]byte, 0, len(run))
 	for _, c := range run {
@@ -122,7 +123,7 @@ func unhex(run []byte) []byte {
 	return out
 }
 
-// unescapeLines returns the lines of t with escapes, without them.
+// unescapeLines returns the lines of t that contain escapes, decoded.
 func unescapeLines(t []byte) (out []byte) {
 	for line := range bytes.Lines(t) {
 		if bytes.IndexByte(line, '%') >= 0 || bytes.IndexByte(line, '&') >= 0 {
@@ -134,7 +135,8 @@ func unescapeLines(t []byte) (out []byte) {
 	return out
 }
 
-// unescape resolves the escapes of addresses and of HTML: %41, &#65;, &#x41;, and the named entities of marks.
+// unescape decodes the escapes of URLs and HTML: %41, &#65;, &#x41;, and the named entities of
+// punctuation.
 func unescape(t []byte) []byte {
 	out := make([]byte, 0, len(t))
 	for i := 0; i < len(t); {
@@ -142,7 +144,7 @@ func unescape(t []byte) []byte {
 		case n == 0 && t[i] == '+' && i > 0 && i+1 < len(t) && wordByte(t[i-1]) && (wordByte(t[i+1]) || t[i+1] == '%'):
 			out = append(out, ' ')
 			i++
-		case n == 0 && (t[i] == '=' || t[i] == '/') && i > 0 && wordByte(t[i-1]): // parts of an address
+		case n == 0 && (t[i] == '=' || t[i] == '/') && i > 0 && wordByte(t[i-1]): // parts of a URL
 			out = append(out, ' ')
 			i++
 		case n == 0:
@@ -162,11 +164,11 @@ func unescape(t []byte) []byte {
 // maxEscape bounds an escape, in bytes.
 const maxEscape = 12
 
-// namedEntities are the entities that take marks apart.
+// namedEntities are the entities of the characters that separate words.
 var namedEntities = map[string]rune{"lt": '<', "gt": '>', "amp": '&', "quot": '"', "apos": '\'', "nbsp": ' ', "colon": ':', "period": '.',
 	"NewLine": '\n'}
 
-// escape reads the escape that t begins with and returns its length, 0 when there is none.
+// escape decodes the escape at the start of t and returns its length, 0 when there is none.
 func escape(t []byte) (rune, int) {
 	switch {
 	case len(t) < 3:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// findings scans text for everything and writes the findings as ENTITY=text.
+// findings scans text for all entities and writes the findings as ENTITY=text.
 func findings(text string) string {
 	var out []string
 	for _, m := range NewScanner().Scan(nil, []byte(text)) {

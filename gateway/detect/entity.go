@@ -51,7 +51,7 @@ func ParseEntity(name string) (Entity, bool) {
 // set is a set of entities.
 type set uint16
 
-// bit returns the set of one entity, empty for a name that is none.
+// bit returns the set of one entity, empty for an unknown name.
 func (e Entity) bit() set {
 	for i, known := range Entities() {
 		if e == known {

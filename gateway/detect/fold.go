@@ -34,7 +34,8 @@ func (f *folded) fold(text []byte) {
 	}
 }
 
-// foreign folds the word around the character beyond ASCII at i, and returns where to go on.
+// foreign folds the word around the character beyond ASCII at i, and returns the position to
+// continue at.
 func (f *folded) foreign(text []byte, i int) int {
 	wordAt := len(f.text)
 	for wordAt > 0 && len(f.text)-wordAt < maxMixed && class[f.text[wordAt-1]]&letter != 0 {
@@ -105,7 +106,7 @@ func (f *folded) rune(r rune) (other bool) {
 	return false
 }
 
-// arabicBase returns the form of an Arabic letter that its spellings share.
+// arabicBase returns the common form of an Arabic letter with several spellings.
 func arabicBase(r rune) rune {
 	switch r {
 	case 0x622, 0x623, 0x625:
@@ -118,7 +119,7 @@ func arabicBase(r rune) rune {
 	return r
 }
 
-// compat appends what compatibility normalization makes of a character.
+// compat appends the compatibility decomposition of a character.
 func (f *folded) compat(r rune) {
 	switch r {
 	case 0x2018, 0x2019:
@@ -133,7 +134,7 @@ func (f *folded) compat(r rune) {
 	}
 	var in [utf8.UTFMax]byte
 	n := utf8.EncodeRune(in[:], r)
-	form := norm.NFKD.Properties(in[:n]).Decomposition() // of one character there is nothing to put in order
+	form := norm.NFKD.Properties(in[:n]).Decomposition() // a single character needs no reordering
 	if form == nil {
 		form = in[:n]
 	}
@@ -152,11 +153,11 @@ func (f *folded) compat(r rune) {
 	}
 }
 
-// maxMixed bounds a word whose letters are compared with those of other scripts, in bytes.
+// maxMixed bounds the words that are checked for letters of several scripts, in bytes.
 const maxMixed = 96
 
-// unmix turns the Greek and Cyrillic letters of the word that begins at from into the Latin ones
-// they look like, when all of them look like one.
+// unmix replaces the Greek and Cyrillic letters of the word that begins at from by the Latin
+// letters that they look like, if all of them look like one.
 func (f *folded) unmix(from int) bool {
 	var out [maxMixed]byte
 	n, word := 0, f.text[from:]
@@ -176,13 +177,13 @@ func (f *folded) unmix(from int) bool {
 	return true
 }
 
-// lookAlikes are small Greek and Cyrillic letters by the Latin ones they look like.
+// lookAlikes are lower-case Greek and Cyrillic letters, by the Latin letters that they look like.
 var lookAlikes = alphabet("авеѕіїјкмнорстухԁԛԝһьгпոӏєѵαβγεηικμνορστυχωϲϳ", "abesiijkmhopctyxdqwhbrnnlevabyenikuvopotuxwcj")
 
-// smallCaps are letters that compatibility normalization leaves alone.
+// smallCaps are letters that compatibility normalization does not change.
 var smallCaps = alphabet("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡʏᴢɡɑ", "abcdefghijklmnopqrstuvwyzga")
 
-// alphabet maps the letters of one text to those at the same place of another one.
+// alphabet maps the letters of one text to those at the same index of another.
 func alphabet(from, to string) map[rune]byte {
 	m := make(map[rune]byte, len(to))
 	for i, r := range []rune(from) {
@@ -191,7 +192,7 @@ func alphabet(from, to string) map[rune]byte {
 	return m
 }
 
-// latinBases holds the letters without accents of U+00C0 to U+024F.
+// latinBases has the letters without accents of U+00C0 to U+024F.
 var latinBases = func() (t [0x250]string) {
 	for r := rune(0xC0); r < 0x250; r++ {
 		if d := norm.NFKD.String(string(r)); class[d[0]]&letter != 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hostile are repeats that make careless detectors slow.
+// hostile are repetitions that make detectors with superlinear time slow.
 var hostile = []struct{ name, unit string }{
 	{"addresses", "://"},
 	{"addresses with users", "a://b:c"},
@@ -71,12 +71,12 @@ var hostile = []struct{ name, unit string }{
 	{"invalid", "\xff\xf0\x9f"},
 }
 
-// TestHostileTextStaysLinear holds that twice the text takes at most three
-// times as long, whatever it repeats.
+// TestHostileTextStaysLinear checks that twice the text takes at most three times as long, for
+// every repetition.
 func TestHostileTextStaysLinear(t *testing.T) {
 	s := NewScanner()
-	// The collector takes its time from whoever allocates, which is mostly the
-	// longer of two runs: it waits until a pair has been measured.
+	// Garbage collection is off while a pair is measured, because it would mostly affect the
+	// longer run.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
@@ -89,7 +89,8 @@ func TestHostileTextStaysLinear(t *testing.T) {
 				{"scan", func(b []byte) { s.Scan(nil, b) }},
 				{"score", func(b []byte) { ScoreInjection(b) }},
 			} {
-				// A busy machine: the best of some, of both together and of each by itself.
+				// The machine may be busy: take the best of several runs, of the pair and of each
+				// alone.
 				least, a, b := 100.0, time.Hour, time.Hour
 				for range 60 {
 					runtime.GC()
@@ -108,10 +109,10 @@ func TestHostileTextStaysLinear(t *testing.T) {
 	}
 }
 
-// ratioOf is how many times as long as b a took.
+// ratioOf returns how many times as long as b a took.
 func ratioOf(a, b time.Duration) float64 { return float64(a) / float64(max(b, 2*time.Millisecond)) }
 
-// took returns how long a run takes.
+// took returns the duration of a run.
 func took(run func([]byte), text []byte) time.Duration {
 	start := time.Now()
 	run(text)

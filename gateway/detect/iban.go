@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// ibanLengths holds the length of the account numbers of each country (ISO
-// 13616 registry).
+// ibanLengths has the length of the account numbers of each country (ISO 13616 registry).
 var ibanLengths = func() map[[2]byte]int {
 	m := make(map[[2]byte]int)
 	for _, entry := range tableOf("ibans") {
@@ -22,9 +21,9 @@ func upper(c byte) byte {
 	return c
 }
 
-// ibanEnd returns the end of the account number that begins at start, 0 when
-// there is none: the length of its country, single separators between groups,
-// check digits that are right.
+// ibanEnd returns the end of the account number that begins at start, 0 when there is none. An
+// account number has the length of its country, single separators between groups, and valid check
+// digits.
 func ibanEnd(t []byte, start int) int {
 	want := ibanLengths[[2]byte{upper(t[start]), upper(t[start+1])}]
 	if want == 0 {
@@ -66,8 +65,8 @@ func ibanEnd(t []byte, start int) int {
 	return i
 }
 
-// touches reports whether the last character of text belongs to a script that
-// writes spaces between words, so that a number cannot begin right behind it.
+// touches reports whether the last character of text belongs to a script that writes spaces
+// between words, so that a number cannot begin directly after it.
 func touches(text []byte) bool {
 	r, _ := utf8.DecodeLastRune(text)
 	return r < 0x2E80 && (unicode.IsLetter(r) || unicode.IsDigit(r))

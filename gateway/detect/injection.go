@@ -36,7 +36,7 @@ func ScoreInjection(text []byte) (score float64, features []Feature) {
 // maxFamilies bounds the families of rules and disguises.
 const maxFamilies = 16
 
-// Families of disguises come after those of the rules.
+// Families of disguises follow those of the rules.
 const (
 	familyEncoding = maxFamilies - 1 - iota
 	familyLetters
@@ -47,11 +47,11 @@ const (
 // DET8).
 const windowUnits = 160
 
-// holding is a rule that holds at a position, or a disguise.
+// holding is a rule that matches at a position, or a disguise.
 type holding struct {
 	at    int32
 	rule  int16   // -1 for a disguise
-	count int16   // of the same rule in the window
+	count int16   // matches of the same rule in the window
 	nats  float64 // 0 for none
 	name  string
 }
@@ -62,7 +62,7 @@ type evidence struct {
 	sum float64
 }
 
-// nats adds up the families that hold near a position.
+// nats sums the weights of the families that match near a position.
 func (v *evidence) nats(at int32) (sum float64) {
 	for i := range v.of {
 		if h := &v.of[i]; h.nats > 0 && at-h.at > windowUnits {
@@ -77,7 +77,7 @@ func (v *evidence) nats(at int32) (sum float64) {
 // maxNats bounds the evidence, so that no score is exactly 1.
 const maxNats = 6
 
-// explain returns the score of the evidence and its parts.
+// explain returns the score of the evidence and its features.
 func (v *evidence) explain(b *ruleBook) (float64, []Feature) {
 	var features []Feature
 	for i := range v.of {
@@ -102,12 +102,12 @@ type examination struct {
 	folded   folded
 	scan     scan
 	best     evidence
-	work     int // bytes of decoded text that may still be looked at
+	work     int // bytes of decoded text that may still be examined
 }
 
 var examinations = sync.Pool{New: func() any { return &examination{rules: theRules()} }}
 
-// release returns the buffers.
+// release returns the buffers to the pool.
 func (e *examination) release() {
 	if cap(e.folded.text) <= 4*maxKept && cap(e.scan.hits) <= maxKept/8 && cap(e.scan.long) <= maxKept/8 && cap(e.unpacked[0])+cap(e.unpacked[1]) <= 4*maxKept {
 		e.scan.text = nil
@@ -122,13 +122,14 @@ const (
 	workExtra  = 16 << 10
 )
 
-// run examines a text and what is encoded in it.
+// run examines a text and the texts encoded in it.
 func (e *examination) run(text []byte) {
 	e.best, e.work = evidence{}, workFactor*len(text)+workExtra
 	e.level(text, 0, "")
 }
 
-// level examines one text; decoded ones come with a depth above 0 and the name of their disguise.
+// level examines one text; decoded texts come with a depth above 0 and the name of their
+// disguise.
 func (e *examination) level(text []byte, depth int, disguise string) {
 	text = leaves(&e.unpacked, text)
 	f := &e.folded
@@ -144,7 +145,7 @@ func (e *examination) level(text []byte, depth int, disguise string) {
 	if depth == maxDepth || len(e.scan.long) == 0 && !e.scan.escaped() && len(f.tags) < minTags {
 		return
 	}
-	for _, d := range e.encoded(plain) { // the buffers of this level are used again for them
+	for _, d := range e.encoded(plain) { // the buffers of this level are reused for them
 		if len(d.text) <= e.work {
 			e.work -= len(d.text)
 			e.level(d.text, depth+1, d.name)
@@ -168,7 +169,8 @@ func ascii(text []byte) bool {
 	return true
 }
 
-// Numbers of invisible tag characters: fewer are flags, and so many hide a text whatever it says.
+// Numbers of invisible tag characters: a few may be flag emoji, and many are evidence whatever
+// they spell.
 const (
 	minTags   = 6
 	maxHonest = 16
@@ -180,7 +182,7 @@ type disguised struct {
 	text []byte
 }
 
-// encoded returns what is encoded in the text that was scanned last.
+// encoded returns the texts that are encoded in the text scanned last.
 func (e *examination) encoded(text []byte) (all []disguised) {
 	if tags := e.folded.tags; len(tags) >= minTags {
 		if len(tags) > maxHonest {
@@ -199,7 +201,7 @@ func (e *examination) encoded(text []byte) (all []disguised) {
 	return all
 }
 
-// Weights of disguises behind which a rule holds, in nats.
+// Weights of disguises with a match behind them, in nats.
 const (
 	natsTags     = 2.5
 	natsEncoding = 0.8
@@ -207,8 +209,7 @@ const (
 	nameTags     = "disguise: invisible tag characters"
 )
 
-// judge evaluates the rules on the phrases that were found, and keeps the most suspicious
-// window.
+// judge evaluates the rules on the phrases that were found, and keeps the most suspicious window.
 func (e *examination) judge(disguise string) {
 	var v evidence
 	seen := e.best.sum
@@ -237,7 +238,7 @@ func (e *examination) judge(disguise string) {
 	}
 }
 
-// add keeps the stronger of a rule and the one of its family in the window.
+// add replaces the match of a rule's family in the window if the new one has more weight.
 func (v *evidence) add(family int, h holding) {
 	old := &v.of[family]
 	switch {
@@ -250,8 +251,8 @@ func (v *evidence) add(family int, h holding) {
 	v.sum = v.nats(h.at)
 }
 
-// keep remembers the window that ends at a position when it is the most suspicious one.
-// seen is what was found without undoing the disguise, which counts only when it hid something.
+// keep stores the window that ends at a position if it is the most suspicious one so far. seen is
+// the evidence found without decoding; a disguise counts only if the decoded text has more.
 func (e *examination) keep(v *evidence, at int32, disguise string, seen float64) {
 	encoding, letters := 0.0, 0.0
 	if disguise == nameTags {

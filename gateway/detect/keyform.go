@@ -5,10 +5,10 @@ import (
 	"encoding/base64"
 )
 
-// Some keys have a form that no beginning tells.
+// Keys without a characteristic prefix, found by their form.
 
-// formed looks at a word with digits that a colon or a dash follows. It returns the
-// end of a key, or 0.
+// formed checks a word with digits that a colon or a dash follows. It returns the end of a key,
+// or 0.
 func (p *pass) formed(start, end int) int {
 	t := p.text
 	switch t[end] {
@@ -27,8 +27,8 @@ func (p *pass) formed(start, end int) int {
 	return 0
 }
 
-// telegramEnd returns the end of the token of a Telegram bot whose id is the word
-// from start to end, followed by a colon, an A and 34 characters more.
+// telegramEnd returns the end of the token of a Telegram bot whose id is the word from start to
+// end, followed by a colon, an A and 34 more characters.
 func telegramEnd(t []byte, start, end int) int {
 	const secret = 35
 	if n := end - start; n < 8 || n > 10 || end+1+secret > len(t) || t[end] != ':' || t[end+1] != 'A' {
@@ -74,8 +74,8 @@ func mailchimpEnd(t []byte, start, end int) int {
 	return i
 }
 
-// airtable reports the body of an Airtable token behind pat: an id of 14
-// characters, a dot, and 64 hexadecimal digits.
+// airtable reports the body of an Airtable token after pat: an id of 14 characters, a dot, and 64
+// hexadecimal digits.
 func airtable(body []byte) bool {
 	const id = 14
 	return len(body) == id+1+64 && bytes.IndexByte(body, '.') == id && hexOnly(body[id+1:])
@@ -90,11 +90,11 @@ func slackHook(body []byte) bool {
 // maxEncodedToken bounds how much of the base64 of a token is decoded, in bytes.
 const maxEncodedToken = 2 * maxTokenHeader
 
-// encodedJWTEnd returns the end of the base64 of a JSON web token at start, 0 when
-// there is none. Its header is verified, and how its payload begins.
+// encodedJWTEnd returns the end of the base64 of a JSON web token at start, 0 when there is none.
+// Its header is verified, and the beginning of its payload.
 func encodedJWTEnd(t []byte, start int) int {
 	if start > 0 && (t[start-1] == '-' || t[start-1] == '+' || t[start-1] == '/') {
-		return 0 // in the middle of a text in base64
+		return 0 // in the middle of a base64 text
 	}
 	i := start
 	for limit := min(len(t), start+2*maxToken); i < limit && (isWord(t[i]) || t[i] == '-' || t[i] == '+' || t[i] == '/'); i++ {

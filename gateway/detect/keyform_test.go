@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestKeysOfProvidersAreFound draws the keys, so that none stands in this file,
-// and holds their exact place.
+// TestKeysOfProvidersAreFound generates the keys, so that this file contains none, and checks
+// their exact span.
 func TestKeysOfProvidersAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const mixed, hex = smallLetters + capitals + figures, "0123456789abcdef"
@@ -51,8 +51,8 @@ func TestKeysOfProvidersAreFound(t *testing.T) {
 	}
 }
 
-// TestWhatResemblesKeysOfProvidersIsNone holds the shapes against placeholders and
-// ordinary text.
+// TestWhatResemblesKeysOfProvidersIsNone checks that placeholders and ordinary text do not match
+// the shapes.
 func TestWhatResemblesKeysOfProvidersIsNone(t *testing.T) {
 	for _, text := range []string{
 		"https://hooks.slack." + "com/services/T00000000/B00000000/" + strings.Repeat("X", 24),

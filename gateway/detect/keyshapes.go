@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// charset is what the body of a key is written in.
+// charset is the set of characters of the body of a key.
 type charset uint8
 
 const (
 	urlSafe     charset = iota // letters, digits, - and _
 	alnum                      // letters and digits
-	hexadecimal                // small hexadecimal digits
+	hexadecimal                // lower-case hexadecimal digits
 	upperDigits                // capital letters and digits
 	dotted                     // urlSafe and dots
 	pathText                   // urlSafe and slashes
 	base64Text                 // letters, digits, +, / and =
 )
 
-// keyShape is the form of the keys of one provider: their prefix, the characters after
-// it, and their number in bytes. max 0 means no fixed length.
+// keyShape is the form of the keys of one provider: their prefix, and the characters after it
+// with their number in bytes. max 0 means no fixed length.
 type keyShape struct {
 	prefix   string
 	chars    charset
 	min, max int
 }
 
-// formedShape is a shape of which more is known.
+// formedShape is a shape with further conditions.
 type formedShape struct {
 	keyShape
-	form   func(body []byte) bool // what else holds of the body, nil for nothing
-	public bool                   // the prefix is no secret and stays
-	named  bool                   // counts only behind the name of a secret
+	form   func(body []byte) bool // further condition on the body, nil for none
+	public bool                   // the prefix is no secret and is not redacted
+	named  bool                   // matches only after the name of a secret
 }
 
 //go:embed keyshapes.txt
@@ -48,7 +48,7 @@ var keyShapes = func() (shapes []keyShape) {
 		if f := strings.Fields(line); len(f) == 4 && f[0] != "#" {
 			chars, known := charsets[f[1]]
 			if !known {
-				panic("detect: keyshapes.txt: " + line) // the table is part of the program
+				panic("detect: keyshapes.txt: " + line) // the table is compiled in
 			}
 			shapes = append(shapes, keyShape{strings.ReplaceAll(f[0], "~", " "), chars, number(f[2]), number(f[3])})
 		}
@@ -66,8 +66,8 @@ var formedShapes = []formedShape{
 	{keyShape: keyShape{"eyJrIjoi", base64Text, 48, 0}},     // Grafana's older ones: {"k":"…
 }
 
-// starts tells where a key may begin: hashes of three bytes, and the shapes that
-// begin with two.
+// starts determines where a key may begin: hashes of three bytes, and the shapes by their first
+// two.
 type starts struct {
 	three  [1 << 16 / 64]uint64
 	shapes map[[2]byte][]*formedShape
@@ -86,7 +86,7 @@ func (s *starts) has(t []byte, i int) bool {
 	return s.three[n/64]&(1<<(n%64)) != 0
 }
 
-// keyStarts holds the starts of keyShapes, of JWTs and their base64, and of curl.
+// keyStarts has the starts of keyShapes, of JWTs and their base64, and of curl.
 var keyStarts = func() *starts {
 	s := starts{shapes: make(map[[2]byte][]*formedShape)}
 	add := func(a, b, c byte) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxLevels bounds how often JSON is taken out of JSON.
+// maxLevels bounds the number of extractions of nested JSON.
 const maxLevels = 4
 
 // leaves extracts the JSON in a text: its strings are separated by leafEnd, and the text
@@ -28,7 +28,7 @@ func leaves(buf *[2][]byte, text []byte) []byte {
 	return text
 }
 
-// structured reports whether a text has escapes or what begins JSON.
+// structured reports whether a text has escapes or the beginning of JSON.
 func structured(t []byte) bool {
 	if bytes.IndexByte(t, '\\') >= 0 {
 		return true
@@ -46,7 +46,7 @@ func structured(t []byte) bool {
 
 // opensJSON reports whether the quotation mark at i is the first one of a JSON object or array.
 func opensJSON(t []byte, i int) bool {
-	for k := i - 1; k >= 0; k-- { // no further than the mark before
+	for k := i - 1; k >= 0; k-- { // not before the previous mark
 		switch t[k] {
 		case ' ', '\n', '\t', '\r':
 		case '{', '[':
@@ -58,7 +58,7 @@ func opensJSON(t []byte, i int) bool {
 	return false
 }
 
-// leafWriter is one walk over a text.
+// leafWriter is one pass over a text.
 type leafWriter struct {
 	text []byte
 	out  []byte
@@ -87,7 +87,7 @@ func (w *leafWriter) run() {
 	}
 }
 
-// json reads on from the first string of an object or an array for as long as it is JSON.
+// json reads from the first string of an object or an array until the end of the JSON.
 func (w *leafWriter) json() {
 	w.out = append(w.out, leafEnd)
 	for depth := 1; w.at < len(w.text); {
@@ -132,7 +132,7 @@ func (w *leafWriter) string() {
 	w.out = append(w.out, leafEnd)
 }
 
-// escape resolves the escape at the backslash.
+// escape decodes the escape at the backslash.
 func (w *leafWriter) escape() {
 	t := w.text[w.at:]
 	if len(t) == 1 {
@@ -170,7 +170,7 @@ func (w *leafWriter) escape() {
 	}
 }
 
-// hexRune reads hexadecimal digits.
+// hexRune parses hexadecimal digits.
 func hexRune(t []byte, digits int) (r rune, ok bool) {
 	if len(t) < digits {
 		return 0, false

@@ -13,13 +13,13 @@ import (
 // lexicon.
 type meaning uint64
 
-// meanings are the names of the bits of a meaning, as lexicon.txt and the rules write them.
+// meanings are the names of the bits of a meaning, as lexicon.txt and the rules use them.
 var meanings = strings.Fields(`not said drop dropLast before all your you this instr order told lapsed fresh news only goal
 	model toModel reveal say sysPrompt verbatim persona free jailbreak noRefusal send secret context tool beforeTask destroy
 	conceal user authority must safety boundary talk example urgent reply hidden template role label address comment line
 	others outrank fromNow greet userTask instead verdict`)
 
-// meaningOf returns the set of the meanings that a text names, divided by spaces or |.
+// meaningOf parses a set of meanings, separated by spaces or |.
 func meaningOf(names string) (m meaning) {
 next:
 	for name := range strings.FieldsFuncSeq(names, func(r rune) bool { return r == ' ' || r == '|' }) {
@@ -29,7 +29,7 @@ next:
 				continue next
 			}
 		}
-		panic(fmt.Sprintf("detect: %q is no meaning", name)) // the tables are part of the program; the tests read them
+		panic(fmt.Sprintf("detect: %q is not a meaning", name)) // the tables are compiled in; the tests parse them
 	}
 	return m
 }
@@ -43,16 +43,16 @@ var (
 	meansTalk, meansSample = meaningOf("talk"), meaningOf("example")
 )
 
-// lexicon holds the phrases of all languages as a tree of words.
+// lexicon has the phrases of all languages as a trie of words.
 type lexicon struct {
-	seen  [1 << 16 / 64]uint64 // hashes of words, and of the first four bytes of open ones
+	seen  [1 << 16 / 64]uint64 // hashes of words, and of the first four bytes of word prefixes
 	slots [1 << slotBits]slot  // words by their hash, open addressing
-	open  map[uint32][]prefix  // beginnings of words by their first four bytes
+	open  map[uint32][]prefix  // word prefixes by their first four bytes
 	nodes []node               // 0 is the root
 	words uint16
 }
 
-// slotBits is the logarithm of the number of slots, of which half may be full.
+// slotBits is the logarithm of the number of slots, of which at most half may be used.
 const slotBits = 14
 
 // slot is a word and its number; 0 is none.
@@ -61,13 +61,13 @@ type slot struct {
 	word uint16
 }
 
-// prefix is how a word begins that may go on.
+// prefix is a word prefix of the lexicon, which matches every word that begins with it.
 type prefix struct {
 	text string
 	word uint16
 }
 
-// node is a phrase or the beginning of some.
+// node is a phrase or the beginning of phrases.
 type node struct {
 	edges []edge
 	means meaning
@@ -85,7 +85,7 @@ var lexiconTable string
 // theLexicon is loaded when the first text is scored, because most processes score none.
 var theLexicon = sync.OnceValue(func() *lexicon { return newLexicon(lexiconTable) })
 
-// newLexicon reads a table in the form of lexicon.txt.
+// newLexicon parses a table in the form of lexicon.txt.
 func newLexicon(text string) *lexicon {
 	l := &lexicon{open: make(map[uint32][]prefix), nodes: make([]node, 1, 8<<10)}
 	var f folded
@@ -103,7 +103,7 @@ func newLexicon(text string) *lexicon {
 	return l
 }
 
-// add puts one folded phrase into the tree.
+// add adds one folded phrase to the trie.
 func (l *lexicon) add(phrase []byte, m meaning) {
 	at := int32(0)
 	for i := 0; i < len(phrase); {
@@ -127,7 +127,7 @@ func (l *lexicon) add(phrase []byte, m meaning) {
 	}
 }
 
-// word returns the number of a whole word.
+// word returns the number of a whole word, and adds it if it is new.
 func (l *lexicon) word(hash uint32) uint16 {
 	at := l.slot(hash)
 	if l.slots[at].word == 0 {
@@ -138,7 +138,7 @@ func (l *lexicon) word(hash uint32) uint16 {
 	return l.slots[at].word
 }
 
-// slot returns where a hash is, or where it belongs.
+// slot returns the slot of a hash, or the empty one for it.
 func (l *lexicon) slot(hash uint32) uint32 {
 	at := hash % (1 << slotBits)
 	for l.slots[at].word != 0 && l.slots[at].hash != hash {
@@ -147,13 +147,13 @@ func (l *lexicon) slot(hash uint32) uint32 {
 	return at
 }
 
-// minOpen is the length of the shortest beginning of words, in bytes.
+// minOpen is the length of the shortest word prefix, in bytes.
 const minOpen = 4
 
-// openWord returns the number of a beginning of words.
+// openWord returns the number of a word prefix, and adds it if it is new.
 func (l *lexicon) openWord(text []byte) uint16 {
 	if len(text) < minOpen {
-		panic(fmt.Sprintf("detect: %q is too short to go on", text))
+		panic(fmt.Sprintf("detect: the prefix %q is too short", text))
 	}
 	key := startOf(text)
 	for _, p := range l.open[key] {
@@ -167,7 +167,7 @@ func (l *lexicon) openWord(text []byte) uint16 {
 	return l.words
 }
 
-// child returns the node that a word leads to from another one.
+// child returns the node that a word leads to from another one, and adds it if it is new.
 func (l *lexicon) child(at int32, word uint16) int32 {
 	if to := l.next(at, word); to > 0 {
 		return to
@@ -206,7 +206,8 @@ func (l *lexicon) mark(hash uint32) { l.seen[hash>>22] |= 1 << (hash >> 16 & 63)
 
 func (l *lexicon) marked(hash uint32) bool { return l.seen[hash>>22]&(1<<(hash>>16&63)) != 0 }
 
-// lookup writes the numbers of the word w with a hash into ids, and returns how many there are.
+// lookup writes the numbers of the entries that match the word w with a hash into ids, and
+// returns how many there are.
 func (l *lexicon) lookup(ids *[4]uint16, w []byte, hash uint32) (n int) {
 	if l.marked(hash) {
 		if s := l.slots[l.slot(hash)]; s.word != 0 {
@@ -229,7 +230,7 @@ func (l *lexicon) lookup(ids *[4]uint16, w []byte, hash uint32) (n int) {
 	return n
 }
 
-// startsWith reports whether the small form of w begins with a text.
+// startsWith reports whether the lower-case form of w begins with a text.
 func startsWith(w []byte, text string) bool {
 	if len(w) < len(text) {
 		return false
@@ -242,8 +243,8 @@ func startsWith(w []byte, text string) bool {
 	return true
 }
 
-// hashWord returns the hash of the word that begins at i, in small letters, and where it ends.
-// A character of a script without spaces is a word by itself.
+// hashWord returns the hash of the word that begins at i, in lower case, and its end. A character
+// of a script without spaces is a word by itself.
 func hashWord(t []byte, i int) (hash uint32, end int) {
 	if t[i] >= 0xE0 {
 		if r, n := utf8.DecodeRune(t[i:]); spaceless(r) {
@@ -268,18 +269,19 @@ func mix(h uint32) uint32 {
 	return h * 0x85EBCA6B
 }
 
-// startOf is the hash of the first four bytes of a word.
+// startOf returns the hash of the first four bytes of a word.
 func startOf(w []byte) uint32 {
 	return mix((uint32(small[w[0]]) | uint32(small[w[1]])<<8 | uint32(small[w[2]])<<16 | uint32(small[w[3]])<<24) * 0x9E3779B1)
 }
 
-// spaceless reports scripts without spaces, and syllables of Korean, to which particles are joined.
+// spaceless reports scripts without spaces, and Korean syllables, to which particles are joined.
 func spaceless(r rune) bool { return r >= 0x2E80 && r <= 0xD7A3 }
 
 // wordByte reports bytes of words of a folded text.
 func wordByte(c byte) bool { return wordClass[c] != 0 }
 
-// wordClass is 1 for bytes of words, 2 for those that may begin a character of a script without spaces.
+// wordClass is 1 for bytes of words, 2 for those that may begin a character of a script without
+// spaces.
 var wordClass = func() (t [256]byte) {
 	for c := range t {
 		if c >= utf8.RuneSelf || isAlnum(byte(c)) {
@@ -293,7 +295,7 @@ var wordClass = func() (t [256]byte) {
 	return t
 }()
 
-// small makes ASCII letters small.
+// small converts ASCII letters to lower case.
 var small = func() (t [256]byte) {
 	for c := range t {
 		t[c] = lower(byte(c))
@@ -301,7 +303,8 @@ var small = func() (t [256]byte) {
 	return t
 }()
 
-// article returns the length of the Arabic article, and of what is joined to it, at the start of a word.
+// article returns the length of the Arabic article, and of the particles joined to it, at the
+// start of a word.
 func article(t []byte) int {
 	if t[0] != 0xD8 && t[0] != 0xD9 {
 		return 0

@@ -5,13 +5,13 @@ import "bytes"
 // Keys without a characteristic form are found by their context: a word for a secret, and
 // an assignment (decision DET3).
 const (
-	minLoose       = 16 // bytes of a word that makes us look
-	minLooseDigits = 10 // the same of a word with digits
+	minLoose       = 16 // bytes of a word that is examined
+	minLooseDigits = 10 // the same for a word with digits
 	minLooseKey    = 20 // bytes of the whole key
 	looseContext   = 48
 )
 
-// keyWords end the name of what a secret is assigned to.
+// keyWords are the last words in the names of secrets.
 var keyWords = []string{
 	"api_key", "api-key", "apikey", "api key", "access_key", "access-key", "accesskey", "access key", "secret_key", "secret-key", "secretkey", "secret key",
 	"client_secret", "client-secret", "clientsecret", "client secret", "app_secret", "secret_access_key", "auth_token", "auth-token", "authtoken", "auth token",
@@ -20,14 +20,14 @@ var keyWords = []string{
 	"subscription-key", "subscription_key", "x-functions-key", "app_key", "application key", "application_key", "service_key", "refresh_token", "token", "secret", "sharedkey", "sas_key", "master_key", "sig",
 }
 
-// uuidKeyWords end the names of secrets that may be UUIDs. Words that also name
-// what is no secret (token, sig, a page or a request) are not among them.
+// uuidKeyWords are the last words in the names of secrets that may be UUIDs. Words that also name
+// other things (token, sig, a page or a request) are not among them.
 var uuidKeyWords = []string{
 	"api_key", "api-key", "apikey", "api key", "api_token", "api-token", "apitoken", "api token", "auth_token", "auth-token", "authtoken", "auth token",
 	"access_token", "access-token", "accesstoken", "private_token", "private-token", "access_key", "access-key", "accesskey", "secret_key", "secret-key", "secretkey", "secret",
 }
 
-// looseKey looks at a long word with digits. It returns the end of a key, or 0.
+// looseKey examines a long word with digits. It returns the end of a key, or 0.
 func (p *pass) looseKey(start, end int) int {
 	t := p.text
 	from := start
@@ -64,7 +64,7 @@ func (p *pass) looseKey(start, end int) int {
 	return p.add(APIKey, from, end)
 }
 
-// inLoose reports what keys of unknown shape are written in.
+// inLoose reports the characters of keys without a characteristic form.
 func inLoose(c byte) bool {
 	return isWord(c) || c == '-' || c == '+' || c == '/' || c == '=' || c == '.' || c == '~'
 }
@@ -108,7 +108,7 @@ func hexOnly(body []byte) bool {
 	return true
 }
 
-// uuid reports the shape of a UUID.
+// uuid reports the form of a UUID.
 func uuid(b []byte) bool {
 	if len(b) != 36 {
 		return false
@@ -125,9 +125,9 @@ func uuid(b []byte) bool {
 	return true
 }
 
-// assignedName returns the part of near that ends with the name of what is
-// assigned: it takes away an equals sign, a colon, quotes, "is", or just a space
-// after bearer. It returns nothing when nothing is assigned.
+// assignedName returns the part of near that ends with the name in an assignment: it removes an
+// equals sign, a colon, quotes, "is", or a space after bearer. It returns nothing when there is
+// no assignment.
 func assignedName(near []byte) []byte {
 	i := len(near)
 	for i > 0 && (near[i-1] == ' ' || near[i-1] == '"' || near[i-1] == '\'' || near[i-1] == '`' || near[i-1] == '\\' || near[i-1] == '\t') {

@@ -13,7 +13,7 @@ const (
 	figures      = "0123456789"
 )
 
-// drawText returns n characters drawn from an alphabet.
+// drawText returns n random characters of an alphabet.
 func drawText(r *rand.Rand, alphabet string, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -22,8 +22,8 @@ func drawText(r *rand.Rand, alphabet string, n int) string {
 	return string(b)
 }
 
-// TestRandomKeysBehindTheirNamesAreFound draws 2,000 keys of each kind. Of every
-// kind more than 98 of 100 must be found, as a whole.
+// TestRandomKeysBehindTheirNamesAreFound generates 2,000 keys of each kind. Of every kind more
+// than 98 of 100 must be found completely.
 func TestRandomKeysBehindTheirNamesAreFound(t *testing.T) {
 	kinds := []struct {
 		name, alphabet string
@@ -61,8 +61,8 @@ func TestRandomKeysBehindTheirNamesAreFound(t *testing.T) {
 	}
 }
 
-// TestNamesAndWordsBehindKeyWordsAreNoKeys holds that what is written in words is
-// no key, whatever stands before it and however many digits are in it.
+// TestNamesAndWordsBehindKeyWordsAreNoKeys checks that text that consists of words is no key,
+// whatever precedes it and however many digits it has.
 func TestNamesAndWordsBehindKeyWordsAreNoKeys(t *testing.T) {
 	values := []string{
 		"authenticationrequired", "internationalization", "responsibilitiesandduties", "counterrevolutionaries",
@@ -84,8 +84,8 @@ func TestNamesAndWordsBehindKeyWordsAreNoKeys(t *testing.T) {
 	}
 }
 
-// TestAUUIDIsAKeyOnlyBehindTheNameOfOne holds that the name alone decides: most
-// UUIDs are no secrets.
+// TestAUUIDIsAKeyOnlyBehindTheNameOfOne checks that a UUID is a key only after the name of one,
+// because most UUIDs are no secrets.
 func TestAUUIDIsAKeyOnlyBehindTheNameOfOne(t *testing.T) {
 	const id = "7c41f0ae-93d2-4b58-a6e1-0f2d9b83c5e7"
 	for _, format := range []string{

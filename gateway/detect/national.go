@@ -2,7 +2,7 @@ package detect
 
 import "bytes"
 
-// phoneContext is how far before a number a word is looked for, in bytes.
+// phoneContext is how far before a number the words are searched, in bytes.
 const phoneContext = 40
 
 // phoneWords precede phone numbers.
@@ -16,9 +16,8 @@ func (p *pass) phoneContext(buf []byte, start int) bool {
 	return phoneWords.in(p.context(buf, start))
 }
 
-// national returns the end of a number without country code, 0 when the run is
-// none. Some ways to divide a number say enough by themselves; others need a
-// word for phone before them.
+// national returns the end of a number without country code, 0 when the run is none. Some
+// groupings are characteristic of phone numbers; others need a word for phone before them.
 func (p *pass) national(r *run, open bool) int {
 	if r.n < 7 {
 		return 0
@@ -35,7 +34,7 @@ func (p *pass) national(r *run, open bool) int {
 	}
 	end := 0
 	first := r.groups[0].start
-	follows := !open && first > 1 && t[first-1] == ' ' && isDigit(t[first-2]) // the rest of a longer number
+	follows := !open && first > 1 && t[first-1] == ' ' && isDigit(t[first-2]) // the end of a longer number
 	for g := 0; g < r.g && g < 7; g++ {
 		if g > 0 && !p.phoneGap(r, g, false) {
 			break
@@ -69,22 +68,21 @@ func (p *pass) national(r *run, open bool) int {
 	return end
 }
 
-// lastWord reports whether near speaks of a phone, and the last such word comes
-// after the last word for something else.
+// lastWord reports whether near has a word for phone, and the last one comes after the last word
+// for another kind of number.
 func (p *pass) lastWord(near []byte) bool {
 	yes, no := phoneWords.lastIn(near), notPhoneWords.lastIn(near)
 	return yes >= 0 && yes >= no
 }
 
-// rightAfter reports whether near ends with a word for phone and little else: a
-// few digits without separators are all sorts of numbers.
+// rightAfter reports whether near ends with a word for phone, with little after it. A few digits
+// without separators need that, because they can be many kinds of numbers.
 func (p *pass) rightAfter(near []byte) bool {
 	at := phoneWords.lastIn(near)
 	return at >= 0 && len(near)-at <= 20 && bytes.IndexByte(near[at:], ')') < 0 && bytes.IndexByte(near[at:], '\n') < 0
 }
 
-// closes reports whether the bracket that precedes the run closes after its
-// first group.
+// closes reports whether the bracket that precedes the run closes after its first group.
 func (p *pass) closes(r *run, g int) bool {
 	if g < 2 || r.g < 2 {
 		return false
@@ -106,7 +104,7 @@ const (
 	certain           // by itself
 )
 
-// nationalShape judges the first g groups, n digits together.
+// nationalShape classifies the first g groups, n digits together.
 func (p *pass) nationalShape(r *run, g, n int, open bool) likeness {
 	var l [8]int
 	for i := range g {
@@ -166,7 +164,7 @@ func (p *pass) nationalShape(r *run, g, n int, open bool) likeness {
 	return none
 }
 
-// trunkShape judges numbers that begin with the zero of long-distance calls.
+// trunkShape classifies numbers that begin with the trunk prefix 0.
 func (p *pass) trunkShape(d []byte, l []int, seps separator) likeness {
 	g, n := len(l), len(d)
 	if g == 1 {
@@ -201,11 +199,11 @@ func (p *pass) trunkShape(d []byte, l []int, seps separator) likeness {
 	return certain
 }
 
-// wordy reports whether the text is more than a number alone.
+// wordy reports whether the text is more than just a number.
 func (p *pass) wordy() bool { return len(p.text) > 20 }
 
-// eastAsian reports whether an ideograph or Hangul stands right before or just
-// after the number at start.
+// eastAsian reports whether an ideograph or Hangul is directly before or after the number at
+// start.
 func (p *pass) eastAsian(start int) bool {
 	for i := max(0, start-12); i < min(len(p.text), start+24); i++ {
 		if c := p.text[i]; c >= 0xE3 && c <= 0xED {
@@ -215,7 +213,7 @@ func (p *pass) eastAsian(start int) bool {
 	return false
 }
 
-// separator is a set of the marks between groups.
+// separator is a set of the characters between groups.
 type separator uint8
 
 const (

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// run is digits with what separates them: a candidate for a card, a phone or a
-// social security number.
+// run is digits with their separators: a candidate for a card, a phone or a social security
+// number.
 type run struct {
 	digits [maxDigits]byte
 	n      int
@@ -15,13 +15,13 @@ type run struct {
 	g      int
 }
 
-// Bounds of a run. Beyond them it is no number of ours.
+// Bounds of a run. Larger runs are none of these numbers.
 const (
 	maxDigits = 20
 	maxGroups = 20
 )
 
-// group is a stretch of digits of a run.
+// group is a contiguous part of the digits of a run.
 type group struct {
 	start, end int // in the text
 	first      int // index of its first digit in digits
@@ -29,7 +29,7 @@ type group struct {
 
 func (g group) len() int { return g.end - g.start }
 
-// number looks at a word with digits. It returns the end of a finding, or 0.
+// number examines a word with digits. It returns the end of a finding, or 0.
 func (p *pass) number(start, end int) int {
 	t := p.text
 	if !isDigit(t[start]) {
@@ -48,7 +48,7 @@ func (p *pass) number(start, end int) int {
 			return p.add(IPAddress, start, e)
 		}
 		if colonSoon(t, start) {
-			return 0 // an IPv6 address is asked about at its colon
+			return 0 // an IPv6 address is examined at its colon
 		}
 	}
 	if p.want&(wantCard|wantSSN|wantPhone) == 0 {
@@ -74,7 +74,7 @@ func (p *pass) number(start, end int) int {
 	return 0
 }
 
-// colonSoon reports hexadecimal digits and a colon that two more groups follow.
+// colonSoon reports hexadecimal digits and a colon that are followed by two more groups.
 func colonSoon(t []byte, i int) bool {
 	end := min(len(t), i+46)
 	colons := 0
@@ -86,8 +86,8 @@ func colonSoon(t []byte, i int) bool {
 	return colons >= 2
 }
 
-// free reports whether a number may begin at i: no letter or digit touches it.
-// Scripts without spaces do not count as touching.
+// free reports whether a number may begin at i: no letter or digit is adjacent. Letters of
+// scripts without spaces do not count.
 func (p *pass) free(i int) bool {
 	if i == 0 {
 		return true
@@ -99,8 +99,8 @@ func (p *pass) free(i int) bool {
 	return !touches(p.text[:i])
 }
 
-// read fills the run from the digits at start. Groups are separated by up to
-// three characters out of those that numbers are written with.
+// read fills the run from the digits at start. Groups are separated by up to three separator
+// characters.
 func (r *run) read(t []byte, start int) {
 	for i := start; r.g < maxGroups; {
 		from := i
@@ -126,8 +126,8 @@ func separates(c byte) bool {
 	return c == ' ' || c == '-' || c == '.' || c == '/' || c == '(' || c == ')' || c == '_'
 }
 
-// endsAt reports whether a number may end at i: nothing follows that makes it a
-// part of something longer.
+// endsAt reports whether a number may end at i: it is not followed by characters that make it a
+// part of a longer token.
 func endsAt(t []byte, i int) bool {
 	if i >= len(t) {
 		return true
@@ -142,8 +142,7 @@ func endsAt(t []byte, i int) bool {
 	return c != '-' || i+1 >= len(t) || !isAlnum(t[i+1])
 }
 
-// joined reports whether the number at i hangs on something before it: a-1, x.1,
-// but not - 1.
+// joined reports whether the number at i is joined to a token before it: a-1, x.1, but not - 1.
 func joined(t []byte, i int) bool {
 	if i == 0 {
 		return false
@@ -159,7 +158,7 @@ func joined(t []byte, i int) bool {
 	return false
 }
 
-// card returns the end of a card number that the run begins with, or 0.
+// card returns the end of a card number at the start of the run, or 0.
 func (p *pass) card(r *run) int {
 	if r.n < 13 || joined(p.text, r.groups[0].start) {
 		return 0
@@ -179,19 +178,18 @@ func (p *pass) card(r *run) int {
 	return 0
 }
 
-// cardWords precede card numbers; notCardWords before long numbers that
-// are none.
+// cardWords precede card numbers; notCardWords precede other long numbers.
 var (
 	cardWords    = newVocabulary("cardWords")
 	notCardWords = newVocabulary("notCardWords")
 )
 
-// cardGroups are the lengths of the groups in which cards are printed.
+// cardGroups are the lengths of the groups in which card numbers are printed.
 var cardGroups = [][]int{{4, 4, 4, 4}, {4, 6, 5}, {4, 6, 4}, {4, 4, 4, 4, 3}, {4, 4, 4, 3}, {4, 4, 5}, {6, 13}, {4, 4, 4, 2}, {4, 4, 4, 1}}
 
-// cardShape reports whether the first g groups are divided as cards are: not at
-// all, or as printed on cards with one kind of divider. Other divisions, and
-// undivided numbers that other numberings share, need a word for card nearby.
+// cardShape reports whether the first g groups are divided like a card number: not at all, or as
+// printed on cards with one kind of separator. Other divisions, and undivided numbers that other
+// numberings share, need a word for card nearby.
 func (p *pass) cardShape(r *run, g int) bool {
 	if !r.cardGaps(p.text, g) {
 		return false
@@ -205,8 +203,8 @@ func (p *pass) cardShape(r *run, g int) bool {
 	return r.printed(p.text, g) || cardWords.in(near)
 }
 
-// cardGaps reports that what divides the first g groups is a character, or one
-// with spaces around it, and no bracket.
+// cardGaps reports that the separators of the first g groups are one character, possibly with
+// spaces around it, and no bracket.
 func (r *run) cardGaps(t []byte, g int) bool {
 	for i := 1; i < g; i++ {
 		gap := r.gap(t, i)
@@ -217,8 +215,8 @@ func (r *run) cardGaps(t []byte, g int) bool {
 	return true
 }
 
-// printed reports that the first g groups have the lengths of groups on cards,
-// and that all are divided by the same mark: spaces, dashes or dots.
+// printed reports that the first g groups have the lengths of groups on cards, all with the same
+// separator: space, dash or dot.
 func (r *run) printed(t []byte, g int) bool {
 	mark := divider(r.gap(t, 1))
 	if mark == '_' || mark == '/' {
@@ -242,7 +240,7 @@ func (r *run) printed(t []byte, g int) bool {
 	})
 }
 
-// divider returns the mark in a gap, a space when there is none.
+// divider returns the separator in a gap, a space when there is none.
 func divider(gap []byte) byte {
 	if len(gap) == 3 {
 		return gap[1]
@@ -269,8 +267,7 @@ func luhn(digits []byte) bool {
 	return sum%10 == 0 && !same
 }
 
-// cardLength reports whether an issuer has numbers with these first digits and
-// this length.
+// cardLength reports whether an issuer has numbers with these first digits and this length.
 func cardLength(d []byte) bool {
 	n := len(d)
 	six := 0
@@ -294,13 +291,13 @@ var issuers = func() (all []issuer) {
 	return all
 }()
 
-// issuer is a range of first digits, and how long its numbers are.
+// issuer is a range of first digits, and the length of its numbers.
 type issuer struct{ low, high, min, max int }
 
 // ssnWords precede social security numbers.
 var ssnWords = newVocabulary("ssnWords")
 
-// ssn returns the end of a social security number that the run begins with, or 0.
+// ssn returns the end of a social security number at the start of the run, or 0.
 func (p *pass) ssn(r *run) int {
 	t := p.text
 	var buf [40]byte
@@ -328,8 +325,7 @@ func (p *pass) ssn(r *run) int {
 	return 0
 }
 
-// ssnValid refuses numbers that were never given out, and those that became
-// known from advertisements.
+// ssnValid rejects numbers that were never issued, and those that are known from advertisements.
 func ssnValid(d []byte) bool {
 	switch area := string(d[:3]); {
 	case area == "000", area == "666", d[0] == '9', string(d[3:5]) == "00", string(d[5:9]) == "0000":

@@ -2,20 +2,20 @@ package detect
 
 import "bytes"
 
-// Passwords have a place where they have no shape: behind the user in an address
+// Passwords have no characteristic form and are found by their position: after the user in a URL
 // (scheme://user:password@host) and in the option -u of curl.
 
-// Bounds of where a password is looked for, in bytes.
+// Bounds of the search for a password, in bytes.
 const (
 	maxUserInfo = 512  // from :// to @
 	maxCommand  = 4096 // from curl to the end of its command
 )
 
-// place is the position of a password that the pass will come to. Its user is read
-// first, since keys and mail addresses may be found there.
+// place is the position of a password that the pass has not reached yet. Its user is scanned
+// first, because it may contain keys and mail addresses.
 type place struct{ start, end int }
 
-// colon looks at a colon, which precedes passwords and in addresses.
+// colon examines a colon, which may precede a password or be in an address.
 func (p *pass) colon(i int) int {
 	if p.want&wantAPIKey != 0 {
 		if i+1 == p.password.start {
@@ -32,8 +32,8 @@ func (p *pass) colon(i int) int {
 	return i + 1
 }
 
-// userInfo looks for a password in the authority of an address that begins at
-// start: the text between its first colon and its last @.
+// userInfo finds a password in the authority of a URL that begins at start: the text between its
+// first colon and its last @.
 func (p *pass) userInfo(start int) {
 	t := p.text[start:min(len(p.text), start+maxUserInfo)]
 	colon, at := -1, -1
@@ -60,19 +60,19 @@ func inUserInfo(c byte) bool {
 	return c > ' ' && c != 0x7F
 }
 
-// expect notes the password t[colon+1:end] of the user t[user:colon], unless it
-// is a placeholder. t begins at start of the text.
+// expect records the password t[colon+1:end] of the user t[user:colon], unless it is a
+// placeholder. t begins at start of the text.
 func (p *pass) expect(t []byte, start, user, colon, end int) {
 	if password := t[colon+1 : end]; !placeholder(password) && !bytes.Equal(password, t[user:colon]) {
 		p.password = place{start + colon + 1, start + end}
 	}
 }
 
-// placeholders are words that say what belongs in their place.
+// placeholders are words that documents write in place of a password.
 var placeholders = []string{"password", "passwd", "passphrase", "pass", "pwd", "pw", "secret", "token", "key", "apikey", "api_key", "api-key", "x-oauth-basic"}
 
-// placeholder reports that a password is none: empty, a variable, a mark, or a
-// word that says what belongs there.
+// placeholder reports that the text is not a password: it is empty, a variable, a single repeated
+// character, or a word for a placeholder.
 func placeholder(password []byte) bool {
 	if len(password) == 0 || bytes.ContainsAny(password[:1], "$<{[%") && !percentEncoded(password) || bytes.Contains(password, []byte("${")) || bytes.Contains(password, []byte("{{")) {
 		return true
@@ -105,10 +105,10 @@ func percentEncoded(b []byte) bool {
 	return len(b) > 2 && b[0] == '%' && isHex(b[1]) && isHex(b[2])
 }
 
-// curl notes how far the command reaches whose name begins at start.
+// curl records the end of the curl command whose name begins at start.
 func (p *pass) curl(start int) {
 	if start < p.command {
-		return // in the command before
+		return // in the previous command
 	}
 	t := p.text
 	i := start
@@ -125,8 +125,7 @@ func continued(line []byte) bool {
 	return bytes.HasSuffix(bytes.TrimSuffix(line, []byte("\r")), []byte(`\`))
 }
 
-// userOption looks at a dash within a curl command: -u user:password and its
-// other spellings.
+// userOption examines a dash in a curl command: -u user:password and its other spellings.
 func (p *pass) userOption(dash int) {
 	t := p.text[dash:min(len(p.text), p.command, dash+maxUserInfo)]
 	if dash == 0 || p.text[dash-1] > ' ' {
@@ -153,8 +152,8 @@ func (p *pass) userOption(dash int) {
 	p.expect(t, dash, user, colon, end)
 }
 
-// userArgument returns where the argument begins of the option that t begins with,
-// 0 when it is another option than those for users.
+// userArgument returns the start of the argument of the option at the start of t, 0 if it is not
+// an option for users.
 func userArgument(t []byte) int {
 	i := 0
 	for _, option := range []string{"--user", "--proxy-user"} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPasswordsBehindUsersAreFound marks the password by ‹ and ›: exactly that is
-// found, so that redaction leaves the user and the host.
+// TestPasswordsBehindUsersAreFound marks the password by ‹ and ›: exactly this part is found, so
+// that redaction leaves the user and the host.
 func TestPasswordsBehindUsersAreFound(t *testing.T) {
 	for _, marked := range []string{
 		"https://ada:‹correct-horse›@db.example.com/x",
@@ -41,7 +41,7 @@ func TestPasswordsBehindUsersAreFound(t *testing.T) {
 	}
 }
 
-// TestWhatStandsBeforePasswordsIsStillRead holds that users are looked at, too.
+// TestWhatStandsBeforePasswordsIsStillRead checks that users are scanned too.
 func TestWhatStandsBeforePasswordsIsStillRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"curl -u ada@mail.example.org:hunter2 https://x.example":                                   "EMAIL=ada@mail.example.org | API_KEY=hunter2",
@@ -54,8 +54,7 @@ func TestWhatStandsBeforePasswordsIsStillRead(t *testing.T) {
 	}
 }
 
-// TestPlacesWithoutAPasswordAreNone: ports, paths, other options, and what says
-// that a password belongs there.
+// TestPlacesWithoutAPasswordAreNone: ports, paths, other options, and placeholders.
 func TestPlacesWithoutAPasswordAreNone(t *testing.T) {
 	for _, text := range []string{
 		"https://user:password@host.example", "https://user:pass@host.example", "postgres://user:secret@host.example/db", "https://user:your_password@host.example",

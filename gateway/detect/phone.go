@@ -2,8 +2,7 @@ package detect
 
 import "strings"
 
-// phone returns where a phone number that the run begins with lies; end 0 means
-// that it is none.
+// phone returns the span of a phone number at the start of the run; end 0 means none.
 func (p *pass) phone(r *run) (start, end int) {
 	t := p.text
 	first := r.groups[0].start
@@ -56,14 +55,13 @@ func (p *pass) phone(r *run) (start, end int) {
 	return 0, 0
 }
 
-// touching reports that the text before i belongs to an escape or to a
-// script without spaces.
+// touching reports that the text before i belongs to an escape or to a script without spaces.
 func touching(t []byte, i int) bool {
 	return i > 1 && t[i-2] == '\\' && (t[i-1] == 'n' || t[i-1] == 't' || t[i-1] == 'r')
 }
 
-// international returns the end of a number with country code, which begins
-// after skip digits; 0 when it is none. Sure numbers need no words around them.
+// international returns the end of a number with country code, which begins after skip digits; 0
+// when it is none. Unambiguous numbers need no words around them.
 func (p *pass) international(r *run, skip int, sure bool) int {
 	cc := countryAt(r.digits[skip:r.n])
 	if cc == nil {
@@ -100,7 +98,7 @@ func (p *pass) international(r *run, skip int, sure bool) int {
 	return best
 }
 
-// trunk returns 1 when a bracketed zero stands after the country code: +49 (0)30.
+// trunk returns 1 if a bracketed zero follows the country code: +49 (0)30.
 func (p *pass) trunk(r *run, after int) int {
 	for g := 1; g < r.g; g++ {
 		x := r.groups[g]
@@ -118,8 +116,8 @@ func (p *pass) yearFollows(r *run, g int) bool {
 	return (year == "19" || year == "20") && x.end < len(p.text) && p.text[x.end] == '-' && g+2 < r.g && r.groups[g+1].len() == 2 && r.groups[g+2].len() == 2
 }
 
-// phoneGap reports whether the text between two groups is written in phone
-// numbers. Brackets must close.
+// phoneGap reports whether the text between two groups can be part of a phone number. Brackets
+// must close.
 func (p *pass) phoneGap(r *run, g int, foreign bool) bool {
 	gap := string(p.text[r.groups[g-1].end:r.groups[g].start])
 	switch gap {
@@ -129,7 +127,7 @@ func (p *pass) phoneGap(r *run, g int, foreign bool) bool {
 	return false
 }
 
-// phoneShape refuses runs of single digits and lists of numbers.
+// phoneShape rejects runs of single digits and lists of numbers.
 func (p *pass) phoneShape(r *run, g int) bool {
 	if g > 8 {
 		return false
@@ -146,7 +144,7 @@ func (p *pass) phoneShape(r *run, g int) bool {
 	return single <= 2 && (dots == 0 || dots >= g-2)
 }
 
-// country is a calling code and how many digits follow it.
+// country is a calling code and the number of digits after it.
 type country struct {
 	code     string
 	min, max int

@@ -7,24 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// Strategy is a way to take a match out of a text, as a policy's
-// redactionStrategy names it.
+// Strategy is a redaction strategy, as named by a policy's redactionStrategy.
 type Strategy string
 
 // The strategies.
 const (
-	Mask    Strategy = "mask"    // letters, digits and marks become *, the shape stays
-	Remove  Strategy = "remove"  // nothing is left
+	Mask    Strategy = "mask"    // letters, digits and marks become *, and the punctuation remains
+	Remove  Strategy = "remove"  // the match is removed
 	Hash    Strategy = "hash"    // [EMAIL:…], the same for the same value under the same key
 	Replace Strategy = "replace" // [EMAIL]
 )
 
-// Redact appends text to dst with each match taken out. Matches must be sorted
-// and must not overlap, as Scan returns them; one that lies outside of the text
-// or begins inside of the one before is passed over. The key is used by Hash
-// alone: who does not have it can neither compute the token of a value nor find
-// the value of a token by trying. A strategy that is not known acts as Replace,
-// so that nothing stays readable.
+// Redact appends text to dst with each match redacted. Matches must be sorted and must not
+// overlap, as Scan returns them; one that is outside of the text or begins inside of the previous
+// one is ignored. Only Hash uses the key: without it nobody can compute the token of a value, or
+// find the value of a token by trying. An unknown strategy acts as Replace, so that the match is
+// always redacted.
 func Redact(dst, text []byte, matches []Match, strategy Strategy, key []byte) []byte {
 	at := 0
 	for _, m := range matches {
@@ -48,8 +46,8 @@ func Redact(dst, text []byte, matches []Match, strategy Strategy, key []byte) []
 	return append(dst, text[at:]...)
 }
 
-// mask hides every character but the punctuation that gives personal data its
-// shape. Of secrets only line breaks and spaces stay.
+// mask replaces every character except the punctuation that gives personal data its form. In
+// secrets only line breaks and spaces remain.
 func mask(dst, found []byte, e Entity) []byte {
 	secret := e == APIKey || e == PrivateKey || e == JWT
 	for len(found) > 0 {
@@ -66,13 +64,12 @@ func mask(dst, found []byte, e Entity) []byte {
 	return dst
 }
 
-// tokenLetters write a hash. No digits and no vowels, so that a token is neither
-// a number nor a word that another detector could take for a finding.
+// tokenLetters are the letters of a hash: no digits and no vowels, so that a token is neither a
+// number nor a word that another detector could find.
 const tokenLetters = "bcdfghjklmnpqrst"
 
-// token appends 20 letters (80 bits) of the keyed hash of a value. Different
-// spellings of the same value (case of a mail address, separators of a number)
-// give the same token.
+// token appends 20 letters (80 bits) of the keyed hash of a value. Different spellings of the
+// same value (case of a mail address, separators of a number) have the same token.
 func token(dst []byte, e Entity, found, key []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(e))
@@ -84,7 +81,7 @@ func token(dst []byte, e Entity, found, key []byte) []byte {
 	return dst
 }
 
-// canonical returns the spelling of a value that its hash is made of.
+// canonical returns the spelling of a value that is hashed.
 func canonical(e Entity, found []byte) []byte {
 	v := new(view)
 	plain := v.of(found)

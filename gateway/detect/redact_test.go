@@ -25,8 +25,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestRedactHash: the token is the same for the same value however it is
-// written, another under another key, and itself no finding.
+// TestRedactHash: the token is the same for every spelling of a value, differs under another key,
+// and is no finding itself.
 func TestRedactHash(t *testing.T) {
 	s := NewScanner()
 	hash := func(text, key string) string {
@@ -55,7 +55,7 @@ func TestRedactHash(t *testing.T) {
 	}
 }
 
-// TestRedactPassesOverBadMatches: matches that do not fit the text change nothing.
+// TestRedactPassesOverBadMatches: matches that do not fit the text are ignored.
 func TestRedactPassesOverBadMatches(t *testing.T) {
 	text := []byte("some text")
 	for _, m := range []Match{{Email, -1, 2}, {Email, 3, 2}, {Email, 0, 99}} {
@@ -78,7 +78,7 @@ func TestScannerOfSomeEntities(t *testing.T) {
 	}
 }
 
-// TestScanValueKnowsTheMember: the name of a member tells what its digits are.
+// TestScanValueKnowsTheMember: the name of a member is context for its digits.
 func TestScanValueKnowsTheMember(t *testing.T) {
 	s := NewScanner()
 	if got := s.ScanValue(nil, "phoneNumber", []byte("612345678")); len(got) != 1 || got[0].Entity != Phone {
@@ -89,8 +89,8 @@ func TestScanValueKnowsTheMember(t *testing.T) {
 	}
 }
 
-// TestScanAllocatesNothing holds for clean texts. Folded ones use pooled buffers,
-// which the race detector throws away now and then.
+// TestScanAllocatesNothing is about texts that need no folding. Folded ones use pooled buffers,
+// which the race detector drops now and then.
 func TestScanAllocatesNothing(t *testing.T) {
 	s := NewScanner()
 	for _, tt := range []struct {

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// rule is a feature: an anchor, phrases that are near it, and how much that says by itself, in nats of what
-// it leaves open. A rule from about 1.6 nats on decides alone; the others add up where they are together.
+// rule is a feature: an anchor, phrases near it, and its weight in nats. A rule of about 1.6 nats
+// or more decides alone; the weights of other rules in the same window are summed.
 type rule struct {
-	name   string // family: what it is
-	anchor string // meanings of which one must be there
-	near   string // conditions: how near, and meanings of which one must be there; all of them must hold
+	name   string // family: description
+	anchor string // meanings of which the anchor must have one
+	near   string // conditions: a reach, and meanings of which one must be there; all conditions must hold
 	nats   float64
-	plain  bool // counts in full when it is quoted or reported, too
+	plain  bool // full weight also when it is quoted or reported
 }
 
-// rules are set by hand. docs/detectors.md says how they are measured.
+// rules are written by hand. docs/detectors.md describes how they are measured.
 var rules = []rule{
 	{"override: drop earlier instructions", "drop", "after instr|told; near before|told", 2.6, false},
 	{"override: drop earlier instructions", "dropLast", "near instr|told; near before|told", 2.6, false},
@@ -83,8 +83,8 @@ var rules = []rule{
 
 // How near a phrase must be to the anchor, in half words.
 const (
-	tightReach = 8  // behind it
-	afterReach = 18 // behind it
+	tightReach = 8  // after it
+	afterReach = 18 // after it
 	priorReach = 6  // before it
 	nearReach  = 18 // on either side
 	farReach   = 60
@@ -96,7 +96,7 @@ var reaches = []string{"tight", "after", "prior", "near", "far", "own"}
 // surroundings are the meanings of the phrases around an anchor, by reach.
 type surroundings [6]meaning
 
-// compiled is a rule as it is asked.
+// compiled is a rule in the form in which it is evaluated.
 type compiled struct {
 	*rule
 	anchor meaning
@@ -110,7 +110,7 @@ type need struct {
 	any   meaning
 }
 
-// ruleBook holds the rules.
+// ruleBook has the compiled rules.
 type ruleBook struct {
 	rules    []compiled
 	by       [64][]int16 // rules by the bits of their anchors
@@ -158,7 +158,7 @@ func (c *compiled) holds(around *surroundings) bool {
 	return true
 }
 
-// maxNear bounds how many phrases are looked at to each side of an anchor.
+// maxNear bounds how many phrases are examined on each side of an anchor.
 const maxNear = 32
 
 // look collects the meanings around the phrase i.
@@ -168,7 +168,7 @@ func look(hits []hit, i int) (around surroundings, talk, examples int) {
 	for k := i + 1; k < len(hits) && k-i < maxNear; k++ {
 		o := &hits[k]
 		gap := o.at - h.at
-		if o.begin <= h.at { // inside of the anchor, or the same words
+		if o.begin <= h.at { // within the anchor, or the same words
 			continue
 		}
 		if gap > farReach {
@@ -212,7 +212,7 @@ func look(hits []hit, i int) (around surroundings, talk, examples int) {
 	return around, talk, examples
 }
 
-// Factors of the weight of what is not told to the reader.
+// Factors for the weight of phrases that do not address the reader.
 const (
 	factorNegated = 0.1  // do not ignore …
 	factorSaid    = 0.4  // attackers ignore …
@@ -220,7 +220,8 @@ const (
 	factorTalk    = 0.6  // among words about attacks
 )
 
-// toldShare is the share of the weight that an anchor keeps by how it is told.
+// toldShare returns the share of the weight that an anchor keeps if it is negated, reported or
+// quoted.
 func toldShare(h *hit, talk, examples int) float64 {
 	share := 1.0
 	switch {

@@ -1,6 +1,6 @@
 package detect
 
-// hit is a phrase that was found.
+// hit is a match of a phrase of the lexicon.
 type hit struct {
 	begin, at int32 // positions of its first and last word, in half words; a new sentence adds to them
 	off       int32 // where it begins, in bytes of the folded text
@@ -8,12 +8,12 @@ type hit struct {
 	flags     hitFlags
 }
 
-// hitFlags say how a phrase is told.
+// hitFlags describe how a phrase is used.
 type hitFlags uint8
 
 const (
 	negated hitFlags = 1 << iota // do not ignore
-	said                         // they ignore: told of, not told to
+	said                         // they ignore: reported, not an order
 	quoted                       // inside of quotation marks or backquotes
 )
 
@@ -22,41 +22,41 @@ const (
 	wordUnits     = 2
 	lineUnits     = 2
 	sentenceUnits = 6
-	leafUnits     = 1000 // between texts that have nothing to do with each other
+	leafUnits     = 1000 // between unrelated texts
 )
 
-// leafEnd divides the texts that were taken out of a JSON text.
+// leafEnd separates the texts that were extracted from a JSON text.
 const leafEnd = 0x1E
 
-// maxQuote bounds how far a quotation reaches, in bytes: a mark that never closes must not turn all that
-// follows into one.
+// maxQuote bounds the length of a quotation, in bytes, so that a mark that never closes does not
+// make the rest of the text a quotation.
 const maxQuote = 400
 
-// partial is a phrase of which some words were read.
+// partial is a phrase of which the first words matched.
 type partial struct {
 	node       int32
 	begin, off int32
 }
 
-// scan is one walk over a folded text.
+// scan is one pass over a folded text.
 type scan struct {
 	lex  *lexicon
 	text []byte
 	hits []hit
 
 	at      int32          // position of the last word
-	open    [2][16]partial // of the words before, and of this one, in turns
+	open    [2][16]partial // of the previous words and of this one, alternating
 	turn    int
 	opened  int
 	tone    hitFlags // of the word at toneAt
 	toneAt  int32
 	youAt   int32 // position of the last "you"
 	starts  bool  // whether a line or a sentence begins
-	quote   byte  // the mark that is open, 0 when none is
+	quote   byte  // the open quotation mark, 0 when none is open
 	quoteAt int
 
-	long              []int32 // where words begin that may be a part of an encoded text
-	percent, entities int     // escapes
+	long              []int32 // starts of words that may be a part of an encoded text
+	percent, entities int     // numbers of escapes
 }
 
 // run finds the phrases of the lexicon in the text.
@@ -81,13 +81,13 @@ func (s *scan) run() {
 	}
 }
 
-// escaped reports enough escapes to resolve them.
+// escaped reports enough escapes to decode them.
 func (s *scan) escaped() bool { return s.percent >= 3 || s.entities >= 3 }
 
 // longWord is the length from which a word may be a part of an encoded text, in bytes.
 const longWord = 20
 
-// word looks at one word.
+// word handles one word.
 func (s *scan) word(begin, end int, hash uint32) {
 	s.at += wordUnits
 	if s.text[begin] >= 0xE2 && end-begin == 3 {
@@ -125,7 +125,8 @@ func (s *scan) word(begin, end int, hash uint32) {
 	s.opened = kept
 }
 
-// reach records the phrase that ends at a node, and keeps the node when longer ones begin so.
+// reach records the phrase that ends at a node, and keeps the node if longer phrases begin with
+// it.
 func (s *scan) reach(kept int, p partial, starts bool) int {
 	n := &s.lex.nodes[p.node]
 	if n.means != 0 {
@@ -166,7 +167,8 @@ func (s *scan) emit(m meaning, begin int32, off int, starts bool) {
 	s.hits = append(s.hits, hit{begin: begin, at: s.at, off: int32(off), means: m, flags: flags})
 }
 
-// mixed reports a word with digits, or with small and capital letters: hardly any encoded text has neither.
+// mixed reports a word with digits, or with lower-case and capital letters; hardly any encoded
+// text has neither.
 func mixed(w []byte) bool {
 	capitals, smalls := 0, 0
 	for _, c := range w[1:] {
@@ -182,7 +184,7 @@ func mixed(w []byte) bool {
 	return capitals > 1 && smalls > 0
 }
 
-// isRole reports words that pretend to be the frame of a conversation, at the start of a line.
+// isRole reports words that imitate the role labels of a conversation, at the start of a line.
 func isRole(w []byte) bool {
 	if len(w) > len("administrator") {
 		return false
@@ -198,7 +200,7 @@ func isRole(w []byte) bool {
 	return false
 }
 
-// punctuation holds the characters between words that mark looks at.
+// punctuation has the characters between words that mark handles.
 var punctuation = func() (t [256]bool) {
 	for _, c := range "\n.!?;\"`:@<[#{|-/%&\x1e" {
 		t[c] = true
@@ -206,13 +208,13 @@ var punctuation = func() (t [256]bool) {
 	return t
 }()
 
-// pause moves on between two parts of a text that do not belong together.
+// pause adds the distance between two unrelated parts of a text.
 func (s *scan) pause(units int32) {
 	s.at += units
 	s.opened, s.toneAt, s.starts = 0, -100, true
 }
 
-// mark looks at a character between words, and returns where to go on.
+// mark handles a character between words, and returns the position to continue at.
 func (s *scan) mark(i int) int {
 	t := s.text
 	switch c := t[i]; c {
@@ -258,7 +260,7 @@ func (s *scan) mark(i int) int {
 	return i + 1
 }
 
-// address passes over an address, whose parts are no words, and records it.
+// address skips an address, whose parts are no words, and records it.
 func (s *scan) address(i int) int {
 	for i < len(s.text) && (wordByte(s.text[i]) || addressBytes[s.text[i]]) {
 		if s.text[i] == '%' && i+2 < len(s.text) && isHex(s.text[i+1]) && isHex(s.text[i+2]) {
@@ -280,7 +282,7 @@ var addressBytes = func() (t [256]bool) {
 	return t
 }()
 
-// literal looks for the marks of chat templates and of comments.
+// literal handles the markers of chat templates and of comments.
 func (s *scan) literal(i int) int {
 	t := s.text
 	first := t[i]
@@ -297,18 +299,18 @@ func (s *scan) literal(i int) int {
 			return i + len(l.text)
 		}
 	}
-	for i++; i < len(t) && t[i] == first; i++ { // a ruler is one mark
+	for i++; i < len(t) && t[i] == first; i++ { // a horizontal rule is one mark
 	}
 	return i
 }
 
-// literal is a sequence of marks that means something.
+// literal is a sequence of characters with a meaning.
 type literal struct {
 	text  string
 	means meaning
 }
 
-// literals are marks by their first bytes: comments, tokens of chat templates, roles in brackets.
+// literals are by their first bytes: comments, tokens of chat templates, roles in brackets.
 var literals = func() (t [256][]literal) {
 	for names, texts := range map[string][]string{
 		"comment": {"<!--", "[//]: #", "{#", "{{!--"},

@@ -2,20 +2,19 @@ package detect
 
 import "bytes"
 
-// Match is a finding: an entity and where it is in the text, in bytes.
+// Match is a finding: an entity and its span in the text, in bytes.
 type Match struct {
 	Entity     Entity
 	Start, End int
 }
 
-// Scanner finds entities. It holds nothing but the choice of them and is safe
-// for concurrent use.
+// Scanner finds entities. It is immutable and safe for concurrent use.
 type Scanner struct {
 	want set
 }
 
-// NewScanner returns a scanner for the given entities, for all when none is
-// given. Names that are no entity are passed over; ParseEntity tells them.
+// NewScanner returns a scanner for the given entities, or for all when none is given. Unknown
+// names are ignored; ParseEntity reports them.
 func NewScanner(entities ...Entity) *Scanner {
 	s := &Scanner{}
 	for _, e := range entities {
@@ -29,20 +28,19 @@ func NewScanner(entities ...Entity) *Scanner {
 	return s
 }
 
-// Scan appends the findings in text to dst, sorted and without overlaps. It
-// allocates only for dst, and for texts with characters that must be folded
-// when they are long.
+// Scan appends the findings in text to dst, sorted and without overlaps. It allocates only for
+// dst, and for long texts with characters that must be folded.
 func (s *Scanner) Scan(dst []Match, text []byte) []Match {
 	return s.ScanValue(dst, "", text)
 }
 
-// ScanValue is Scan for the value of a member: its name, such as phone, helps
-// with values that say too little by themselves.
+// ScanValue is Scan for the value of a member: its name, such as phone, is context for values
+// that are ambiguous by themselves.
 func (s *Scanner) ScanValue(dst []Match, name string, text []byte) []Match {
 	if len(text) == 0 || s.want == 0 {
 		return dst
 	}
-	if nextFold(text, 0) == len(text) { // its own normal form, as most texts are
+	if nextFold(text, 0) == len(text) { // most texts are their own normal form
 		p := pass{text: text, name: name, want: s.want, found: dst, base: len(dst)}
 		p.run()
 		return p.found
@@ -58,21 +56,21 @@ func (s *Scanner) ScanValue(dst []Match, name string, text []byte) []Match {
 	return p.found
 }
 
-// pass is one walk over one text.
+// pass is one pass over one text.
 type pass struct {
 	text  []byte
-	name  string // of the member, or empty
+	name  string // name of the member, or empty
 	want  set
 	found []Match
 	base  int // length of found at the start
-	end   int // of the last finding
+	end   int // end of the last finding
 
-	password place // that comes next
-	command  int   // end of the curl command that is read
+	password place // the next password
+	command  int   // end of the current curl command
 }
 
-// run finds everything. Each handler returns where to go on: behind its finding,
-// or behind what it was asked about.
+// run finds all entities. Each handler returns the position to continue at: after its finding, or
+// after the text that it examined.
 func (p *pass) run() {
 	t := p.text
 	for i := 0; i < len(t); {
@@ -107,7 +105,7 @@ func (p *pass) run() {
 	}
 }
 
-// dash looks at a dash, which private keys and options begin with.
+// dash examines a dash, with which private keys and options begin.
 func (p *pass) dash(i int) int {
 	if i < p.command {
 		p.userOption(i)
@@ -118,11 +116,11 @@ func (p *pass) dash(i int) int {
 	return i + 1
 }
 
-// minWord is the length of the shortest word without digits that a key begins
-// with; shorter ones are followed by - or . and asked about there.
+// minWord is the length of the shortest word without digits with which a key begins; shorter ones
+// are followed by - or . and examined there.
 const minWord = 2
 
-// word looks at a run of letters, digits and underscores.
+// word examines a run of letters, digits and underscores.
 func (p *pass) word(start, end int, flags byte) int {
 	start = p.unescaped(start, end)
 	if p.want&(wantAPIKey|wantJWT) != 0 && keyStarts.has(p.text, start) {
@@ -148,8 +146,8 @@ func (p *pass) word(start, end int, flags byte) int {
 	return end
 }
 
-// unescaped returns where a word begins when the text before it makes its
-// first letters part of an escape: \n of program text, %3D of addresses.
+// unescaped returns the start of a word after letters that are part of an escape: \n
+// of program text, %3D of URLs.
 func (p *pass) unescaped(start, end int) int {
 	if start == 0 {
 		return start
@@ -167,8 +165,8 @@ func (p *pass) unescaped(start, end int) int {
 	return start
 }
 
-// add records a finding and returns its end. A mail address goes before numbers
-// found inside of it; otherwise what was found first stays.
+// add records a finding and returns its end. A mail address takes precedence over numbers in it;
+// otherwise the first finding remains.
 func (p *pass) add(e Entity, start, end int) int {
 	for start < p.end && len(p.found) > p.base {
 		last := p.found[len(p.found)-1]
@@ -186,9 +184,8 @@ func (p *pass) add(e Entity, start, end int) int {
 	return end
 }
 
-// context fills buf with the text before i on its line, in small letters; at
-// the start of a line that is the line before, at the start of the text the
-// name of the member.
+// context fills buf with the text before i on its line, in lower case; at the start of a line
+// with the previous line, and at the start of the text with the name of the member.
 func (p *pass) context(buf []byte, i int) []byte {
 	n := 0
 	if i < len(buf) && p.name != "" {

@@ -2,8 +2,7 @@ package detect
 
 import "bytes"
 
-// secret looks at a word that begins like a key. It returns the end of a
-// finding, or 0.
+// secret examines a word that begins like a key. It returns the end of a finding, or 0.
 func (p *pass) secret(start int) int {
 	t := p.text
 	if start > 0 && isWord(t[start-1]) && !p.escapedBefore(start) {
@@ -79,7 +78,7 @@ func (k *formedShape) end(t []byte, start int) int {
 	return i
 }
 
-// maxKey bounds how far a key of no fixed length reaches, in bytes.
+// maxKey bounds the length of a key without a fixed length, in bytes.
 const maxKey = 512
 
 // in reports whether a byte may occur in the body of the key.
@@ -101,9 +100,9 @@ func (k *keyShape) in(c byte) bool {
 	return isWord(c) || c == '-'
 }
 
-// random reports whether the body of a key looks drawn by lot: digits among letters and
-// many different characters. It tells keys from what documents write in their place, such
-// as sk-xxxxxxxx or words joined by underscores, and from names.
+// random reports whether the body of a key looks random: digits among letters and many different
+// characters. It distinguishes keys from placeholders, such as sk-xxxxxxxx or words joined by
+// underscores, and from names.
 func random(body []byte, chars charset) bool {
 	var seen [256]bool
 	distinct, digits, run, longest := 0, 0, 0, 0
@@ -128,8 +127,8 @@ func random(body []byte, chars charset) bool {
 	return digits > 0 || len(body) >= 24 && chars != hexadecimal && mixedCase(body)
 }
 
-// mixedCase reports letters of both cases that change often, as in a random
-// text and hardly in a name.
+// mixedCase reports letters of both cases that change often, which is common in random text and
+// rare in names.
 func mixedCase(body []byte) bool {
 	changes := 0
 	for i := 1; i < len(body); i++ {

@@ -2,8 +2,8 @@
 
 package detect
 
-// hostileSize is smaller under the race detector, which makes all of it slow.
+// hostileSize is smaller under the race detector, which slows the test down.
 const hostileSize = 1 << 17
 
-// raceEnabled tells whether the race detector is in the binary.
+// raceEnabled reports whether the race detector is on.
 const raceEnabled = true

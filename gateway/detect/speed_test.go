@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// speedTexts are the texts whose speed docs/detectors.md states.
+// speedTexts are the texts for which docs/detectors.md gives the speed.
 var speedTexts = []struct{ name, text string }{
 	{"prose", strings.Join(passages, "\n\n")},
 	{"code", code},
@@ -16,7 +16,7 @@ var speedTexts = []struct{ name, text string }{
 	{"other scripts", strings.Repeat("Комитет решил перенести собрание на вторник, приготовьте бумаги заранее. 委员会决定把会议改到星期二，请各位提前准备材料。 Anträge bitte schriftlich einreichen. ", 200)},
 }
 
-// passages are prose with most of the words that phrases of the lexicon begin with.
+// passages is prose with most of the words that begin phrases of the lexicon.
 var passages = strings.Split(strings.Repeat(`The committee met on Tuesday and discussed the budget for the coming year. All members had received the minutes of the previous meeting, and nobody asked for changes. The chair reminded everyone that the new guidelines apply from May and that any questions should be sent to the office before then.
 We tested three ways to store the records. The first keeps every version, the second only the latest one, and the third writes what changed. You can choose between them in the settings; the default is the second. If your disk is slow, use the third.
 Before the visit, please read the instructions on the back of the letter. Bring your card and a list of the medicines that you take. You must not eat anything for six hours. After the visit you can go home at once, but do not drive a car until the next day.
@@ -43,8 +43,9 @@ func fastest(rounds int, f func()) time.Duration {
 	return least
 }
 
-// TestScoreIsNotFarSlowerThanReadingJSON: next to json.Valid on the same bytes as one JSON string, ordinary
-// texts and hostile ones keep a share of the speed. The bounds are half of what docs/detectors.md states.
+// TestScoreIsNotFarSlowerThanReadingJSON: relative to json.Valid on the same bytes as one JSON
+// string, ordinary and hostile texts have a minimum speed, which is half of the number in
+// docs/detectors.md.
 func TestScoreIsNotFarSlowerThanReadingJSON(t *testing.T) {
 	type bounded struct {
 		name, text string

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// TestTablesAreReadQuickly holds that the first score does not keep a message waiting.
+// TestTablesAreReadQuickly checks that loading the tables does not delay the first message
+// noticeably.
 func TestTablesAreReadQuickly(t *testing.T) {
 	least := fastest(10, func() { newLexicon(lexiconTable) })
-	t.Logf("the lexicon is read in %v", least)
+	t.Logf("the lexicon is loaded in %v", least)
 	if least > 50*time.Millisecond && !raceEnabled {
-		t.Errorf("the lexicon takes %v to read", least)
+		t.Errorf("the lexicon takes %v to load", least)
 	}
 }
 

@@ -16,10 +16,10 @@ func tableOf(name string) []string {
 			return strings.Split(strings.TrimSuffix(entries, "\n"), "|")
 		}
 	}
-	panic("detect: tables.txt has no " + name) // the table is part of the program
+	panic("detect: tables.txt has no " + name) // the table is compiled in
 }
 
-// number reads a number of a table.
+// number parses a number of a table.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

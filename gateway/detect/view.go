@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// view is a text as the detectors read it: other digits, full-width letters,
-// spaces, dashes and dots of Unicode as their ASCII ones, invisible characters
-// gone, and where each byte came from.
+// view is the normal form of a text that the detectors scan: digits of other scripts, full-width
+// letters, and Unicode spaces, dashes and dots are replaced by ASCII, invisible characters are
+// removed, and the offset of each byte in the original is stored.
 type view struct {
 	orig  []byte
 	text  []byte
@@ -17,13 +17,13 @@ type view struct {
 	plain bool    // text is orig; from has no meaning
 }
 
-// views holds buffers of views, since some scripts need a view for every text.
+// views is a pool of buffers, because texts in some scripts always need a view.
 var views = sync.Pool{New: func() any { return new(view) }}
 
-// maxKept bounds the buffers that go back to the pool, in bytes of text.
+// maxKept bounds the buffers that return to the pool, in bytes of text.
 const maxKept = 64 << 10
 
-// release gives the view's buffers back.
+// release returns the view's buffers to the pool.
 func (v *view) release() {
 	v.orig = nil
 	if v.plain {
@@ -34,7 +34,7 @@ func (v *view) release() {
 	}
 }
 
-// of returns the normal form of text. Most texts are their own.
+// of returns the view of text. Most texts are their own normal form.
 func (v *view) of(text []byte) []byte {
 	i := nextFold(text, 0)
 	v.orig, v.plain = text, i == len(text)
@@ -56,7 +56,7 @@ func (v *view) of(text []byte) []byte {
 	return v.text
 }
 
-// copy takes over what does not fold.
+// copy copies the part that does not fold.
 func (v *view) copy(start, end int) {
 	v.text = append(v.text, v.orig[start:end]...)
 	for i := start; i < end; i++ {
@@ -64,7 +64,7 @@ func (v *view) copy(start, end int) {
 	}
 }
 
-// original returns where a stretch of the normal form lies in the text.
+// original returns the span in the text of a span of the normal form.
 func (v *view) original(start, end int) (int, int) {
 	if v.plain {
 		return start, end
@@ -74,7 +74,7 @@ func (v *view) original(start, end int) (int, int) {
 	return int(v.from[start]), last + n
 }
 
-// leads marks the first bytes of characters that fold may change.
+// leads marks the first bytes of characters that folding may change.
 var leads = func() (t [256]bool) {
 	for r := rune(utf8.RuneSelf); r <= 0x3002; r++ {
 		if _, folds := fold(r); folds {
@@ -88,8 +88,7 @@ var leads = func() (t [256]bool) {
 	return t
 }()
 
-// nextFold returns the offset at or after i of a character that folds, the
-// length of the text when there is none.
+// nextFold returns the offset at or after i of a character that folds, or the length of the text.
 func nextFold(text []byte, i int) int {
 	for i < len(text) {
 		c := text[i]
@@ -106,16 +105,15 @@ func nextFold(text []byte, i int) int {
 	return i
 }
 
-// inDomain reports whether an ideographic full stop in front of rest stands for
-// a dot: at the end of a sentence it does not.
+// inDomain reports whether an ideographic full stop before rest is a dot of a domain name, and
+// not the end of a sentence.
 func inDomain(rest []byte) bool {
 	r, _ := utf8.DecodeRune(rest)
 	c, folds := fold(r)
 	return folds && isAlnum(c) || r < utf8.RuneSelf && isAlnum(byte(r))
 }
 
-// fold returns the ASCII character that stands for r, 0 when r is invisible,
-// and whether r is one of those at all.
+// fold returns the ASCII character for r, 0 if r is invisible, and whether r folds at all.
 func fold(r rune) (c byte, folds bool) {
 	switch {
 	case r < 0xA0 && r != 0x85, r > 0x3002 && r < 0xA620:
@@ -143,8 +141,8 @@ func fold(r rune) (c byte, folds bool) {
 	return 0, false
 }
 
-// invisible reports characters that are not seen and are no spaces: zero-width
-// ones, marks of direction, variation selectors and tags.
+// invisible reports invisible characters that are no spaces: zero-width ones, marks of direction,
+// variation selectors and tags.
 func invisible(r rune) bool {
 	switch {
 	case r == 0xAD, r == 0x34F, r == 0x61C, r == 0x180E, r == 0xFEFF,
@@ -158,7 +156,7 @@ func invisible(r rune) bool {
 // digitValue returns the value of a decimal digit of any script: Unicode keeps
 // each script's ten digits together, in order.
 func digitValue(r rune) int {
-	if r >= 0x1D7CE && r <= 0x1D7FF { // mathematical digits, five sets in a row
+	if r >= 0x1D7CE && r <= 0x1D7FF { // mathematical digits, five consecutive sets
 		return int(r-0x1D7CE) % 10
 	}
 	n := 0
@@ -169,7 +167,7 @@ func digitValue(r rune) int {
 	return n
 }
 
-// before returns up to n bytes of text that end at i, in small letters, in buf.
+// before returns up to n bytes of text before i, in lower case, in buf.
 func before(buf []byte, text []byte, i int) []byte {
 	n := min(len(buf), i)
 	buf = buf[:n]
@@ -179,8 +177,7 @@ func before(buf []byte, text []byte, i int) []byte {
 	return buf
 }
 
-// vocabulary is a list of words that are looked for before a number, by their
-// first byte.
+// vocabulary is a list of context words for numbers, by their first byte.
 type vocabulary [256][]string
 
 func newVocabulary(table string) *vocabulary {
@@ -191,12 +188,12 @@ func newVocabulary(table string) *vocabulary {
 	return &v
 }
 
-// in reports whether one of the words stands in text.
+// in reports whether text contains one of the words.
 func (v *vocabulary) in(text []byte) bool { return v.lastIn(text) >= 0 }
 
-// lastIn returns the offset of the last of the words in text, -1 when there is
-// none. A word must begin where a word of the text begins, and a short one must
-// end there too; scripts without spaces are excepted.
+// lastIn returns the offset of the last of the words in text, -1 when there is none. A word must
+// begin at the start of a word of the text, and a short one must end there too, except in scripts
+// without spaces.
 func (v *vocabulary) lastIn(text []byte) int {
 	for i := len(text) - 1; i >= 0; i-- {
 		for _, w := range v[text[i]] {
@@ -208,10 +205,10 @@ func (v *vocabulary) lastIn(text []byte) int {
 	return -1
 }
 
-// shortWord is the length up to which a word of a list is a whole one, in bytes.
+// shortWord is the length up to which a word of a list must match a whole word, in bytes.
 const shortWord = 4
 
-// stands reports whether the word w, found at i, is one and no part of another.
+// stands reports whether the word w, found at i, is a word by itself and not a part of another.
 func stands(text []byte, i int, w string) bool {
 	if first := w[0]; first >= utf8.RuneSelf || !isAlnum(first) {
 		return true

@@ -1,11 +1,11 @@
 package detect
 
-// A key may be written in letters and digits of one case, as names and words
-// are. What tells them apart is which letters stand side by side: in words and
-// abbreviations most pairs are usual ones, in a random text two of five.
+// A key may consist of letters and digits of one case, like names and words. Pairs of adjacent
+// letters distinguish them: most pairs in words and abbreviations are usual ones, and two of five
+// in random text.
 
-// usualPairs holds, for each letter from a to z, the letters that often follow it in English
-// words and in names of programs.
+// usualPairs has, for each letter from a to z, the letters that often follow it in English words
+// and in names of programs.
 var usualPairs = [26]string{
 	"bcdgiklmnprstuvwy", "aeijlorsuy", "acehikloprstu", "abdeiorsu",
 	"acdefglmnprstvwxy", "aefilortu", "aeghilnorsu", "aeiortu",
@@ -28,8 +28,8 @@ var pairs = func() (t [26]uint32) {
 	return t
 }()
 
-// pairCount counts the pairs of letters in a text, how many of them are usual
-// ones without regard to case, and in how many the case changes.
+// pairCount counts the pairs of letters in a text, the usual ones without regard to case, and the
+// changes of case.
 type pairCount struct{ all, usual, changes int }
 
 func pairsOf(text []byte) (n pairCount) {
@@ -47,20 +47,20 @@ func pairsOf(text []byte) (n pairCount) {
 	return n
 }
 
-// wordlike reports a text that consists of words, names or the alphabet rather
-// than of letters drawn by lot. Of few pairs a larger share must be usual. Names
-// of words joined by capitals change the case in less than two pairs of five.
+// wordlike reports a text that consists of words, names or the alphabet rather than of random
+// letters. The fewer pairs there are, the larger the share of usual ones must be. In names of
+// words joined by capitals the case changes in less than two pairs of five.
 func wordlike(text []byte) bool {
 	n := pairsOf(text)
 	return n.all >= minPairs && n.usual*4 > n.all*3+4 && n.changes*5 < n.all*2
 }
 
-// unlikeWords reports a text with many letters of which too few stand together
-// as they do in words. It is sure where digits do not help.
+// unlikeWords reports a text with many letters and too few usual pairs for words. It decides for
+// texts without digits.
 func unlikeWords(text []byte) bool {
 	n := pairsOf(text)
 	return n.all >= 2*minPairs && n.usual*100 < n.all*65
 }
 
-// minPairs is the least number of pairs of letters that says something.
+// minPairs is the least number of pairs of letters that is significant.
 const minPairs = 8

@@ -1,9 +1,10 @@
-// Command quality measures gateway/detect on texts that the user brings:
+// Command quality measures gateway/detect on the user's own texts:
 //
-//	go run ./gateway/detect/quality -attacks FILE|DIR -honest FILE|DIR [-errors]
+// \tgo run ./gateway/detect/quality -attacks FILE|DIR -honest FILE|DIR [-errors]
 //
-// Files hold one JSON object a line with "text" and "source", the family of the text; attacks may have
-// "kind" ("direct" ones, aimed at a chat bot, are counted apart) and "marked" (see marked.go).
+// Files hold one JSON object a line with "text" and "source", the family of the text; attacks may
+// have "kind" ("direct" ones, aimed at a chat bot, are counted separately) and "marked" (see
+// marked.go).
 package main
 
 import (
@@ -57,7 +58,7 @@ func scoreAll(path string) ([]scored, error) {
 	return all, nil
 }
 
-// rates are the shares of honest texts at which recall is reported.
+// rates are the false positive rates at which recall is reported.
 var rates = []float64{0.001, 0.003, 0.01, 0.03, 0.05}
 
 func scoreReport(w io.Writer, attackPath, honestPath string, mistakes bool) error {
@@ -104,7 +105,8 @@ func scoreReport(w io.Writer, attackPath, honestPath string, mistakes bool) erro
 	return nil
 }
 
-// table prints recall by source at fixed thresholds, and at those that certain shares of honest texts reach.
+// table prints recall by source at fixed thresholds, and at those with certain false positive
+// rates.
 func table(w io.Writer, title string, by map[string][]float64, honest []float64) {
 	thresholds := []float64{0.5, 0.8}
 	fmt.Fprintf(w, "\n%-52s %6s %8s %8s", "recall of "+title+", by source", "texts", "0.5", "0.8")
@@ -142,7 +144,7 @@ func table(w io.Writer, title string, by map[string][]float64, honest []float64)
 	}
 }
 
-// thresholdAt returns the lowest score that at most a share of the honest texts reaches.
+// thresholdAt returns the lowest score that at most a share of the benign texts reaches.
 func thresholdAt(honest []float64, rate float64) float64 {
 	sorted := slices.Sorted(slices.Values(honest))
 	k := len(sorted) - 1 - int(rate*float64(len(sorted)))

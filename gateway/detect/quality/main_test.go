@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// write puts lines into a new file and returns its name.
+// write writes lines to a new file and returns its name.
 func write(t *testing.T, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "texts.jsonl")

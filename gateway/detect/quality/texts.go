@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// text is a text of a family, an attack or an honest one.
+// text is a text of a family, an attack or a benign text.
 type text struct {
 	Source string `json:"source"`
 	Kind   string `json:"kind"`
 	Text   string `json:"text"`
-	Marked *bool  `json:"marked"` // whether an attack shows by its form
+	Marked *bool  `json:"marked"` // whether an attack is recognizable by its form
 }
 
 // maxLine bounds a line of a file, in bytes.

@@ -35,7 +35,7 @@ var ceilings = map[string]ceiling{
 	".":          {files: 4, lines: 742, largestFile: 270, circle: 3},
 	"snapshot":   {files: 1, lines: 106, largestFile: 106, circle: 1},
 	"accounting": {files: 3, lines: 391, largestFile: 179, circle: 2},
-	"exchange":   {files: 5, lines: 736, largestFile: 240, circle: 1, methods: 36, methodsOf: "Exchange"},
+	"exchange":   {files: 5, lines: 728, largestFile: 229, circle: 1, methods: 36, methodsOf: "Exchange"},
 	"streaming":  {files: 2, lines: 303, largestFile: 189, circle: 2},
 	"forwarding": {files: 2, lines: 278, largestFile: 172, circle: 1},
 }

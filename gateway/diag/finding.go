@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Severity says what a finding means for the one who loads the file.
+// Severity is the effect of a finding on the use of the file.
 type Severity uint8
 
-// The severities. An Error makes the file unusable; a Warning is shown and
-// stops nothing; an Info says what a check could not tell, or is worth knowing.
+// The severities. An Error makes the file unusable; a Warning has no effect besides being shown;
+// an Info is about something that could not be checked, or a remark.
 const (
 	Error Severity = iota
 	Warning
@@ -32,7 +32,7 @@ func (s Severity) String() string {
 // MarshalText writes the severity as String does.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the text of MarshalText.
 func (s *Severity) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "error":
@@ -47,15 +47,15 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Pos is a place in a file. Line and Column count from 1, columns in
-// characters; 0 means not known.
+// Pos is a position in a file. Line and Column count from 1, columns in characters; 0 means not
+// known.
 type Pos struct {
 	File   string
 	Line   int
 	Column int
 }
 
-// String returns file:line:column, leaving out what is not known.
+// String returns file:line:column, without the parts that are not known.
 func (p Pos) String() string {
 	s := p.File
 	if p.Line > 0 {
@@ -67,24 +67,24 @@ func (p Pos) String() string {
 	return s
 }
 
-// Finding is one thing wrong, or worth saying, about a file.
+// Finding is one error, warning or remark about a file.
 type Finding struct {
 	// Code is a stable kebab-case name of the kind of finding.
 	Code string
-	// Severity says whether the file can be used nevertheless.
+	// Severity determines whether the file can be used nevertheless.
 	Severity Severity
-	// Path names the field, as in policy.rules[3].when.method; empty for the
-	// file as a whole.
+	// Path is the path of the field, as in policy.rules[3].when.method; empty for the file as a
+	// whole.
 	Path string
-	// Message says what is wrong, in one line without a final full stop.
+	// Message describes the problem, in one line without a final full stop.
 	Message string
-	// Hint says what to do; may be empty.
+	// Hint describes what to do; may be empty.
 	Hint string
-	// Pos is where it is; zero until a loader fills it.
+	// Pos is the position; zero until a loader sets it.
 	Pos Pos
-	// Excerpt is the line of the file, with secrets masked and long lines cut
-	// to a window; empty when not known. Caret is the place in it, counted in
-	// characters from 1, and 0 when there is no place to point at.
+	// Excerpt is the line of the file, with secrets masked and long lines cut to a window; empty
+	// when not known. Caret is the position in it, counted in characters from 1, and 0 without a
+	// position.
 	Excerpt string
 	Caret   int
 }
@@ -105,8 +105,8 @@ func (f Finding) Error() string {
 	return s
 }
 
-// Sort orders findings by file, line and column, then path, severity, code and
-// message, so that two checks of one file always print the same.
+// Sort orders findings by file, line and column, then path, severity, code and message, so that
+// every check of one file prints the same.
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(

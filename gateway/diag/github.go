@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// WriteGitHub writes the findings as workflow commands, one line each, which
-// GitHub shows as annotations on the lines of a pull request:
+// WriteGitHub writes the findings as workflow commands, one line each, which GitHub shows as
+// annotations on the lines of a pull request:
 //
 //	::warning file=svc.yaml,line=4,col=3,title=shadowed-rule::policy.rules[1].id: …
 //
-// What could end a command or begin another is escaped. The error is that of w.
+// Characters that could end a command or begin another are escaped. The error is that of w.
 func WriteGitHub(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	for _, f := range findings {

@@ -15,8 +15,8 @@ import (
 //	      |   ^
 //	      = did you mean "id"?
 //
-// Control and direction-changing characters are shown as escapes, so that a
-// hostile file cannot drive the terminal. The error is that of w.
+// Control and direction-changing characters are shown as escapes, so that a hostile file cannot
+// control the terminal. The error is that of w.
 func WriteText(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	for _, f := range findings {
@@ -50,8 +50,8 @@ func writeOne(b *strings.Builder, f Finding) {
 	}
 }
 
-// indent returns what puts a caret below character n of the line: tabs stay
-// tabs, and an escaped character takes the room that its escape takes.
+// indent returns the white space that puts a caret below character n of the line: tabs stay tabs,
+// and an escaped character has the width of its escape.
 func indent(line string, n int) string {
 	var b strings.Builder
 	for _, r := range line {
@@ -76,8 +76,8 @@ func clean(s string) string {
 	return b.String()
 }
 
-// escape returns r as it may be shown: tabs and printable characters as they
-// are, all else (control, format and bidirectional characters) as \u escapes.
+// escape returns r as it may be shown: tabs and printable characters unchanged, all others
+// (control, format and bidirectional characters) as \u escapes.
 func escape(r rune) string {
 	if r == '\t' || unicode.IsPrint(r) {
 		return string(r)
@@ -88,7 +88,7 @@ func escape(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// jsonFinding is the shape of one finding in [WriteJSON]; its names are stable.
+// jsonFinding is one finding in [WriteJSON]; its member names are stable.
 type jsonFinding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
@@ -101,9 +101,8 @@ type jsonFinding struct {
 	Excerpt  string   `json:"excerpt,omitempty"`
 }
 
-// WriteJSON writes {"findings": […], "errors": n, "warnings": n, "infos": n} and
-// a newline; infos is left out when there are none. The list is never null. The
-// error is that of w.
+// WriteJSON writes {"findings": […], "errors": n, "warnings": n, "infos": n} and a newline; infos
+// is omitted when there are none. The list is never null. The error is that of w.
 func WriteJSON(w io.Writer, findings []Finding) error {
 	doc := struct {
 		Findings []jsonFinding `json:"findings"`

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// MaxFindings bounds what one Report keeps; a hostile file must not make the
-// check larger than itself. What comes later is only counted.
+// MaxFindings bounds the findings of one Report, so that a hostile file cannot make the report
+// larger than itself. Further findings are only counted.
 const MaxFindings = 500
 
 // Report collects the findings of one check. It is not safe for concurrent use.
@@ -21,7 +21,7 @@ func New() *Report { return &Report{} }
 // Root returns the cursor at the top of the file.
 func (r *Report) Root() At { return At{report: r} }
 
-// Add appends a finding as it is; what would exceed [MaxFindings] is counted.
+// Add appends a finding; findings beyond [MaxFindings] are counted.
 func (r *Report) Add(f Finding) {
 	if len(r.findings) >= MaxFindings {
 		r.dropped++
@@ -30,11 +30,11 @@ func (r *Report) Add(f Finding) {
 	r.findings = append(r.findings, f)
 }
 
-// Full reports whether a further finding would only be counted: the reporter may
-// save the work of wording it.
+// Full reports whether a further finding would only be counted, so that the caller need not
+// format it.
 func (r *Report) Full() bool { return len(r.findings) >= MaxFindings }
 
-// Findings returns a copy of what was reported, in the order of the reports.
+// Findings returns a copy of the reported findings, in the order of the reports.
 func (r *Report) Findings() []Finding {
 	out := make([]Finding, len(r.findings), len(r.findings)+1)
 	copy(out, r.findings)
@@ -51,8 +51,8 @@ func (r *Report) Findings() []Finding {
 // Err returns nil, or a [Findings] error when one of the findings is an Error.
 func (r *Report) Err() error { return Err(r.Findings()) }
 
-// At is a cursor: the path of the field that is being checked. It is a small
-// value, passed and derived freely. The zero At drops what is reported to it.
+// At is a cursor: the path of the field that is being checked. It is a small value that can be
+// copied. The zero At ignores its findings.
 //
 //	func (c *Config) Validate(at diag.At) {
 //		if c.Burst < 1 {
@@ -79,7 +79,7 @@ func (a At) Index(i int) At {
 	return a
 }
 
-// Hint returns the same cursor; findings reported through it carry the advice.
+// Hint returns the same cursor with a hint for findings reported through it.
 func (a At) Hint(format string, args ...any) At {
 	a.hint = fmt.Sprintf(format, args...)
 	return a
@@ -95,7 +95,7 @@ func (a At) Warnf(code, format string, args ...any) {
 	a.add(code, Warning, fmt.Sprintf(format, args...))
 }
 
-// Infof reports something worth knowing about the field.
+// Infof reports an info about the field.
 func (a At) Infof(code, format string, args ...any) {
 	a.add(code, Info, fmt.Sprintf(format, args...))
 }
@@ -110,8 +110,8 @@ func (a At) add(code string, s Severity, message string) {
 	a.report.Add(Finding{Code: code, Severity: s, Path: a.path, Message: message, Hint: a.hint})
 }
 
-// Join returns the path of a field or map entry below path. Names that are not
-// plain stand in brackets and quotes, so that a path can be read in one way only.
+// Join returns the path of a field or map entry below path. Names with special characters are in
+// brackets and quotes, so that a path is unambiguous.
 func Join(path, name string) string {
 	if !plain(name) {
 		return path + "[" + strconv.Quote(name) + "]"

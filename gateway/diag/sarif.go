@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// SARIFTool names the program that a SARIF log is from.
+// SARIFTool names the program that produced a SARIF log.
 type SARIFTool struct {
 	Name, Version string
 	// RuleHelp returns a sentence about a code, "" for none.
@@ -51,7 +51,7 @@ type sarifResult struct {
 	Level     string          `json:"level"`
 	Message   sarifText       `json:"message"`
 	Locations []sarifLocation `json:"locations,omitempty"`
-	// Fingerprints tell a finding from others when lines move.
+	// Fingerprints identify a finding when lines move.
 	Fingerprints map[string]string `json:"partialFingerprints,omitempty"`
 }
 
@@ -109,7 +109,7 @@ func WriteSARIF(w io.Writer, tool SARIFTool, findings []Finding) error {
 	})
 }
 
-// ruleID is the code of a finding; a result must have one.
+// ruleID returns the code of a finding; a result must have one.
 func ruleID(f Finding) string {
 	if f.Code == "" {
 		return "finding"
@@ -140,7 +140,7 @@ func sarifOf(f Finding, rule int) sarifResult {
 	return r
 }
 
-// level is the SARIF name of a severity.
+// level returns the SARIF name of a severity.
 func level(s Severity) string {
 	if s == Info {
 		return "note"
@@ -148,7 +148,7 @@ func level(s Severity) string {
 	return s.String()
 }
 
-// sentence is what to show of a finding where its place stands apart.
+// sentence returns the text of a finding without its position.
 func sentence(f Finding) string {
 	s := f.Message
 	if f.Path != "" {
@@ -160,13 +160,13 @@ func sentence(f Finding) string {
 	return s
 }
 
-// fileURI writes a path as a URI reference: relative paths stay relative, for a
-// reader that has the sources.
+// fileURI writes a path as a URI reference: relative paths stay relative, for readers that have
+// the sources.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if strings.HasPrefix(path, "/") {
 		return (&url.URL{Scheme: "file", Path: path}).String()
 	}
-	// Not to be read as a scheme.
+	// must not be parsed as a scheme
 	return strings.TrimPrefix((&url.URL{Path: path}).String(), "./")
 }

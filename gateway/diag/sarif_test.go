@@ -11,9 +11,9 @@ import (
 	"svc/gateway/diag"
 )
 
-// sarifShape is what SARIF 2.1.0 demands of the parts that are written here:
-// required properties, their types, enumerated values and lower bounds (sections
-// 3.13 version, 3.14 runs, 3.19 driver, 3.27 results, 3.30 regions).
+// sarifShape is the part of the SARIF 2.1.0 schema for the properties that are written here:
+// required properties, their types, enumerated values and lower bounds (sections 3.13 version,
+// 3.14 runs, 3.19 driver, 3.27 results, 3.30 regions).
 const sarifShape = `{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -99,7 +99,7 @@ func TestSARIFIsValid(t *testing.T) {
 	}
 }
 
-// Each result refers to its rule, and says where it is.
+// Each result refers to its rule, and has its location.
 func TestSARIFResults(t *testing.T) {
 	var out bytes.Buffer
 	if err := diag.WriteSARIF(&out, diag.SARIFTool{Name: "svc"}, renderings); err != nil {
@@ -144,7 +144,7 @@ func TestSARIFResults(t *testing.T) {
 	}
 }
 
-// One line a finding, whatever the finding holds.
+// One line per finding, whatever its text contains.
 func TestGitHubIsEscaped(t *testing.T) {
 	var out bytes.Buffer
 	if err := diag.WriteGitHub(&out, renderings); err != nil {

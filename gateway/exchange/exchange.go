@@ -1,8 +1,7 @@
-// Package exchange is one request on its way through a gateway: what is known of it so
-// far, and the steps that take it from its admission to its upstream, up to the answer
-// that refuses it. What is sent to an upstream and what becomes of its answer is above,
-// in the packages forwarding and streaming; what is recorded of it is below, in
-// package accounting. The order of the steps is that of gateway/serve.go.
+// Package exchange is the state of one request on its way through a gateway, and its steps from
+// admission to the route, or to the response that refuses it. Packages forwarding and streaming
+// build on it: they send the request to the upstream and relay the response. Package accounting,
+// on which it builds, records the request. The order of the steps is that of gateway/serve.go.
 package exchange
 
 import (
@@ -42,8 +41,8 @@ import (
 	"svc/gateway/views"
 )
 
-// Services are what requests use of their gateway and what outlives them. They are made
-// before the first request; Live alone changes afterwards.
+// Services is the state that requests use and that outlives them. It is complete before the first
+// request; afterwards only Live changes.
 type Services struct {
 	accounting.Books
 	Now  func() time.Time
@@ -52,45 +51,44 @@ type Services struct {
 	Proxies  *clientip.Resolver
 	Versions mcp.Allowed
 	routing.Table
-	// Pins withholds definitions that nobody approved; nil unless they are pinned.
+	// Pins withholds definitions that are not approved; nil if no upstream has pins.
 	Pins     *pinning.Guard
-	Sessions *multiplex.Sessions // at upstreams
+	Sessions *multiplex.Sessions // sessions at upstreams
 	Merged   streams.MergedSet
 
-	// Governance holds the policies of the control plane; nil when they are not
-	// enforced.
+	// Governance has the policies of the control plane; nil when they are not enforced.
 	Governance *govern.Syncer
 	Quality    *quality.Schemas // nil when no traces are reported
 	Callouts   verdict.Callouts // nil when no metrics are served
 	Limits     ratelimit.Store
 	Bodies     *bodies.Counter
 
-	Refused    *refused.Counters // of requests whose callers were not identified
+	Refused    *refused.Counters // counts of refused requests without an identified caller
 	Failures   *failures.Log
 	Background *background.Calls
-	// Stopping ends when the gateway stops, before requests in flight are waited for.
+	// Stopping ends when shutdown begins, before requests in flight are waited for.
 	Stopping context.Context
 
-	// WriteTimeout and Released are for tests: how long a client may take for a part
-	// of an event stream, and what is done with the buffers of a request when they are
-	// given back; nil for nothing.
+	// WriteTimeout bounds the time in which a client must accept a part of an event stream.
+	// Released is called with the buffers of a finished request; it may be nil. Both are set by
+	// tests.
 	WriteTimeout time.Duration
 	Released     func(*Buffers)
 
-	addressWarned atomic.Bool // of proxies that send both headers
+	addressWarned atomic.Bool // the warning about proxies that send both headers was logged
 }
 
-// Buffers are kept from request to request.
+// Buffers are reused by later requests.
 type Buffers struct {
 	Body     intake.Body
-	Answer   []byte // the answer as it came
-	Own      []byte // an answer of the gateway's own
-	FrameOut []byte // an event as it is sent
+	Answer   []byte // the upstream's response body
+	Own      []byte // a response body that the gateway writes itself
+	FrameOut []byte // an event in the form in which it is sent
 	Fields   upstream.Header
 	SpanRoom []audit.Span
 }
 
-// keepBuffer is the size beyond which a buffer is not kept.
+// keepBuffer is the size above which a buffer is not reused.
 const keepBuffer = 256 << 10
 
 func (b *Buffers) trim() {
@@ -101,55 +99,55 @@ func (b *Buffers) trim() {
 	}
 }
 
-// Exchange is one request. It belongs to the request's goroutine; package streaming says
-// what the goroutines of a stream may touch.
+// Exchange is one request. It belongs to the request's goroutine; package streaming documents
+// which fields the goroutines of a stream may use.
 //
-// Exchanges are reused, buffers included: nothing that outlives the request
-// may keep a slice of one.
+// Exchanges and their buffers are reused: no reference to one may outlive the request.
 type Exchange struct {
 	accounting.Entry
 	Services *Services
-	Live     *snapshot.Snapshot // what this request sees from start to end
+	Live     *snapshot.Snapshot // the configuration of this request from start to end
 	Writer   http.ResponseWriter
 	Context  context.Context
 
-	Addr       netip.Addr // of the client
-	Identified bool       // the caller is who it says, or nobody asks
+	Addr       netip.Addr // address of the client
+	Identified bool       // the caller is authenticated, or authentication is off
 	Decision   policy.Decision
 	Governed   Governed
 
-	Found    federation.Found  // where it goes, and under which name
-	Outgoing transport.Request // what the upstream is sent
-	Reply    mcp.Message       // a plain answer, what of it goes on
+	Found    federation.Found  // the upstream, and the name that it uses
+	Outgoing transport.Request // the request to the upstream
+	Reply    mcp.Message       // the plain response that is sent to the client
 	Streamed streams.Counts
-	bytes    bodies.Share // of its bodies
+	bytes    bodies.Share // of request and response bodies
 
-	// Unanswered is set when a stream ended before the answer and nothing was put
-	// in its place: the client left, or comes back for the rest.
+	// Unanswered is set when a stream ended without the answer or an error in its place: the
+	// client disconnected, or can resume the stream.
 	Unanswered bool
-	// Executed is set once the upstream has begun to answer.
+	// Executed is set when the upstream has begun to respond.
 	Executed bool
-	// rescued is set when the request was answered while it waited for the disk.
+	// rescued is set when WriteOverdue has responded to the request.
 	rescued bool
 
 	Buffers
 }
 
-// Governed is what the policies of the control plane did to one request.
+// Governed is the result of the control plane's policies for one request.
 type Governed struct {
-	Set *govern.Set // of its agent; nil when nothing is asked
-	// Fired are the policies that fired on the request's own message, and Changed
-	// says that they rewrote it.
+	Set *govern.Set // of the caller's agent; nil when no policies are enforced
+	// Fired are the policies that matched the request's own message; Changed is set when they
+	// rewrote it.
 	Fired   []*govern.Policy
 	Changed bool
-	// ByArguments says that they examined its arguments.
+	// ByArguments is set when they evaluated its arguments.
 	ByArguments bool
-	Awaited     time.Duration // the first answer of the control plane
+	Awaited     time.Duration // wait for the control plane's first bundle
 }
 
 var exchanges = sync.Pool{New: func() any { return new(Exchange) }}
 
-// Begin takes in a request at a view, nil for all. Release must be called when it has ended.
+// Begin starts the exchange of a request at a view, nil for none. Call Release when the request
+// has ended.
 func Begin(s *Services, w http.ResponseWriter, r *http.Request, v *views.View) *Exchange {
 	ex := exchanges.Get().(*Exchange)
 	*ex = Exchange{Services: s, Live: s.Live.Load(), Writer: w, Context: r.Context(), Buffers: ex.Buffers}
@@ -164,7 +162,7 @@ func Begin(s *Services, w http.ResponseWriter, r *http.Request, v *views.View) *
 	return ex
 }
 
-// Release ends the request: nothing may use it afterwards.
+// Release returns the exchange to the pool: it must not be used afterwards.
 func (ex *Exchange) Release() {
 	ex.bytes.End()
 	ex.SpanRoom = ex.Spans
@@ -177,23 +175,23 @@ func (ex *Exchange) Release() {
 	exchanges.Put(ex)
 }
 
-// CountBytes counts the bytes of an answer among those of the request's caller.
+// CountBytes returns the share that counts the bytes of a body for the request's caller.
 func (ex *Exchange) CountBytes() *bodies.Share {
 	ex.bytes.Begin(ex.Services.Bodies, ex.Owner())
 	return &ex.bytes
 }
 
-// Owner is whose the bytes of this request are.
+// Owner returns the caller for whom the bytes of this request are counted.
 func (ex *Exchange) Owner() bodies.Caller {
 	return bodies.Caller{Who: &ex.Who.Principal, Known: ex.Live.Callers.Known(&ex.Who), Open: ex.Live.Callers.Open()}
 }
 
-// source is where the body of this request comes from.
+// source returns the source of this request's body.
 func (ex *Exchange) source() intake.Source {
 	return intake.Source{Writer: ex.Writer, Request: ex.HTTP, Share: ex.CountBytes()}
 }
 
-// ClientAddr is the address of the client, behind trusted proxies.
+// ClientAddr returns the address of the client, behind trusted proxies.
 func (s *Services) ClientAddr(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -209,13 +207,12 @@ func (s *Services) ClientAddr(r *http.Request) netip.Addr {
 	return s.Proxies.Client(peer.Addr(), forwarded, xForwardedFor)
 }
 
-// ErrStopping is the cause with which the server cancels the requests that are still
-// in flight when shutdown.grace is over, and the gateway the streams that it ends
-// before that. A request whose context ends without it was left by its client.
+// ErrStopping is the cause with which the gateway cancels the streams that it ends at shutdown,
+// and the server the requests that are still in flight after shutdown.grace. Without this cause,
+// the client has cancelled the request.
 var ErrStopping = fmt.Errorf("the gateway is stopping: %w", context.Canceled)
 
-// EndsAtStop makes the context of the exchange end with EndStreams. The function
-// releases what that needs.
+// EndsAtStop makes the context of the exchange end with EndStreams. The caller must call release.
 func (ex *Exchange) EndsAtStop() (release func()) {
 	ctx, cancel := context.WithCancelCause(ex.Context)
 	stop := context.AfterFunc(ex.Services.Stopping, func() { cancel(ErrStopping) })
@@ -226,8 +223,7 @@ func (ex *Exchange) EndsAtStop() (release func()) {
 	}
 }
 
-// Stopped reports whether the request was cut by a stop of the process, and not by
-// its client.
+// Stopped reports whether shutdown ended the request, and not its client.
 func (ex *Exchange) Stopped() bool {
 	return ex.Context.Err() != nil && errors.Is(context.Cause(ex.Context), ErrStopping)
 }

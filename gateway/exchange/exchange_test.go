@@ -25,10 +25,10 @@ routes:
   - {match: {tool_name: safe}, upstream: tools}
 `
 
-// unreachable is an upstream that no step of a request may ask.
+// unreachable is an upstream that no step of a request may call.
 func unreachable(t *testing.T) exchangetest.Upstream {
 	return func(method string, _ *transport.Request) (*upstream.Response, error) {
-		t.Errorf("the upstream was asked: %s", method)
+		t.Errorf("the upstream was called: %s", method)
 		return exchangetest.Respond(http.StatusInternalServerError, "", ""), nil
 	}
 }
@@ -44,14 +44,14 @@ func call(tool, text string) string {
 	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"text":"` + text + `"}}}`
 }
 
-// Each step is made on its own, and says what it found or why the request ends.
+// Each step runs separately, and records its result or returns the refusal that ends the request.
 func TestSteps(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		refused    *refusal.Refusal // by read or route
 		action     string
 		rule       string
-		sent       string // what the judged message holds
+		sent       string // a part of the judged message
 		upstream   string
 	}{
 		{name: "allowed", body: call("safe", "a"), action: audit.ActionAllow, rule: "safe", sent: `"text":"a"`, upstream: "tools"},
@@ -84,7 +84,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// A refusal is an answer and a line, and the answer is not told twice.
+// A refusal writes one response and one audit line, and the response is not written twice.
 func TestRefuse(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	w := httptest.NewRecorder()
@@ -107,7 +107,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// What the deadline of a write puts in the place of an answer is the last of it.
+// The response of WriteOverdue is the last one of the request.
 func TestAnswerInThePlaceOfAWrite(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	w := httptest.NewRecorder()
@@ -124,7 +124,7 @@ func TestAnswerInThePlaceOfAWrite(t *testing.T) {
 	}
 }
 
-// With metrics a request is counted once, with what became of it.
+// With metrics a request is counted once, with its outcome.
 func TestARequestIsCounted(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	s.Metrics = telemetry.NewMetrics("test", func() telemetry.State { return telemetry.State{} })
@@ -139,7 +139,7 @@ func TestARequestIsCounted(t *testing.T) {
 	}
 }
 
-// A request is reused with its buffers alone.
+// Only the buffers of an exchange are reused.
 func TestReleaseForgetsTheRequest(t *testing.T) {
 	s := exchangetest.New(t, rules, unreachable(t))
 	var released int

@@ -17,7 +17,7 @@ import (
 	"svc/gateway/verdict"
 )
 
-// input is what the messages of this exchange are judged by.
+// input returns the input of the verdict on a message of this exchange.
 func (ex *Exchange) input(way policy.Direction) verdict.Input {
 	return verdict.Input{
 		Context: ex.Context, Direction: way, Caller: &ex.Who.Principal, Limits: ex.Services.Limits, Now: ex.Services.Now,
@@ -26,7 +26,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 	}
 }
 
-// Answers are what becomes of the messages of upstreams in answer to this request.
+// Answers returns the handler of upstream messages that answer this request.
 func (ex *Exchange) Answers() answers.Request {
 	return answers.Request{
 		Input: ex.input(policy.ServerToClient), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
@@ -34,8 +34,8 @@ func (ex *Exchange) Answers() answers.Request {
 	}
 }
 
-// Judge judges what the client sends, and takes what was rewritten as the
-// message from here on.
+// Judge applies rules and policies to the client's message, and replaces the message by the
+// rewritten one.
 func (ex *Exchange) Judge() *refusal.Refusal {
 	ex.JudgedFrom = ex.Now()
 	in := ex.input(policy.ClientToServer)
@@ -57,7 +57,7 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	if j.Refused != nil || !ex.Services.Search.Calls(&ex.Message) {
 		return j.Refused
 	}
-	// What asks for the call of another tool is judged as that call too.
+	// An mcp_call is judged as the call of the other tool too.
 	if refused := toolsearch.Unwrap(&ex.Message); refused != nil {
 		return refused
 	}
@@ -65,7 +65,7 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	return ex.Judge()
 }
 
-// NoteGoverned adds what policies found in a message that an upstream sent.
+// NoteGoverned records the findings of policies in a message of an upstream.
 func (ex *Exchange) NoteGoverned(j *verdict.Result) {
 	ex.Scan += j.Governed.Scan
 	ex.Governing += j.Governed.All
@@ -73,14 +73,14 @@ func (ex *Exchange) NoteGoverned(j *verdict.Result) {
 	j.Governed.Note(&ex.Record)
 }
 
-// NoteAnswer adds what was decided about the answer to the request's record.
+// NoteAnswer records the verdict on the answer.
 func (ex *Exchange) NoteAnswer(j *verdict.Result, m *mcp.Message) {
 	ex.NoteGoverned(j)
 	ex.Asked.Answer += j.Said.Latency
 	j.NoteAnswer(&ex.Record, ex.Decision.Action, m)
 }
 
-// requestHost performs for the judging of a request what that needs.
+// requestHost is the verdict.Host of a request.
 type requestHost struct{ *Exchange }
 
 func (h requestHost) Policies() (*govern.Set, *refusal.Refusal) {
@@ -94,20 +94,19 @@ func (h requestHost) Policies() (*govern.Set, *refusal.Refusal) {
 func (requestHost) Score(*mcp.Message) {}
 func (requestHost) BeforeWait()        {}
 
-// AnswerHost does so for a plain answer.
+// AnswerHost is the verdict.Host of a plain response.
 type AnswerHost struct{ *Exchange }
 
 func (h AnswerHost) Policies() (*govern.Set, *refusal.Refusal) { return h.Governed.Set, nil }
 func (h AnswerHost) Score(m *mcp.Message)                      { h.Grade(m) }
 func (AnswerHost) BeforeWait()                                 {}
 
-// Grade scores the answer to a tool call against the output schema that its tool
-// declares, for the trace.
+// Grade scores the answer to a tool call against the output schema of its tool, for the trace.
 func (ex *Exchange) Grade(m *mcp.Message) {
 	if ex.Services.Quality == nil || ex.Upstream == nil {
 		return
 	}
-	listed := ex.Upstream.Name // the upstream whose lists declare the schemas
+	listed := ex.Upstream.Name // the upstream whose lists have the schemas
 	if ex.Services.Federation != nil {
 		listed = ex.Services.DefaultUpstream
 	}
@@ -118,14 +117,13 @@ func (ex *Exchange) Grade(m *mcp.Message) {
 	}
 }
 
-// Agent is the name that traces of the caller are filed under, and that policies
-// call it by.
+// Agent returns the agent name of the caller in traces and policies.
 func (ex *Exchange) Agent() string {
 	return report.AgentName(ex.Live.Config.ControlPlane.AgentOf(ex.Who.Value))
 }
 
-// UnderPolicies finds the policies of the caller's agent: one bundle for all of
-// the request. While none was ever known nothing passes, unless the file says so.
+// UnderPolicies sets the policies of the caller's agent, from one bundle for the whole request.
+// Before the first bundle is fetched requests are refused, unless fail_open is set.
 func (ex *Exchange) UnderPolicies() *refusal.Refusal {
 	if ex.Services.Governance == nil {
 		return nil
@@ -141,8 +139,8 @@ func (ex *Exchange) UnderPolicies() *refusal.Refusal {
 	return nil
 }
 
-// MayAsk reports whether the rules and policies of this moment let a client ask an
-// upstream for an item of a list.
+// MayAsk reports whether the current rules and policies let a client request an item of an
+// upstream's list.
 func (s *Services) MayAsk(c *transport.Caller, kind catalog.Kind, upstream, visible string) bool {
 	l := s.Live.Load()
 	if !l.Verdict.FilterLists || c == nil {

@@ -15,8 +15,8 @@ import (
 	"svc/gateway/verdict"
 )
 
-// AppendHeader appends the header of the request for an upstream to h, which must be
-// empty, without what the transport adds for the session.
+// AppendHeader appends the header of the upstream request to h, which must be empty. The
+// transport adds the fields of the session.
 func (ex *Exchange) AppendHeader(h upstream.Header) upstream.Header {
 	r := headers.Request{
 		From: ex.HTTP.Header, Message: &ex.Message, OwnName: ex.Found.Own, Hops: ex.Session.Hops, Forward: ex.Live.ForwardHeaders, Rewriter: headerRewriter{ex},
@@ -28,7 +28,7 @@ func (ex *Exchange) AppendHeader(h upstream.Header) upstream.Header {
 	return h
 }
 
-// headerRewriter changes header fields on their way to the upstream.
+// headerRewriter changes header fields of the upstream request.
 type headerRewriter struct{ ex *Exchange }
 
 func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
@@ -39,7 +39,7 @@ func (h headerRewriter) Trace(to upstream.Header) upstream.Header {
 func (h headerRewriter) Param(name, value string) (string, bool) {
 	ex := h.ex
 	if ex.Record.Via != "" {
-		return "", false // they mirror the message that the client sent
+		return "", false // the fields mirror the mcp_call of the client
 	}
 	p := verdict.Params{
 		Message: &ex.Message, Rule: ex.Decision.Rule, Redacted: ex.Record.Action == audit.ActionRedact, ByArguments: ex.Decision.ByArguments || ex.Governed.ByArguments,
@@ -48,7 +48,7 @@ func (h headerRewriter) Param(name, value string) (string, bool) {
 	return p.Rewrite(name, value)
 }
 
-// CopyHeader takes over what may pass from the upstream's answer.
+// CopyHeader copies the fields of the upstream's response that may be forwarded.
 func (ex *Exchange) CopyHeader(from upstream.Header) {
 	to := ex.Writer.Header()
 	headers.CopyResponse(to, from, ex.Live.ForwardHeaders)
@@ -57,22 +57,22 @@ func (ex *Exchange) CopyHeader(from upstream.Header) {
 	}
 }
 
-// Listen asks an upstream for its standalone stream.
+// Listen opens the standalone stream of an upstream.
 func (ex *Exchange) Listen(ctx context.Context, t *transport.Upstream, s session.UpstreamSession, lastID string) (*upstream.Response, error) {
 	header, caller := ex.AppendHeader(nil), ex.Session.Caller()
 	header.Del(mcp.HeaderLastEventID)
 	return t.Transport.Listen(ctx, &transport.Request{
 		Session: ex.Session.SessionAt(s), Caller: &caller, Header: header, LastEventID: lastID,
-		// Silent by nature: only the first byte has a time limit.
+		// The stream may be idle: only the first byte has a time-out.
 		Timeouts: &upstream.Timeouts{FirstByte: t.Timeout},
 	})
 }
 
-// NoteResponse records that there is a response: of the upstream, or of the gateway in its
-// place, where the message could not be translated.
+// NoteResponse records that there is a response: of the upstream, or of the gateway in its place
+// if the message could not be translated.
 func (ex *Exchange) NoteResponse(resp *upstream.Response) {
 	ex.Executed, ex.Record.UpstreamDialect = true, resp.Dialect
-	resp.OnRefused(func(refused *upstream.Refused) { // of a stream, when it comes to that
+	resp.OnRefused(func(refused *upstream.Refused) { // called if a stream is refused later
 		ex.Executed, ex.Record.ErrorKind = refused.Kind == refusal.InputFailed.Kind, refused.Kind
 		fail := ex.FailureOf(ex.Upstream, upstream.Cause{Code: refused.Kind, Text: refused.Cause})
 		fail.Refused = true
@@ -80,7 +80,7 @@ func (ex *Exchange) NoteResponse(resp *upstream.Response) {
 	})
 }
 
-// RefuseUpstream turns a failed exchange with an upstream into its answer.
+// RefuseUpstream returns the refusal for a failed upstream request, and logs the failure.
 func (ex *Exchange) RefuseUpstream(err error) *refusal.Refusal {
 	o := relay.OfError(err, ex.Context.Err() != nil)
 	if o.Cause.Code != "" {

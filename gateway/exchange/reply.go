@@ -10,10 +10,10 @@ import (
 	"svc/gateway/refusal"
 )
 
-// Refuse answers in the upstream's place.
+// Refuse responds with a refusal.
 func (ex *Exchange) Refuse(refused *refusal.Refusal) {
 	if ex.rescued {
-		return // it was answered while its goroutine waited
+		return // WriteOverdue has responded already
 	}
 	source := ex.source()
 	endRead := ex.Body.LimitTime(source, ex.Live.Callers.Known(&ex.Who))
@@ -37,11 +37,11 @@ func (ex *Exchange) Refuse(refused *refusal.Refusal) {
 	}
 }
 
-// rejectStopped answers a server's request in the place of the client, whose answer
-// to it was refused. It does nothing for callers who were not identified, and nothing
-// once the answer was sent.
+// rejectStopped sends the upstream an error for its server request when the client's answer to it
+// was refused. It does nothing for callers who are not identified, or when the answer has already
+// been sent.
 func (ex *Exchange) rejectStopped(refused *refusal.Refusal) {
-	sent := !ex.SentUp.IsZero() && refused != &refusal.Header // which the upstream client found before it sent anything
+	sent := !ex.SentUp.IsZero() && refused != &refusal.Header // the upstream client returned it before it sent anything
 	if !ex.Identified || sent {
 		return
 	}
@@ -52,15 +52,15 @@ func (ex *Exchange) rejectStopped(refused *refusal.Refusal) {
 	ex.Session.RejectStopped(ex.Context, refused, ex.Record.RequestID, version)
 }
 
-// composeRefusal makes the body of a refusal, and returns it as the client sees it. The
-// Body is not in the buffer of the upstream's answer, to which the record still refers.
+// composeRefusal writes the body of a refusal, and returns the refusal for the client. It does
+// not use the buffer of the upstream's response, to which the record still refers.
 func (ex *Exchange) composeRefusal(refused *refusal.Refusal) *refusal.Refusal {
 	reply := ex.ReplyOf(refused.ID(&ex.Message, ex.HTTP.Method))
 	ex.Own = refused.AppendBody(ex.Own[:0], reply)
 	return refused.For(reply)
 }
 
-// ReplyOf is what the client gets beside a refusal.
+// ReplyOf returns the parameters of a refusal's response.
 func (ex *Exchange) ReplyOf(id []byte) *refusal.Reply {
 	return &refusal.Reply{
 		ID: id, RequestID: ex.Record.RequestID, Executed: ex.Executed, Stateless: ex.Dialect.Modern,
@@ -68,10 +68,9 @@ func (ex *Exchange) ReplyOf(id []byte) *refusal.Reply {
 	}
 }
 
-// CountRefusal reports whether a refused request, or a preflight, was counted, and
-// so has no audit line of its own: its caller was not identified, and others like
-// it came at a high rate. It then waits for no disk. Where nobody is asked for credentials every
-// request has its line.
+// CountRefusal reports whether a refused request, or a preflight, was only counted and has no
+// audit line of its own, because its caller is not identified and the rate of such requests is
+// high. It does not wait for the disk. When authentication is off every request has its line.
 func (ex *Exchange) CountRefusal(refused *refusal.Refusal) bool {
 	if ex.Identified || ex.Audited || ex.Live.Callers.Open() || !refused.Unidentified() || ex.Services.Refused.OwnLine(ex.Addr, refused.Kind, ex.Start) {
 		return false
@@ -82,13 +81,13 @@ func (ex *Exchange) CountRefusal(refused *refusal.Refusal) bool {
 	return true
 }
 
-// WriteOverdue answers while the request's goroutine waits for the disk, in its
-// place. The connection ends behind the answer, for nothing on it is read before
-// the write has ended.
+// WriteOverdue responds while the request's goroutine is blocked in a write to the disk. The
+// connection is closed after the response, because the goroutine cannot read from it before the
+// write has ended.
 func (ex *Exchange) WriteOverdue() {
 	defer ex.contain()
 	ex.rescued = true
-	ex.Record.ErrorKind = refusal.Audit.Kind // for spans and metrics; the line is on its way
+	ex.Record.ErrorKind = refusal.Audit.Kind // for spans and metrics; the line is still being written
 	refusal.CloseAfter(ex.Writer)
 	ex.composeRefusal(&refusal.Audit)
 	refusal.Audit.Write(ex.Writer, ex.Own)
@@ -97,11 +96,10 @@ func (ex *Exchange) WriteOverdue() {
 	_ = control.Flush()
 }
 
-// overdueTimeout bounds how long an answer in the place of a write may take.
+// overdueTimeout bounds the write of a response by WriteOverdue.
 const overdueTimeout = 5 * time.Second
 
-// Recovered answers a panic with 500, an audit line and a log entry; the
-// process goes on.
+// Recovered handles a panic: it responds with 500, writes an audit line and logs the panic.
 func (ex *Exchange) Recovered() {
 	p := recover()
 	if p == nil {
@@ -117,14 +115,14 @@ func (ex *Exchange) Recovered() {
 	}
 	ex.Record.ErrorKind = refusal.Panic.Kind
 	_ = ex.Account(http.StatusOK, ex.Streamed.Sent)
-	_ = http.NewResponseController(ex.Writer).Flush() // what was written before may go
-	panic(http.ErrAbortHandler)                       // the answer has begun: cut it
+	_ = http.NewResponseController(ex.Writer).Flush() // flush the bytes written so far
+	panic(http.ErrAbortHandler)                       // the response has begun: cut the connection
 }
 
-// contain keeps a panic in the goroutine that answers in the place of a write from
-// ending the process. It is deferred.
+// contain recovers a panic in the goroutine of WriteOverdue, which would end the process. It must
+// be deferred.
 func (ex *Exchange) contain() {
 	if p := recover(); p != nil {
-		ex.Services.Log.Error("panic", "in", "answer in the place of a write", "panic", p, "stack", string(debug.Stack()))
+		ex.Services.Log.Error("panic", "in", "response while a write is blocked", "panic", p, "stack", string(debug.Stack()))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"svc/gateway/refusal"
 )
 
-// AnswerPreflight answers a preflight for /mcp.
+// AnswerPreflight responds to a preflight for /mcp.
 func (ex *Exchange) AnswerPreflight() *refusal.Refusal {
 	ex.Record.Action = audit.ActionAllow
 	if !ex.CountRefusal(&refusal.Preflight) && ex.Account(refusal.Preflight.Status, 0) != nil {
@@ -20,20 +20,20 @@ func (ex *Exchange) AnswerPreflight() *refusal.Refusal {
 	return nil
 }
 
-// Admit is what is decided before anything of the body is read.
+// Admit applies the checks that need no body and no credentials.
 func (ex *Exchange) Admit() (refused *refusal.Refusal) {
 	client := admission.Client{Addr: ex.Addr, Address: ex.Address}
 	ex.Session.Hops, refused = ex.Live.Admission.Admit(ex.Context, ex.HTTP, &client, ex.Start)
 	return refused
 }
 
-// Authenticate finds out who calls, and whether the caller may use the view.
+// Authenticate identifies the caller, and checks whether it may use the view.
 func (ex *Exchange) Authenticate() *refusal.Refusal {
 	var err error
 	if ex.Who, err = ex.Live.Callers.Authenticate(ex.Context, ex.HTTP.Header, ex.Address, ex.Record.View); err != nil {
 		refused := ex.Live.Callers.Refuse(err, ex.Record.View)
 		if refused.Kind == refusal.Unauthorized.Kind {
-			ex.Services.Log.Debug("request is not let in", "request_id", ex.Record.RequestID, "reason", err)
+			ex.Services.Log.Debug("request is not authenticated", "request_id", ex.Record.RequestID, "reason", err)
 		}
 		return refused
 	}
@@ -42,7 +42,7 @@ func (ex *Exchange) Authenticate() *refusal.Refusal {
 	return ex.Session.View.Admit(&ex.Who.Principal)
 }
 
-// Read takes in the message.
+// Read reads and parses the message.
 func (ex *Exchange) Read() (refused *refusal.Refusal) {
 	ex.Record.ReplacedSurrogates, refused = ex.Body.Message(ex.source(), &ex.Message)
 	if refused == nil {
@@ -52,15 +52,15 @@ func (ex *Exchange) Read() (refused *refusal.Refusal) {
 	return refused
 }
 
-// ResolveDialect finds the protocol revision of the request.
+// ResolveDialect determines the protocol revision of the request.
 func (ex *Exchange) ResolveDialect() (refused *refusal.Refusal) {
 	ex.Dialect, refused = intake.Dialect(ex.HTTP.Header, &ex.Message, ex.Services.Versions)
 	ex.Session.Dialect = ex.Dialect
 	return refused
 }
 
-// Discard acknowledges a message that refers to something that was never issued.
-// An upstream would ignore it too, like an answer that comes too late.
+// Discard acknowledges a message that refers to an id that was never issued. An upstream would
+// ignore it too, like a late answer.
 func (ex *Exchange) Discard(unknown *refusal.Refusal) *refusal.Refusal {
 	ex.Record.ErrorKind = unknown.Kind
 	if err := ex.Account(unknown.Status, 0); err != nil {
@@ -70,8 +70,8 @@ func (ex *Exchange) Discard(unknown *refusal.Refusal) *refusal.Refusal {
 	return nil
 }
 
-// Route finds the upstream. Where the rules judged the request by its upstream, another
-// one now is no way around them.
+// Route determines the upstream. If the rules used the upstream of the request, it must still be
+// the same, so that a change meanwhile does not bypass a rule.
 func (ex *Exchange) Route() *refusal.Refusal {
 	found := ex.Services.Find(ex.Context, &ex.Session)
 	judged := ex.Upstream
@@ -79,14 +79,14 @@ func (ex *Exchange) Route() *refusal.Refusal {
 	if ex.Upstream == nil || ex.Live.Verdict.Rules.UsesUpstream() && ex.Upstream != judged {
 		return &refusal.NoRoute
 	}
-	if found.As.Upstream == "" { // it belongs to a message before it
+	if found.As.Upstream == "" { // it belongs to an earlier message
 		return nil
 	}
 	return ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, found.As.Upstream, &ex.Message, ex.Found.Own, &ex.Record.ToolChanged)
 }
 
-// OpenControl takes a request without a body as far as its upstream: the
-// caller, the session, the default upstream.
+// OpenControl applies the steps of a request without a message: the caller, the session, the
+// default upstream.
 func (ex *Exchange) OpenControl() *refusal.Refusal {
 	if refused := ex.Authenticate(); refused != nil {
 		return refused
@@ -98,7 +98,7 @@ func (ex *Exchange) OpenControl() *refusal.Refusal {
 		return refused
 	}
 	if ex.Dialect.Modern {
-		// The stateless revision knows neither sessions nor standalone streams.
+		// The stateless revision has neither sessions nor standalone streams.
 		return &refusal.NoStream
 	}
 	if refused := ex.Session.Join(ex.Context); refused != nil {

@@ -1,4 +1,4 @@
-// Package failures logs why upstreams fail, without a line for each failure.
+// Package failures logs the failures of upstreams, with repeated ones aggregated.
 package failures
 
 import (
@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// interval is how often the log has a line for one upstream and cause.
+	// interval is the time between two lines for one upstream and cause.
 	interval = time.Minute
-	// maxCauses bounds the causes that are told apart at one moment.
+	// maxCauses bounds the number of causes that are distinguished at one time.
 	maxCauses = 1024
 	// queueSize bounds the lines that wait for a slow log.
 	queueSize = 64
@@ -19,23 +19,23 @@ const (
 	flushTimeout = time.Second
 )
 
-// Failure is why an upstream's answer, or the lack of one, was not passed on.
+// Failure is the reason why an upstream's response was not forwarded, or is missing.
 type Failure struct {
 	Upstream string
 	URL      string
-	// Code names the class of the cause; failures of one upstream with one code
-	// share a line in the log.
+	// Code is the class of the cause; failures of one upstream with one code share a line in the
+	// log.
 	Code      string
-	Cause     string // in words
-	Status    int    // of the upstream's answer; 0 without one
-	Body      string // the beginning of a refused answer, printable
+	Cause     string // description
+	Status    int    // of the upstream's response; 0 without one
+	Body      string // beginning of a refused response, printable
 	RequestID string
-	// Refused is set where the gateway did not pass the request on, so that the upstream
-	// has not failed. Code is the error_kind then.
+	// Refused is set if the gateway did not forward the request, so that the upstream has not
+	// failed. Code is then the error_kind.
 	Refused bool
 }
 
-// event is the message of the log for a failure, and for one that is repeated.
+// event returns the log message for a failure, and for a repeated one.
 func (f *Failure) event(repeated bool) string {
 	switch {
 	case f.Refused && repeated:
@@ -48,18 +48,18 @@ func (f *Failure) event(repeated bool) string {
 	return "upstream failed"
 }
 
-// Log writes a WARN for each upstream and cause: the first failure at
-// once, further ones counted, with one line an interval.
+// Log writes a WARN for each upstream and cause: the first failure at once, further ones
+// aggregated in one line per interval.
 //
-// Requests never wait for the log: they put a line into a bounded queue that one
-// goroutine empties. When the queue is full the line is counted as a repeat.
+// It never blocks requests: lines are put in a bounded queue, which one goroutine empties. When
+// the queue is full, the failure is counted as a repeat. It is safe for concurrent use.
 type Log struct {
 	log   *slog.Logger
 	queue chan Failure
 	stop  chan struct{}
 	done  chan struct{}
 
-	mu   sync.Mutex // guards what follows; held for no longer than a look-up
+	mu   sync.Mutex // guards seen; held only for a lookup
 	seen map[key]*repeated
 }
 
@@ -81,8 +81,8 @@ func New(log *slog.Logger) *Log {
 	return f
 }
 
-// First reports whether a failure is to be logged now, so that its details are
-// worth gathering. It counts the failure otherwise.
+// First reports whether a failure is to be logged now, so that the caller should collect its
+// details. Otherwise it counts the failure.
 func (f *Log) First(fail *Failure) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *Log) First(fail *Failure) bool {
 	return true
 }
 
-// Write queues the line of a failure for which first returned true.
+// Write queues the line of a failure for which First returned true.
 func (f *Log) Write(fail *Failure) {
 	select {
 	case f.queue <- *fail:
@@ -120,7 +120,7 @@ func (f *Log) Report(fail *Failure) {
 	}
 }
 
-// run writes lines until close.
+// run writes lines until Close.
 func (f *Log) run() {
 	defer close(f.done)
 	sweep := time.NewTicker(interval)
@@ -142,8 +142,8 @@ func (f *Log) run() {
 	}
 }
 
-// logRepeats logs how often each failure was repeated since the last line about
-// it, and forgets those that were not: the next one is logged at once.
+// logRepeats logs how often each failure was repeated since its last line, and removes those
+// without repeats, so that the next one is logged at once.
 func (f *Log) logRepeats() {
 	var lines []repeated
 	f.mu.Lock()
@@ -162,8 +162,7 @@ func (f *Log) logRepeats() {
 	}
 }
 
-// Close writes what is left. It waits for a log that does not take the lines for
-// no longer than failureFlush.
+// Close writes the queued lines. It waits at most flushTimeout for a blocked log.
 func (f *Log) Close() {
 	close(f.stop)
 	limit := time.NewTimer(flushTimeout)

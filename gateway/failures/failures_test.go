@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// syncWriter is a buffer that several goroutines use.
+// syncWriter is a buffer that is safe for concurrent use.
 type syncWriter struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -31,7 +31,7 @@ func (w *syncWriter) String() string {
 	return w.b.String()
 }
 
-// linesOf are the lines of a log about failures of upstreams.
+// linesOf are the log lines about failures of upstreams.
 func linesOf(log string) []string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -42,7 +42,7 @@ func linesOf(log string) []string {
 	return lines
 }
 
-// Repeats are counted, reported once an interval, and forgotten when they end.
+// Repeats are counted, reported once an interval, and removed when they end.
 func TestRepeatedFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out syncWriter
@@ -79,7 +79,7 @@ func TestRepeatedFailuresAreCounted(t *testing.T) {
 		}
 		fail("second")
 		if got := read(); len(got) != 0 {
-			t.Errorf("a failure that goes on is logged at once: %q", got)
+			t.Errorf("a repeated failure is logged at once: %q", got)
 		}
 		<-time.After(2 * interval)
 		if got := read(); len(got) != 1 || !strings.Contains(got[0], "repeats=1") {
@@ -92,7 +92,7 @@ func TestRepeatedFailuresAreCounted(t *testing.T) {
 	})
 }
 
-// blockedHandler is a log that takes nothing.
+// blockedHandler is a log handler that blocks.
 type blockedHandler struct {
 	slog.Handler
 	release chan struct{}
@@ -103,7 +103,7 @@ func (h blockedHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// A log that takes nothing holds up no request and no end of the gateway.
+// A blocked log delays neither a request nor Close.
 func TestASlowLogDoesNotHoldUpRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

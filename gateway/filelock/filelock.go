@@ -1,5 +1,5 @@
-// Package filelock keeps two processes from changing a file at the same time: a gateway
-// and a command that an operator runs beside it.
+// Package filelock prevents two processes from changing a file at the same time: a gateway and a
+// command that an operator runs meanwhile.
 package filelock
 
 import (
@@ -13,9 +13,9 @@ import (
 // pause is the time between two attempts to get a lock.
 const pause = 20 * time.Millisecond
 
-// Lock waits until no other process holds the lock of the file at path, which need not be
-// there, or until ctx ends. The lock is a file of its own beside it, with .lock appended to
-// the name, because the file itself is replaced; it ends with the process at the latest.
+// Lock waits until no other process holds the lock of the file at path, which need not exist, or
+// until ctx ends. The lock is on a file of its own, path with .lock appended, because the file
+// itself is replaced; the operating system releases it when the process ends.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

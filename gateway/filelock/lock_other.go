@@ -4,8 +4,8 @@ package filelock
 
 import "os"
 
-// tryLock locks nothing: gateways on Windows do not share a state_dir.
+// tryLock locks nothing, because gateways on Windows do not share a state_dir.
 func tryLock(*os.File) (bool, error) { return true, nil }
 
-// GiveAway gives nothing away.
+// GiveAway does nothing.
 func GiveAway(string) error { return nil }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a file where nobody else holds it. The lock ends with the file.
+// tryLock locks a file if no other process has locked it. Closing the file releases the lock.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -20,8 +20,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// GiveAway gives a file that root has made to the owner of its folder, who is the user of
-// the gateway where the folder is its state_dir.
+// GiveAway changes the owner of a file that root has created to that of its folder, which is the
+// gateway's user if the folder is its state_dir.
 func GiveAway(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -12,10 +12,9 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Stream answers GET /mcp: the standalone event stream on which a server
-// reaches a legacy client between requests, and on which a client resumes a
-// stream that broke. It carries no method, so no rule decides on the request
-// itself; its frames are judged like all others.
+// Stream serves GET /mcp: the standalone event stream on which a server sends messages to a
+// legacy client between requests, and on which a client resumes an interrupted stream. The
+// request has no method, so no rule applies to it; its frames are judged like all others.
 func Stream(ex *exchange.Exchange) *refusal.Refusal {
 	defer ex.EndsAtStop()()
 	if refused := ex.OpenControl(); refused != nil {
@@ -32,7 +31,7 @@ func Stream(ex *exchange.Exchange) *refusal.Refusal {
 	if !ok {
 		return streaming.Merge(ex, tag.UntagStanding(last))
 	}
-	// The answer to a POST broke off: the one upstream that gave it goes on.
+	// The interrupted response to a POST is resumed at the upstream that sent it.
 	if ex.Upstream, ok = ex.Services.Targets[name]; !ok || !ex.Session.View.Has(name) {
 		return &refusal.NoRoute
 	}
@@ -42,12 +41,12 @@ func Stream(ex *exchange.Exchange) *refusal.Refusal {
 	return pass(ex, id)
 }
 
-// pass opens the stream of one upstream and passes it on.
+// pass opens the stream of one upstream and relays it.
 func pass(ex *exchange.Exchange, lastID string) *refusal.Refusal {
 	ex.SentUp = ex.Now()
 	resp, err := ex.Session.Send(ex.Context, ex.Upstream, func(again bool) (*upstream.Response, error) {
 		if again {
-			lastID = "" // the position was one of the session that was lost
+			lastID = "" // the position belongs to the lost session
 		}
 		return ex.Listen(ex.Context, ex.Upstream, ex.Session.There, lastID)
 	})
@@ -62,8 +61,7 @@ func pass(ex *exchange.Exchange, lastID string) *refusal.Refusal {
 	return relayAnswer(ex, resp)
 }
 
-// End answers DELETE /mcp: the client ends its session, everywhere the
-// gateway opened one for it.
+// End serves DELETE /mcp: it ends the client's session at every upstream that has one.
 func End(ex *exchange.Exchange) *refusal.Refusal {
 	if refused := ex.OpenControl(); refused != nil {
 		return refused
@@ -72,7 +70,8 @@ func End(ex *exchange.Exchange) *refusal.Refusal {
 		return &refusal.Audit
 	}
 	if ex.Session.Several() && ex.Session.Handle.Upstream == "" {
-		// The default upstream made no session; the gateway opened all there is to end.
+		// The default upstream has no session; only sessions that the gateway opened need to be
+		// ended.
 		endSessions(ex)
 		if err := ex.Account(http.StatusNoContent, 0); err != nil {
 			return &refusal.Audit
@@ -98,8 +97,8 @@ func End(ex *exchange.Exchange) *refusal.Refusal {
 	return relayAnswer(ex, resp)
 }
 
-// endSessions ends the client's session: those that the gateway opened for it at
-// other upstreams, and its merged stream. The default upstream was told.
+// endSessions ends the sessions that the gateway opened for the client's session at other
+// upstreams, and its merged stream. The default upstream has received the DELETE.
 func endSessions(ex *exchange.Exchange) {
 	ex.Services.Sessions.End(ex.Context, ex.Session.Handle.ID, ex.Upstream)
 	ex.Services.Merged.End(ex.Session.Handle.ID)

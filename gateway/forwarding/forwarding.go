@@ -1,5 +1,5 @@
-// Package forwarding sends a request that was judged to its upstream, and passes on what
-// comes back: a message, an event stream, an acknowledgement, or a refusal.
+// Package forwarding sends a judged request to its upstream and relays the response: a message,
+// an event stream, an acknowledgement, or a refusal.
 package forwarding
 
 import (
@@ -18,11 +18,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Forward sends the message that was judged, byte for byte, and relays what
-// comes back.
+// Forward sends the judged message, byte for byte, and relays the response.
 func Forward(ex *exchange.Exchange) *refusal.Refusal {
 	if ex.Services.Audit.Ready() != nil {
-		return &refusal.Audit // what cannot be recorded is not done
+		return &refusal.Audit // a request that cannot be recorded is not executed
 	}
 	if err := ex.Session.Find(ex.Context, ex.Upstream); err != nil {
 		return ex.RefuseUpstream(err)
@@ -50,14 +49,13 @@ func Forward(ex *exchange.Exchange) *refusal.Refusal {
 	return relayAnswer(ex, resp)
 }
 
-// AnswerSearch answers what the tool search takes over. It comes after all that judges
-// a request, and what it answers is judged like the answer of an upstream, whose texts
-// it holds.
+// AnswerSearch answers a request for the tool search. The request has been judged before, and the
+// answer is judged like that of an upstream, because it contains texts of upstreams.
 func AnswerSearch(ex *exchange.Exchange) *refusal.Refusal {
 	if ex.Services.Audit.Ready() != nil {
 		return &refusal.Audit
 	}
-	if ex.Message.Kind != mcp.Request { // nobody waits for an answer
+	if ex.Message.Kind != mcp.Request { // a notification has no response
 		return acknowledge(ex, &upstream.Response{Status: http.StatusAccepted})
 	}
 	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.Dialect.Modern, func(upstream, tool string) bool {
@@ -80,8 +78,8 @@ func post(ex *exchange.Exchange) (*upstream.Response, error) {
 		Body:   ex.Found.Rename(ex.Message.Body),
 	}
 	if ex.Message.Method == mcp.MethodListen {
-		// A listen stream is silent by nature: subscriptions.idle_timeout
-		// judges it, not the upstream time-out.
+		// A listen stream may be idle: subscriptions.idle_timeout applies instead of the upstream
+		// time-out.
 		req.Timeouts = &upstream.Timeouts{FirstByte: ex.Live.Config.Subscriptions.IdleTimeout}
 	}
 	resp, err := ex.Upstream.Transport.Post(ex.Context, req)
@@ -89,7 +87,7 @@ func post(ex *exchange.Exchange) (*upstream.Response, error) {
 	return resp, err
 }
 
-// relayAnswer passes the upstream's answer on by its kind.
+// relayAnswer relays the upstream's response according to its kind.
 func relayAnswer(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	o := relay.OfResponse(resp, relayRequest(ex))
 	switch o.Kind {
@@ -101,14 +99,13 @@ func relayAnswer(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusa
 	return relayWithout(ex, resp, &o, nil)
 }
 
-// relayRequest is what the upstream was asked.
+// relayRequest describes the upstream request to package relay.
 func relayRequest(ex *exchange.Exchange) relay.Request {
 	return relay.Request{Awaited: ex.Message.Kind == mcp.Request || ex.HTTP.Method == http.MethodGet, InSession: ex.Session.Joined}
 }
 
-// relayWithout acknowledges an answer without a message, or refuses one that is not
-// passed on, and reports that one. read is what was read of its body, nil when nothing
-// was.
+// relayWithout acknowledges a response without a message, or returns the refusal of one that is
+// not forwarded and logs it. read is the part of its body that was read, nil for none.
 func relayWithout(ex *exchange.Exchange, resp *upstream.Response, o *relay.Outcome, read []byte) *refusal.Refusal {
 	if o.Kind == relay.Acknowledge {
 		return acknowledge(ex, resp)
@@ -125,10 +122,10 @@ func relayWithout(ex *exchange.Exchange, resp *upstream.Response, o *relay.Outco
 	return o.Refused
 }
 
-// typeJSON is the Content-Type of nearly all answers. Nobody changes it.
+// typeJSON is the usual Content-Type of responses. It must not be changed.
 var typeJSON = []string{"application/json"}
 
-// relayJSON inspects a plain JSON answer and passes it on.
+// relayJSON inspects a plain JSON response and forwards it.
 func relayJSON(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	body, err := resp.ReadAll(ex.Buffers.Answer[:0], ex.CountBytes())
 	ex.Buffers.Answer = body
@@ -160,8 +157,8 @@ func relayJSON(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal 
 	return nil
 }
 
-// acknowledge answers a notification or a client's response with the
-// upstream's status and no body.
+// acknowledge responds to a notification or a client's response with the upstream's status and no
+// body.
 func acknowledge(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	if err := ex.Account(resp.Status, 0); err != nil {
 		return &refusal.Audit

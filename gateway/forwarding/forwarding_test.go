@@ -23,7 +23,7 @@ const (
 	event   = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
 )
 
-// take takes a request as far as its upstream, and on.
+// take runs the steps of a request and forwards it.
 func take(t *testing.T, s *exchangetest.Services, method, body string, on func(*exchange.Exchange) *refusal.Refusal) (*httptest.ResponseRecorder, *refusal.Refusal) {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/mcp", strings.NewReader(body))
@@ -45,8 +45,8 @@ func take(t *testing.T, s *exchangetest.Services, method, body string, on func(*
 	return w, refused
 }
 
-// What an upstream answers to a call is judged, recorded and passed on, in one piece
-// or as a stream; what is no answer is refused.
+// The upstream's response to a call is judged, recorded and forwarded, as one message or as a
+// stream; a response that is no answer is refused.
 func TestForward(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -96,8 +96,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// The stream and the end of a session go to the default upstream, and an upstream
-// without streams is told as such.
+// The standalone stream and the end of a session go to the default upstream; for an upstream
+// without streams the response is 405.
 func TestControl(t *testing.T) {
 	var asked []string
 	s := exchangetest.New(t, rules, func(method string, _ *transport.Request) (*upstream.Response, error) {
@@ -114,7 +114,7 @@ func TestControl(t *testing.T) {
 		t.Errorf("DELETE: %d, refused %+v", w.Code, refused)
 	}
 	if got := strings.Join(asked, " "); got != "GET DELETE" {
-		t.Errorf("the upstream was asked %s", got)
+		t.Errorf("the upstream received %s", got)
 	}
 	if lines := s.Lines(); len(lines) != 2 {
 		t.Errorf("lines %v", lines)

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// describe answers with everything that a handler can see of a request. Not every
-// body is read, so that what comes behind an unread one is told as well.
+// describe responds with everything that a handler can see of a request. Not every body is read,
+// so that the data after an unread body is covered too.
 func describe(w http.ResponseWriter, r *http.Request) {
 	var seen strings.Builder
 	fmt.Fprintf(&seen, "%q %q %q %q %q %q close=%v length=%d encoding=%q trailer=%q", r.Method, r.RequestURI, r.URL.Path, r.URL.Host,
@@ -41,13 +41,13 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, seen.String())
 }
 
-// pair is a server of ours and a plain one of net/http, with one handler.
+// pair is a server of this package and a plain one of net/http, with the same handler.
 type pair struct {
 	front, plain string
 	tls          *tls.Config // of the client; nil for none
 }
 
-// newPair starts both, with TLS when they are given a certificate.
+// newPair starts both, with TLS if there is a certificate.
 func newPair(t testing.TB, certs ...tls.Certificate) pair {
 	var server, client *tls.Config
 	if len(certs) > 0 {
@@ -69,8 +69,8 @@ func newPair(t testing.TB, certs ...tls.Certificate) pair {
 	return pair{r.addr, addr, client}
 }
 
-// converse sends all of a conversation, in pieces, and returns all that comes back.
-// whole is false when the connection was reset: then some of it may be lost.
+// converse sends a conversation, in pieces, and returns all responses. whole is false when the
+// connection was reset, so that a part may be lost.
 func (p pair) converse(t testing.TB, addr string, text []byte, cut int) (got string, whole bool) {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -100,7 +100,7 @@ func (p pair) converse(t testing.TB, addr string, text []byte, cut int) (got str
 	return undated(string(b)), err == nil
 }
 
-// same holds one conversation with ours against the same with net/http.
+// same compares the responses of both servers to one conversation.
 func (p pair) same(t testing.TB, text []byte, cut int) {
 	t.Helper()
 	var ours, theirs string
@@ -117,7 +117,7 @@ func (p pair) same(t testing.TB, text []byte, cut int) {
 	t.Fatalf("%q, cut at %d\nfront    %q\nnet/http %q", text, cut, ours, theirs)
 }
 
-// The parts that conversations are put together from.
+// The parts of generated conversations.
 var (
 	someLines = []string{
 		"POST /mcp HTTP/1.1", "POST /mcp HTTP/1.1", "POST /mcp HTTP/1.1", "POST /mcp HTTP/1.1", "POST /mcp HTTP/1.0", "POST /mcp HTTP/1.2",
@@ -145,11 +145,11 @@ var (
 
 func one(r *rand.Rand, from []string) string { return from[r.IntN(len(from))] }
 
-// conversation puts a few requests together, of which many are almost good.
+// conversation generates a few requests, many of them almost valid.
 func conversation(r *rand.Rand) []byte {
 	var b bytes.Buffer
 	for range 1 + r.IntN(4) {
-		if r.IntN(2) == 0 { // one that is good
+		if r.IntN(2) == 0 { // a valid one
 			body := one(r, someBodies)
 			b.WriteString(post(body, one(r, []string{"A: b", "Accept: a", "X-Unread: yes", "Cookie: x", "Connection: keep-alive"})))
 			continue
@@ -173,7 +173,7 @@ func conversation(r *rand.Rand) []byte {
 		b.WriteString(end() + one(r, someBodies))
 	}
 	text := b.Bytes()
-	for range max(0, r.IntN(6)-3) { // and now and then a byte of it changes
+	for range max(0, r.IntN(6)-3) { // and sometimes one byte is changed
 		i := r.IntN(len(text))
 		switch r.IntN(3) {
 		case 0:
@@ -190,10 +190,9 @@ func conversation(r *rand.Rand) []byte {
 	return text
 }
 
-// The same bytes make a handler here see the same requests, in the same order and
-// with the same bodies, as they make it see behind net/http alone, and the client
-// gets the same answers: nothing can be smuggled past either. SVC_CONVERSATIONS
-// asks for more of them.
+// For the same bytes a handler of this server gets the same requests, in the same order and with
+// the same bodies, as a handler of net/http, and the client gets the same responses, so that
+// request smuggling is not possible. SVC_CONVERSATIONS sets the number of conversations.
 func TestConversationsAreThoseOfNetHTTP(t *testing.T) {
 	n := 600
 	if s := os.Getenv("SVC_CONVERSATIONS"); s != "" {
@@ -218,7 +217,7 @@ func TestConversationsAreThoseOfNetHTTP(t *testing.T) {
 	}
 }
 
-// FuzzConnection does so with what the fuzzer thinks of.
+// FuzzConnection does the same with the fuzzer's input.
 func FuzzConnection(f *testing.F) {
 	for _, tt := range hostile {
 		f.Add([]byte(tt.text))

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// request returns a request with the lines between its request line and its end.
+// request returns a request with the given lines after the request line.
 func request(lines ...string) string {
 	return "POST /mcp HTTP/1.1\r\n" + strings.Join(append(lines, "", ""), "\r\n")
 }
@@ -136,14 +136,14 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// What is served here net/http reads in the same way.
+// net/http parses every header that is served here to the same request.
 func TestHeadIsReadAsNetHTTPDoes(t *testing.T) {
 	for _, tt := range heads {
 		compare(t, parser(), []byte(tt.text))
 	}
 }
 
-// compare holds what h makes of b against net/http.
+// compare compares the head that h parses from b with that of net/http.
 func compare(t testing.TB, h *head, b []byte) {
 	t.Helper()
 	n, is := h.parse(b)
@@ -169,8 +169,8 @@ func compare(t testing.TB, h *head, b []byte) {
 	}
 }
 
-// FuzzHead holds the reader of headers against that of net/http, alone and with
-// what it remembers of the header before.
+// FuzzHead compares the header parser with that of net/http, for a first header and for one after
+// another on the same connection.
 func FuzzHead(f *testing.F) {
 	for i, tt := range heads {
 		if len(tt.text) <= 2*maxHead {
@@ -191,8 +191,8 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// A header that differs in one line from the one before shares the others and
-// nothing else with it.
+// A header that differs in one line from the previous one reuses the other lines and nothing
+// else.
 func TestHeadRemembers(t *testing.T) {
 	h := parser()
 	for i := range 3 {
@@ -202,11 +202,11 @@ func TestHeadRemembers(t *testing.T) {
 		}
 		compare(t, h, []byte(text))
 	}
-	// A line that was refused is not remembered as good.
+	// A rejected line is not stored as a valid one.
 	bad := request("Host: a", "A: \x00", length)
 	for range 2 {
 		if _, is := h.parse([]byte(bad)); is != fallback {
-			t.Fatal("a bad line was taken")
+			t.Fatal("an invalid line was accepted")
 		}
 	}
 	compare(t, h, []byte(request("Host: a", "A: b", length)))

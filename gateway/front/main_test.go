@@ -20,8 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A connection that net/http keeps half open for half a second after an answer
-	// that left part of the request unread.
+	// net/http keeps a connection half open for half a second after a response that left part of
+	// the request unread.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
@@ -32,7 +32,7 @@ type running struct {
 	log  lines
 }
 
-// lines collects what is logged.
+// lines collects the log lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -50,7 +50,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// start serves h until the end of the test; change may alter the options.
+// start serves h until the end of the test; change may change the options.
 func start(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *running {
 	t.Helper()
 	r := &running{}
@@ -85,7 +85,7 @@ func start(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *running 
 	return r
 }
 
-// client is a connection to a server that speaks no HTTP of its own.
+// client is a raw connection to a server.
 type client struct {
 	net.Conn
 	t testing.TB
@@ -123,7 +123,7 @@ func (c *client) send(format string, args ...any) {
 	}
 }
 
-// answer reads one answer, its body included.
+// answer reads one response with its body.
 func (c *client) answer() (*http.Response, string) {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, &http.Request{Method: "POST"})
@@ -152,13 +152,13 @@ func post(body string, lines ...string) string {
 	return request(append([]string{"Host: a", fmt.Sprintf("Content-Length: %d", len(body))}, lines...)...) + body
 }
 
-// byFront tells who runs the handler.
+// byFront reports whether this package runs the handler.
 func byFront(w http.ResponseWriter) bool {
 	_, ok := w.(*response)
 	return ok
 }
 
-// echo answers with what it was sent, and who ran it.
+// echo responds with the body of the request and the server that runs the handler.
 func echo(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// startRecheck starts a server over TLS whose handler waits for a value of
-// release when the request has a header Wait, after it has sent to arrived.
+// startRecheck starts a TLS server whose handler, for a request with the header Wait, sends to
+// arrived and then waits for a value of release.
 func startRecheck(t *testing.T) (r *running, conf *tls.Config, arrived, release chan struct{}) {
 	t.Helper()
 	arrived, release = make(chan struct{}), make(chan struct{})
@@ -36,8 +36,8 @@ func startRecheck(t *testing.T) (r *running, conf *tls.Config, arrived, release 
 
 func none(*tls.ConnectionState) bool { return false }
 
-// Connections that are no longer valid end: idle ones at once, busy ones after
-// their request; those that still are valid go on.
+// Connections that are no longer valid are closed: idle ones at once, busy ones after their
+// request. Valid ones stay open.
 func TestRecheckEndsHTTP1Connections(t *testing.T) {
 	for name, form := range map[string]func(lines ...string) string{
 		"front": func(lines ...string) string { return post("x", lines...) },
@@ -61,7 +61,7 @@ func TestRecheckEndsHTTP1Connections(t *testing.T) {
 			busy.send("%s", form("Wait: yes"))
 			<-arrived
 			r.Recheck(func(*tls.ConnectionState) bool { return true })
-			if !strings.HasPrefix(name, "handed") { // those with chunks end anyway
+			if !strings.HasPrefix(name, "handed") { // responses in chunks close the connection in any case
 				kept.send("%s", form())
 				if resp, _ := kept.answer(); resp.StatusCode != 200 {
 					t.Errorf("a valid connection: %s", resp.Status)
@@ -79,7 +79,7 @@ func TestRecheckEndsHTTP1Connections(t *testing.T) {
 	}
 }
 
-// A request whose header had begun to come is not served.
+// A request of which only a part of the header has arrived is not served.
 func TestRecheckRefusesHalfAHeader(t *testing.T) {
 	r, conf, _, _ := startRecheck(t)
 	c := dialTLS(t, r.addr, conf)
@@ -107,7 +107,7 @@ func eventuallyBusy(t *testing.T, r *running) {
 	t.Fatal("no connection is busy")
 }
 
-// Over HTTP/2 a request that runs is answered, and no further one is served.
+// Over HTTP/2 the request in flight is completed, and no further one is served.
 func TestRecheckEndsHTTP2Connections(t *testing.T) {
 	r, conf, arrived, release := startRecheck(t)
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: conf, MaxConnsPerHost: 1}
@@ -149,8 +149,8 @@ func TestRecheckEndsHTTP2Connections(t *testing.T) {
 	}
 }
 
-// An idle HTTP/2 connection is closed; one that became idle after the check is
-// closed once its last response is out.
+// An idle HTTP/2 connection is closed; one that became idle after the check is closed after its
+// last response is sent.
 func TestRecheckEndsIdleHTTP2Connections(t *testing.T) {
 	for _, during := range []bool{false, true} {
 		t.Run(fmt.Sprint("check during the request: ", during), func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestRecheckEndsIdleHTTP2Connections(t *testing.T) {
 			select {
 			case <-ended:
 			case <-time.After(20 * time.Second):
-				t.Error("the connection goes on")
+				t.Error("the connection stays open")
 			}
 		})
 	}
@@ -200,8 +200,8 @@ func passedConns(r *running) int {
 	return len(r.passed.conns)
 }
 
-// endingConn reports that its client closes it, which the transport does when the
-// server has ended the connection.
+// endingConn reports when its client closes it, which the transport does when the server has
+// closed the connection.
 type endingConn struct {
 	net.Conn
 	once  sync.Once

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// raw sends one request, which ends the connection, and returns the whole answer.
+// raw sends one request, which asks for the end of the connection, and returns the complete
+// response.
 func (r *running) raw(t *testing.T, text string) string {
 	t.Helper()
 	c := dial(t, r.addr)
@@ -136,8 +137,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// An answer that is shorter than it said ends the connection: its client waits for
-// the rest.
+// A response that is shorter than its Content-Length closes the connection, because its client
+// waits for the rest.
 func TestShortAnswerEndsTheConnection(t *testing.T) {
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")
@@ -148,7 +149,7 @@ func TestShortAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
-// What was flushed is with the client while the handler goes on.
+// Flushed data is at the client while the handler still runs.
 func TestFlushReachesTheClient(t *testing.T) {
 	next := make(chan struct{})
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +177,7 @@ func TestFlushReachesTheClient(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); err != nil || len(b) > 0 {
 		t.Errorf("at the end %q %v", b, err)
 	}
-	c.send("%s", post("x")) // and the connection goes on
+	c.send("%s", post("x")) // and the connection stays open
 	go func() {
 		for range 3 {
 			next <- struct{}{}
@@ -187,7 +188,8 @@ func TestFlushReachesTheClient(t *testing.T) {
 	}
 }
 
-// A client that does not read loses its connection; one that reads slowly does not.
+// The connection of a client that does not read is closed; that of a client that reads slowly is
+// not.
 func TestClientThatDoesNotRead(t *testing.T) {
 	ended := make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -217,7 +219,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// The deadlines of a handler hold, and end with its request.
+// The deadlines of a handler apply, and end with its request.
 func TestDeadlinesOfTheHandler(t *testing.T) {
 	got := make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -308,8 +310,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// An answer that cannot be written ends the context of its request, as soon as the
-// handler knows: what the handler does for it is in vain.
+// When the response cannot be written, the context of its request ends, so that the handler can
+// stop.
 func TestContextEndsWithAFailedWrite(t *testing.T) {
 	got := make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -323,7 +325,7 @@ func TestContextEndsWithAFailedWrite(t *testing.T) {
 			}
 		}
 	})
-	c := dial(t, r.addr) // which stays, and reads nothing
+	c := dial(t, r.addr) // the client stays connected, and reads nothing
 	c.send("%s", post("x"))
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("the context says %v", err)

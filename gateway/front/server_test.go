@@ -26,7 +26,7 @@ func TestServesCallsAndHandsOverTheRest(t *testing.T) {
 			t.Fatalf("call %d: %d %q", i, resp.StatusCode, body)
 		}
 	}
-	// The first other request takes the connection along, with all behind it.
+	// The first other request hands over the connection, with all bytes after it.
 	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n%s", post("late"))
 	if _, body := c.answer(); body != "front=false GET /readyz " {
 		t.Errorf("other path: %q", body)
@@ -78,7 +78,7 @@ func TestRequestIsWhatNetHTTPMakesOfIt(t *testing.T) {
 
 func port(a net.Addr) string { _, p, _ := net.SplitHostPort(a.String()); return p }
 
-// hostile is what may come at a connection, beyond the headers of the other table.
+// hostile are inputs of connections, in addition to the headers of the other table.
 var hostile = []struct{ name, text string }{
 	{"two pipelined", post("one") + post("two")},
 	{"pipelined behind a body of a lying length", request("Host: a", "Content-Length: 1") + "xPOST /mcp HTTP/1.1\r\n"},
@@ -91,14 +91,14 @@ var hostile = []struct{ name, text string }{
 	{"expect", request("Host: a", "Content-Length: 1", "Expect: 100-continue") + "x"},
 	{"empty line first", "\r\n" + post("x")},
 	{"rubbish", "rubbish\r\n\r\n"},
-	{"rubbish behind a call", post("x") + "rubbish\r\n\r\n"},
+	{"garbage after a call", post("x") + "rubbish\r\n\r\n"},
 	{"half a header", "POST /mcp HTTP/1.1\r\nHost: a\r\nConte"},
 	{"half a body", request("Host: a", "Content-Length: 10") + "half"},
 	{"nothing", ""},
 }
 
-// Whatever comes, a client gets the statuses, the bodies and the end that net/http
-// alone would give.
+// For every input a client gets the statuses, the bodies and the end of the connection that
+// net/http would give.
 func TestAnswersAsNetHTTPDoes(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -146,8 +146,8 @@ func TestAnswersAsNetHTTPDoes(t *testing.T) {
 	}
 }
 
-// undated removes the lines that change from second to second, and the notice of a
-// connection's end, which net/http leaves out where the client cannot go on anyway.
+// undated removes the Date field, and Connection: close, which net/http omits if the client
+// cannot continue anyway.
 func undated(s string) string {
 	var kept []string
 	for line := range strings.SplitSeq(s, "\r\n") {
@@ -166,7 +166,7 @@ func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 		"closes later": func(c *net.TCPConn) { time.Sleep(50 * time.Millisecond); c.Close() },
 	}
 	for name, do := range leave {
-		for _, before := range []int{0, 2} { // requests on the connection before
+		for _, before := range []int{0, 2} { // previous requests on the connection
 			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
 				entered, ended := make(chan bool, 1), make(chan error, 1)
 				var calls atomic.Int32
@@ -200,8 +200,8 @@ func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 	}
 }
 
-// A client that has sent its next request already is noticed all the same, and its
-// next request is not lost while it stays.
+// The disconnect of a client that has already sent its next request is detected too, and the next
+// request of a client that stays is not lost.
 func TestPipelinedRequestsBehindASlowOne(t *testing.T) {
 	slow := make(chan struct{})
 	ended := make(chan error, 3)
@@ -238,7 +238,7 @@ func TestPipelinedRequestsBehindASlowOne(t *testing.T) {
 	}
 }
 
-// The context of a request does not end with a later one, nor outlives its own.
+// The context of a request does not end with a later one, nor outlive its own.
 func TestContextsOfOneConnection(t *testing.T) {
 	var first context.Context
 	var fired atomic.Int32
@@ -254,7 +254,7 @@ func TestContextsOfOneConnection(t *testing.T) {
 			}
 		case 2:
 			if r.Context() != first {
-				t.Error("a context that nobody waits for is made anew")
+				t.Error("a context without waiters is not reused")
 			}
 			<-time.After(time.Millisecond)
 			_ = r.Context().Done()
@@ -264,7 +264,7 @@ func TestContextsOfOneConnection(t *testing.T) {
 			_ = cancel
 		case 3:
 			if first.Err() == nil || r.Context() == first || r.Context().Err() != nil {
-				t.Error("a context that somebody waits for is used again")
+				t.Error("a context with a waiter is reused")
 			}
 		}
 	})
@@ -299,7 +299,7 @@ func TestSlowBodyEnds(t *testing.T) {
 	c.ended()
 }
 
-// The time of a body is not the time of its answer.
+// The time-out of a body does not apply to the response.
 func TestAnswerOutlivesBodyDeadline(t *testing.T) {
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -337,8 +337,8 @@ func TestIdleConnectionEnds(t *testing.T) {
 	c.ended()
 }
 
-// What a handler leaves of a body is read, so that the connection goes on; a lot
-// of it ends the connection behind the answer.
+// The unread rest of a small body is read, so that the connection is reused; a large one closes
+// the connection after the response.
 func TestUnreadBody(t *testing.T) {
 	r := start(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
@@ -409,7 +409,7 @@ func TestShutdown(t *testing.T) {
 	still.answer()
 	busy.send("%s", post("slow"))
 	<-entered
-	for accepted := 0; accepted < 3; { // what is not yet accepted is refused
+	for accepted := 0; accepted < 3; { // connections that are not accepted yet would be refused
 		r.mu.Lock()
 		accepted = len(r.conns)
 		r.mu.Unlock()
@@ -421,7 +421,7 @@ func TestShutdown(t *testing.T) {
 		c.Close()
 		t.Error("a connection is still accepted")
 	}
-	// One that had sent nothing yet may have its first request answered.
+	// The first request of a connection that was accepted before is answered.
 	silent.send("%s", post("x"))
 	if resp, body := silent.answer(); !resp.Close || body != "finished" {
 		t.Errorf("late request: %q, close %v", body, resp.Close)
@@ -429,20 +429,20 @@ func TestShutdown(t *testing.T) {
 	silent.ended()
 	select {
 	case err := <-done:
-		t.Fatalf("Shutdown returned %v with a request under way", err)
+		t.Fatalf("Shutdown returned %v with a request in flight", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(release)
 	if resp, body := busy.answer(); !resp.Close || body != "finished" {
-		t.Errorf("request under way: %q, close %v", body, resp.Close)
+		t.Errorf("request in flight: %q, close %v", body, resp.Close)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A part of a header, of a first request or of a later one, holds up a shutdown for
-// about a second and not for the time-out of headers.
+// A partial header, of a first request or of a later one, delays shutdown by about a second and
+// not by the time-out of headers.
 func TestShutdownDoesNotWaitForTheRestOfAHeader(t *testing.T) {
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "done") })
 	first, later := dial(t, r.addr), dial(t, r.addr)
@@ -528,7 +528,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	}
 }
 
-// TestRequestTakesNoMemory counts what the server itself allocates for a request.
+// TestRequestTakesNoMemory counts the allocations of the server itself for a request.
 func TestRequestTakesNoMemory(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 300)
 	fixed := []string{"300"}
@@ -559,14 +559,14 @@ func TestRequestTakesNoMemory(t *testing.T) {
 			got += k
 		}
 	})
-	// Whoever waits for the end of the context costs two.
+	// A handler that waits for the end of the context costs two.
 	if n > 2 {
 		t.Errorf("%v allocations a request, want 2", n)
 	}
 }
 
-// Line breaks behind a body, which some clients send, belong to no request; the
-// connection stays here, and idle.
+// Line breaks after a body, which some clients send, belong to no request; the connection is not
+// handed over, and is idle.
 func TestLineBreaksBehindABody(t *testing.T) {
 	r := start(t, echo)
 	c := dial(t, r.addr)
@@ -584,8 +584,8 @@ func TestLineBreaksBehindABody(t *testing.T) {
 	c.ended()
 }
 
-// A client that sends all of its body before it reads gets the answer to a request
-// that was refused by its header.
+// A client that sends its whole body before it reads gets the response to a request that was
+// refused by its header.
 func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
 	const size = 12 << 20
@@ -600,11 +600,11 @@ func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	c.ended()
 }
 
-// A body whose deadline is moved while the server is canceled is not waited for.
+// Shutdown does not wait for a body whose deadline is extended while the server is cancelled.
 func TestABodyReadAfterCancelIsNotWaitedFor(t *testing.T) {
 	server, read := make(chan *running, 1), make(chan error, 1)
 	r := start(t, func(w http.ResponseWriter, req *http.Request) {
-		(<-server).Cancel(context.Canceled) // before the first read, which moves the deadline
+		(<-server).Cancel(context.Canceled) // before the first read, which extends the deadline
 		_, err := io.ReadAll(req.Body)
 		read <- err
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -618,7 +618,7 @@ func TestABodyReadAfterCancelIsNotWaitedFor(t *testing.T) {
 			t.Errorf("the body ended with %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the body is waited for")
+		t.Error("shutdown waits for the body")
 		c.Close()
 		<-read
 	}

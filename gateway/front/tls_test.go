@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// certificate returns a self-signed one for loopback, good on both sides.
+// certificate returns a self-signed certificate for loopback, valid for servers and clients.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,7 +42,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// who answers who runs the handler, over what, and the name of the client.
+// who responds with the server that runs the handler, the protocol, and the client's name.
 func who(w http.ResponseWriter, r *http.Request) {
 	name := "nobody"
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%q", body)
 		}
 	}
-	// Handed over, a connection keeps what TLS says of it.
+	// A connection that is handed over keeps its TLS state.
 	c.send("GET /other HTTP/1.1\r\nHost: a\r\n\r\n")
 	if _, body := c.answer(); body != "front=false HTTP/1.1 true caller" {
 		t.Errorf("handed over: %q", body)
@@ -147,15 +147,15 @@ func TestTLSHandshakeThatFails(t *testing.T) {
 	})
 }
 
-// A client that begins no handshake, or only half of one, is cut like one whose
-// header does not come.
+// A client that begins no handshake, or only a part of one, is disconnected like one whose header
+// does not arrive.
 func TestSlowTLSHandshakeEnds(t *testing.T) {
 	r, _ := startTLS(t)
 	for _, text := range []string{"", "\x16\x03\x01\x02\x00\x01\x00\x01"} {
 		c := dial(t, r.addr)
 		c.send("%s", text)
 		began := time.Now()
-		_, _ = io.Copy(io.Discard, c.r) // a reset is an end as well
+		_, _ = io.Copy(io.Discard, c.r) // a reset is accepted too
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("cut after %v", took)
 		}

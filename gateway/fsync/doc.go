@@ -1,8 +1,8 @@
-// Package fsync brings files to the disk without holding up a processor.
+// Package fsync writes files to the disk (fsync) without blocking a processor.
 //
-// A call of fsync takes milliseconds, and the scheduler notices a processor that
-// waits in a system call only after up to ten of them. Where a program has one
-// processor nothing else runs meanwhile, and every request of that time is late. A
-// [Syncer] asks the kernel to do it in the background and waits like for a network
-// connection. Where that is not to be had it calls fsync.
+// A call of fsync takes milliseconds, and the scheduler detects a processor that is blocked in a
+// system call only after up to ten of them. In a program with one processor nothing else runs
+// meanwhile, and every request of that time is late. A [Syncer] submits the request to the kernel
+// (asynchronous I/O) and waits for its end in the runtime's poller. Where that is not available
+// it calls fsync.
 package fsync

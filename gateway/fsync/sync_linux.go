@@ -7,18 +7,18 @@ import (
 	"unsafe"
 )
 
-// Syncer brings files to the disk, one at a time. The zero value is ready; it is
-// safe for concurrent use. Close it when done.
+// Syncer syncs files to the disk, one at a time. The zero value is ready; it is safe for
+// concurrent use. Call Close when it is no longer needed.
 type Syncer struct {
 	mu      sync.Mutex
 	state   state
 	ring    uintptr  // asynchronous I/O context
-	event   *os.File // told by the kernel of each end
+	event   *os.File // eventfd that the kernel signals at the end of a request
 	eventFD uintptr
 	request request
 	end     outcome
-	// getEvent waits for the end of a request and reports whether there is one.
-	// open sets it to the kernel's unless it is set.
+	// getEvent waits for the end of a request and reports whether there is one. open sets it to
+	// the system call unless a test has set it.
 	getEvent func(ring uintptr, end *outcome) bool
 }
 
@@ -53,7 +53,7 @@ const (
 	flagTellEvent = 1 // IOCB_FLAG_RESFD
 )
 
-// Sync does what [os.File.Sync] does.
+// Sync is [os.File.Sync].
 func (s *Syncer) Sync(f *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func getEvent(ring uintptr, end *outcome) bool {
 	return n == 1
 }
 
-// submit asks the kernel; false says that it does not take the request.
+// submit submits the request to the kernel; false means that the kernel does not accept it.
 func (s *Syncer) submit(f *os.File) bool {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Syncer) open() {
 	s.state = usable
 }
 
-// Close gives back what the kernel holds. A Sync after it calls fsync.
+// Close releases the kernel's resources. A later Sync calls fsync.
 func (s *Syncer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The kernel does it: no fsync of our own hides a Syncer that does not work.
+// The kernel does the work: a fallback to fsync would hide a Syncer that does not work.
 func TestKernelTakesIt(t *testing.T) {
 	var s Syncer
 	defer s.Close()
@@ -27,7 +27,7 @@ func TestKernelTakesIt(t *testing.T) {
 	}
 }
 
-// Without it fsync is called.
+// Without asynchronous I/O, fsync is called.
 func TestWithoutAsynchronousIO(t *testing.T) {
 	s := Syncer{state: unusable}
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
@@ -40,8 +40,7 @@ func TestWithoutAsynchronousIO(t *testing.T) {
 	}
 }
 
-// A write-back that failed is an error of the Sync that waited for it, as it is
-// of fsync, and of no other.
+// A failed write-back is an error of the Sync that waited for it, as of fsync, and of no other.
 func TestSyncReturnsTheErrorOfTheKernel(t *testing.T) {
 	fails := true
 	s := Syncer{getEvent: func(ring uintptr, end *outcome) bool {

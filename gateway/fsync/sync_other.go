@@ -4,11 +4,11 @@ package fsync
 
 import "os"
 
-// Syncer brings files to the disk. The zero value is ready.
+// Syncer syncs files to the disk. The zero value is ready.
 type Syncer struct{}
 
-// Sync does what [os.File.Sync] does.
+// Sync is [os.File.Sync].
 func (*Syncer) Sync(f *os.File) error { return f.Sync() }
 
-// Close ends the use of the Syncer.
+// Close does nothing.
 func (*Syncer) Close() {}

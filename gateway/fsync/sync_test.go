@@ -55,7 +55,7 @@ func TestSyncOfAClosedFile(t *testing.T) {
 	}
 }
 
-// What cannot be synced says so, as fsync does.
+// A file that cannot be synced is an error, as of fsync.
 func TestSyncOfAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -66,6 +66,6 @@ func TestSyncOfAPipe(t *testing.T) {
 	var s Syncer
 	defer s.Close()
 	if err := s.Sync(w); err == nil {
-		t.Error("a pipe was brought to the disk")
+		t.Error("a pipe was synced")
 	}
 }

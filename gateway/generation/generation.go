@@ -1,7 +1,6 @@
-// Package generation finds out which generation of the protocol an upstream supports:
-// the one with sessions, up to 2025-11-25, which begins with initialize, or the
-// stateless one of 2026-07-28, which begins with server/discover. It asks; what is done
-// with the finding is the business of package translate.
+// Package generation detects which protocol generation an upstream supports: the one with
+// sessions, up to 2025-11-25, which begins with initialize, or the stateless one of 2026-07-28,
+// which begins with server/discover. Package translate uses the result.
 package generation
 
 import (
@@ -22,33 +21,32 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Times of the questions.
+// Time-outs and intervals of the probes.
 const (
 	askTimeout  = 5 * time.Second
-	firstWait   = 5 * time.Second // of a request, for the first finding
+	firstWait   = 5 * time.Second // wait of a request for the first finding
 	interval    = time.Hour
-	minBackoff  = time.Second // while an upstream gives no finding
+	minBackoff  = time.Second // interval while the upstream gives no finding
 	maxBackoff  = time.Minute
-	minDoubt    = 10 * time.Second // between questions that errors cause
-	maxFrames   = 100              // of an event stream before the answer
+	minDoubt    = 10 * time.Second // interval of probes that errors cause
+	maxFrames   = 100              // frames of an event stream before the response
 	maxAnswer   = 1 << 20          // bytes
 	probeID     = `"svc-generation"`
 	probeAgent  = "svc-gateway"
 	probeMethod = mcp.MethodDiscover
 )
 
-// Finding is which generations an upstream supports. The zero value says that it is not
+// Finding has the generations that an upstream supports. The zero value means that they are not
 // known.
 type Finding struct {
-	// Modern is set where it supports 2026-07-28, Legacy where it supports a revision
-	// before.
+	// Modern is set if it supports 2026-07-28, Legacy if it supports an earlier revision.
 	Modern, Legacy bool
 }
 
-// Known reports whether the upstream gave an answer that says anything.
+// Known reports whether at least one generation is known.
 func (f Finding) Known() bool { return f.Modern || f.Legacy }
 
-// String names the finding for a log.
+// String returns the finding for the log.
 func (f Finding) String() string {
 	switch {
 	case f.Modern && f.Legacy:
@@ -61,8 +59,7 @@ func (f Finding) String() string {
 	return "unknown"
 }
 
-// Of returns the finding that a configured revision stands for; the zero value for auto
-// and for none.
+// Of returns the finding of a configured revision; the zero value for auto and for none.
 func Of(protocol string) Finding {
 	switch {
 	case protocol == "" || protocol == upstream.ProtocolAuto:
@@ -73,40 +70,40 @@ func Of(protocol string) Finding {
 	return Finding{Legacy: true}
 }
 
-// Options are what a Finder is made of.
+// Options are the parameters of a Finder.
 type Options struct {
 	// Upstream is the name of the upstream, for the log.
 	Upstream  string
 	Transport transport.Transport
-	// Protocol is upstreams[].protocol: a revision is the finding, and nothing is asked.
+	// Protocol is upstreams[].protocol: if it is a revision, that is the finding and no probe is
+	// sent.
 	Protocol string
-	// Patience is how long an answer may take besides the 5 s that servers have: a program
-	// may download itself before it answers.
+	// Patience is added to the time-out of 5 s that applies to servers: a program may download
+	// itself before it responds.
 	Patience time.Duration
-	// Version is the gateway's own.
+	// Version is the version of the gateway.
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
 }
 
-// Finder finds out what one upstream supports. It is safe for concurrent use.
+// Finder detects the generations of one upstream. It is safe for concurrent use.
 type Finder struct {
 	opts  Options
 	fixed bool
-	// found is what Speaks returns without a lock; nil while nobody has asked.
+	// found is the result of Speaks without a lock; nil before the first probe.
 	found atomic.Pointer[Finding]
-	// accepted and rejected are what became of an initialize at an upstream whose answer
-	// to server/discover names no revision with sessions.
+	// accepted and rejected are the outcome of an initialize at an upstream whose server/discover
+	// result has no revision with sessions.
 	accepted, rejected atomic.Bool
 
 	mu    sync.Mutex
 	asked time.Time
-	// flight is closed when the question that is being asked has ended; nil while none
-	// is.
+	// flight is closed when the probe in flight has ended; nil without one.
 	flight chan struct{}
 }
 
-// New returns a Finder. Nothing is asked before Run, Speaks or Ask.
+// New returns a Finder. It sends nothing before Run, Speaks or Ask.
 func New(opts Options) *Finder {
 	f := &Finder{opts: opts}
 	if fixed := Of(opts.Protocol); fixed.Known() {
@@ -116,8 +113,8 @@ func New(opts Options) *Finder {
 	return f
 }
 
-// Run asks at once and hourly until ctx ends; while nothing is known with growing pauses.
-// A fixed revision needs no question.
+// Run probes the upstream at once and hourly until ctx ends; while nothing is known, with growing
+// pauses. A fixed revision needs no probe.
 func (f *Finder) Run(ctx context.Context) {
 	if f.fixed {
 		return
@@ -141,13 +138,12 @@ func (f *Finder) Run(ctx context.Context) {
 	}
 }
 
-// Speaks returns the finding. The first requests wait for the first answer of the
-// upstream, within a bound; later ones never wait. caller is the client on whose behalf
-// an upstream is asked that nobody has asked yet.
+// Speaks returns the finding. The first requests wait for the first response of the upstream,
+// within a bound; later ones never wait. caller is the client for whom the first probe is sent.
 func (f *Finder) Speaks(ctx context.Context, caller *transport.Caller) Finding {
 	if found := f.found.Load(); found != nil {
 		if !found.Known() && caller != nil {
-			f.askAgain(ctx, caller) // its credentials may be the ones that it takes
+			f.askAgain(ctx, caller) // the upstream may accept this caller's credentials
 		}
 		return *found
 	}
@@ -156,12 +152,12 @@ func (f *Finder) Speaks(ctx context.Context, caller *transport.Caller) Finding {
 	return f.Ask(ctx, caller)
 }
 
-// MayAcceptInitialize reports whether an initialize is worth sending to an upstream that
-// named only the stateless revision: a server that supports both may not say so. It is false
-// for a fixed revision, and once one was rejected, until the upstream is asked again.
+// MayAcceptInitialize reports whether to send an initialize to an upstream that named only the
+// stateless revision, because a server that supports both may not name both. It is false for a
+// fixed revision, and after a rejected initialize, until the next probe.
 func (f *Finder) MayAcceptInitialize() bool { return !f.fixed && !f.rejected.Load() }
 
-// Initialized takes whether the upstream accepted an initialize.
+// Initialized records whether the upstream accepted an initialize.
 func (f *Finder) Initialized(accepted bool) {
 	f.accepted.Store(accepted)
 	f.rejected.Store(!accepted)
@@ -170,8 +166,8 @@ func (f *Finder) Initialized(accepted bool) {
 	}
 }
 
-// Note takes what an error of the upstream said for the finding, until it is asked the
-// next time. A server may name revisions in server/discover that it then refuses.
+// Note stores a finding that an error of the upstream implies, until the next probe. A server may
+// name revisions in server/discover that it then refuses.
 func (f *Finder) Note(found Finding) {
 	if f.fixed || found == f.last() {
 		return
@@ -180,8 +176,8 @@ func (f *Finder) Note(found Finding) {
 	f.opts.Logger.Info("an error of an upstream shows which protocol generation it supports", "upstream", f.opts.Upstream, "speaks", found.String())
 }
 
-// OfError returns what an error of an upstream says about its generations; the zero value
-// for an error that says nothing.
+// OfError returns the finding that an error of an upstream implies; the zero value if it implies
+// none.
 func OfError(m *mcp.Message) Finding {
 	if !m.IsError || m.ErrorCode != mcp.CodeUnsupportedVersion || !mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Error, "data"), "supported").Present() {
 		return Finding{}
@@ -189,8 +185,8 @@ func OfError(m *mcp.Message) Finding {
 	return read(m)
 }
 
-// Again asks again because an error of the upstream contradicts the finding, and
-// returns the new one. Errors that come at a high rate cause a question in 10 s.
+// Again probes again because an error of the upstream contradicts the finding, and returns the
+// new finding. Frequent errors cause at most one probe in 10 s.
 func (f *Finder) Again(ctx context.Context, caller *transport.Caller) Finding {
 	f.mu.Lock()
 	recent := f.recent()
@@ -201,21 +197,21 @@ func (f *Finder) Again(ctx context.Context, caller *transport.Caller) Finding {
 	return f.Ask(ctx, caller)
 }
 
-// recent reports whether an answer is not older than the pause between questions that
-// requests cause. f.mu is held.
+// recent reports whether the last probe is newer than the interval of probes that requests cause.
+// f.mu is held.
 func (f *Finder) recent() bool {
 	return f.flight == nil && !f.asked.IsZero() && f.opts.Now().Sub(f.asked) < minDoubt
 }
 
-// Doubt asks again because something contradicts the finding, at the rate of Again and
-// without waiting for the answer.
+// Doubt probes again because something contradicts the finding, at the rate of Again and without
+// waiting for the result.
 func (f *Finder) Doubt(ctx context.Context, caller *transport.Caller) {
 	if !f.fixed {
 		f.askAgain(ctx, caller)
 	}
 }
 
-// askAgain asks again without waiting for the answer.
+// askAgain probes again without waiting for the result.
 func (f *Finder) askAgain(ctx context.Context, caller *transport.Caller) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +220,7 @@ func (f *Finder) askAgain(ctx context.Context, caller *transport.Caller) {
 	}
 }
 
-// begin starts a question. f.mu is held, and none is being asked.
+// begin starts a probe. f.mu is held, and no probe is in flight.
 func (f *Finder) begin(ctx context.Context, caller *transport.Caller) chan struct{} {
 	f.flight = make(chan struct{})
 	go f.ask(context.WithoutCancel(ctx), caller.Clone(), f.flight)
@@ -239,8 +235,8 @@ func (f *Finder) last() Finding {
 	return Finding{}
 }
 
-// Ask asks the upstream and returns the finding. Concurrent calls share one question.
-// An answer that says nothing leaves the last finding in force.
+// Ask probes the upstream and returns the finding. Concurrent calls share one probe. A response
+// without a finding leaves the last one in force.
 func (f *Finder) Ask(ctx context.Context, caller *transport.Caller) Finding {
 	if f.fixed {
 		return f.last()
@@ -258,7 +254,7 @@ func (f *Finder) Ask(ctx context.Context, caller *transport.Caller) Finding {
 	return f.last()
 }
 
-// ask asks once, and closes flight.
+// ask runs one probe, and closes flight.
 func (f *Finder) ask(ctx context.Context, caller *transport.Caller, flight chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout+f.opts.Patience)
 	defer cancel()
@@ -268,7 +264,7 @@ func (f *Finder) ask(ctx context.Context, caller *transport.Caller, flight chan 
 		found.Legacy = true
 	}
 	f.rejected.Store(false)
-	// Without a credential nobody was asked: the next caller may have one.
+	// Without credentials no request was sent: the next caller may have some.
 	if found.Known() || f.found.Load() == nil && !errors.Is(err, upstream.ErrCredentials) {
 		f.found.Store(&found)
 	}
@@ -284,7 +280,7 @@ func (f *Finder) ask(ctx context.Context, caller *transport.Caller, flight chan 
 	}
 }
 
-// probe sends server/discover and reads what the answer says.
+// probe sends server/discover and returns the finding of the response.
 func (f *Finder) probe(ctx context.Context, caller *transport.Caller) (Finding, error) {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"_meta":{%q:%q,%q:{"name":%q,"version":%s},%q:{}}}}`,
 		probeID, probeMethod, mcp.MetaProtocolVersion, mcp.Revision20260728, mcp.MetaClientInfo, probeAgent,
@@ -316,7 +312,7 @@ func (f *Finder) probe(ctx context.Context, caller *transport.Caller) (Finding, 
 	return read(m), nil
 }
 
-// answer reads the first response of an answer.
+// answer reads the first JSON-RPC response in a response.
 func answer(resp *upstream.Response) (*mcp.Message, error) {
 	body := io.LimitReader(resp.Body, maxAnswer)
 	m := new(mcp.Message)
@@ -354,8 +350,8 @@ func answer(resp *upstream.Response) (*mcp.Message, error) {
 
 var errNoResponse = fmt.Errorf("the answer is no JSON-RPC response")
 
-// read decides by a response. A result that names no revisions is that of a server that
-// answers everything alike: nothing needs to be translated for it.
+// read returns the finding of a response. A result without revisions comes from a server that
+// sends the same response to every request: nothing needs to be translated for it.
 func read(m *mcp.Message) Finding {
 	at, member := m.Spans.Result, "supportedVersions"
 	if m.IsError {

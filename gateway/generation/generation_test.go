@@ -16,7 +16,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// server answers with what is set, and counts.
+// server responds as configured, and counts the requests.
 type server struct {
 	transport.Transport
 	status int
@@ -28,7 +28,7 @@ type server struct {
 	mu     sync.Mutex
 }
 
-// becomes changes the server.
+// becomes changes the server's responses.
 func (s *server) becomes(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,7 @@ func newFinder(s *server, protocol string) *Finder {
 	return New(Options{Upstream: "u", Transport: s, Protocol: protocol, Version: "1", Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 }
 
-// What an upstream answers to server/discover says which generations it speaks, or
-// nothing.
+// The response to server/discover implies which generations an upstream supports, or nothing.
 func TestFindings(t *testing.T) {
 	modern, legacy, both, unknown := Finding{Modern: true}, Finding{Legacy: true}, Finding{Modern: true, Legacy: true}, Finding{}
 	fail := func(code, data string) string {
@@ -74,9 +73,9 @@ func TestFindings(t *testing.T) {
 		want   Finding
 	}{
 		{"a modern server", 200, "", result(`"supportedVersions":["2026-07-28"]`), modern},
-		{"one that speaks both", 200, "", result(`"supportedVersions":["2026-07-28","2025-11-25"]`), both},
+		{"one that supports both", 200, "", result(`"supportedVersions":["2026-07-28","2025-11-25"]`), both},
 		{"a legacy one that knows the method", 200, "", result(`"supportedVersions":["2025-11-25"]`), legacy},
-		{"a revision that nobody knows", 200, "", result(`"supportedVersions":["2031-01-01"]`), both},
+		{"an unknown revision", 200, "", result(`"supportedVersions":["2031-01-01"]`), both},
 		{"a result without revisions", 200, "", result(`"content":[]`), both},
 		{"an event stream", 200, "text/event-stream", ": hi\n\nevent: message\ndata: " + result(`"supportedVersions":["2026-07-28"]`) + "\n\n", modern},
 		{"method not found", 200, "", fail("-32601", ""), legacy},
@@ -98,7 +97,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		if s.last.Session.Version != mcp.Revision20260728 || s.last.Header.Get("Mcp-Method") != "server/discover" {
-			t.Errorf("%s: asked %v in %q", tt.name, s.last.Header, s.last.Session.Version)
+			t.Errorf("%s: probed %v in %q", tt.name, s.last.Header, s.last.Session.Version)
 		}
 	}
 	if got := newFinder(&server{err: &upstream.Error{Kind: upstream.ErrTimeout}}, "").Speaks(t.Context(), nil); got.Known() {
@@ -106,7 +105,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// A configured revision is the finding, and the upstream is never asked.
+// A configured revision is the finding, and the upstream is never probed.
 func TestAConfiguredRevisionIsNotAskedFor(t *testing.T) {
 	s := &server{status: 500}
 	for protocol, want := range map[string]Finding{"2026-07-28": {Modern: true}, "2025-06-18": {Legacy: true}} {
@@ -121,8 +120,8 @@ func TestAConfiguredRevisionIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// An upstream is asked at the start, hourly, and while nothing is known with growing
-// pauses; an answer that says nothing leaves the last finding in force.
+// An upstream is probed at the start, hourly, and while nothing is known with growing pauses; a
+// response without a finding leaves the last one in force.
 func TestWhenAnUpstreamIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{err: errors.New("down")}
@@ -136,7 +135,7 @@ func TestWhenAnUpstreamIsAsked(t *testing.T) {
 			synctest.Wait()
 			s.becomes(func() {
 				if s.asked != want {
-					t.Errorf("asked %d times, want %d", s.asked, want)
+					t.Errorf("%d probes, want %d", s.asked, want)
 				}
 			})
 		}
@@ -159,7 +158,7 @@ func TestWhenAnUpstreamIsAsked(t *testing.T) {
 	})
 }
 
-// slow answers after a while, or when its caller does not wait any more.
+// slow responds after a delay, or when its caller has given up.
 type slow struct {
 	*server
 	after time.Duration
@@ -174,7 +173,7 @@ func (s slow) Post(ctx context.Context, r *transport.Request) (*upstream.Respons
 	}
 }
 
-// A server has 5 s for its answer, a program that may download itself has more.
+// A server has 5 s for its response, a program that may download itself has more.
 func TestPatience(t *testing.T) {
 	for _, tt := range []struct {
 		patience time.Duration
@@ -190,7 +189,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Errors that contradict the finding cause a question, but not one each.
+// Errors that contradict the finding cause a probe, but not one each.
 func TestErrorsCauseOneQuestionInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{status: 404, body: "{}"}
@@ -209,7 +208,7 @@ func TestErrorsCauseOneQuestionInTenSeconds(t *testing.T) {
 			}
 		}
 		if s.asked != 2 {
-			t.Errorf("asked %d times, want 2", s.asked)
+			t.Errorf("%d probes, want 2", s.asked)
 		}
 	})
 }

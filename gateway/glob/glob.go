@@ -1,5 +1,5 @@
-// Package glob compiles and matches shell-style patterns over tool names: the one
-// meaning of tool_glob, in policy rules and in routes alike. It is pure.
+// Package glob compiles and matches shell-style patterns for tool names. It defines tool_glob for
+// policy rules and for routes. It is pure.
 package glob
 
 import (
@@ -13,10 +13,10 @@ import (
 // maxPattern bounds the length of a pattern in bytes.
 const maxPattern = 1024
 
-// Pattern is a compiled shell-style pattern over flat, case-sensitive names: *
-// matches any run of characters, ? matches one, [abc], [a-z] and [!a-z] (or
-// [^a-z]) match one of a class, and a backslash takes the next character as it
-// is. No character separates parts of a name. It is safe for concurrent use.
+// Pattern is a compiled shell-style pattern over flat, case-sensitive names: * matches any run of
+// characters, ? matches one, [abc], [a-z] and [!a-z] (or [^a-z]) match one of a class, and a
+// backslash makes the next character literal. No character separates parts of a name. It is safe
+// for concurrent use.
 type Pattern struct {
 	tokens []token
 }
@@ -41,7 +41,7 @@ type token struct {
 // runes is a range of characters, both ends included.
 type runes struct{ low, high rune }
 
-// Compile compiles a pattern. The error says what is wrong with it.
+// Compile compiles a pattern. Its error describes what is wrong.
 func Compile(pattern string) (*Pattern, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
@@ -82,7 +82,7 @@ func Compile(pattern string) (*Pattern, error) {
 	return p, nil
 }
 
-// literal adds characters that stand for themselves.
+// literal adds literal characters.
 func (p *Pattern) literal(s string) {
 	if n := len(p.tokens); n > 0 && p.tokens[n-1].kind == tokenLiteral {
 		p.tokens[n-1].text += s
@@ -91,7 +91,7 @@ func (p *Pattern) literal(s string) {
 	p.tokens = append(p.tokens, token{kind: tokenLiteral, text: s})
 }
 
-// parseClass reads the class that s starts with and returns its length.
+// parseClass parses the class at the start of s and returns its length.
 func parseClass(s string) (t token, n int, err error) {
 	t.kind = tokenClass
 	i := 1
@@ -127,7 +127,7 @@ func parseClass(s string) (t token, n int, err error) {
 	}
 }
 
-// classRune reads one character of a class, which may be escaped.
+// classRune parses one character of a class, which may be escaped.
 func classRune(s string, i int) (r rune, next int, err error) {
 	if s[i] == '\\' {
 		i++
@@ -139,9 +139,9 @@ func classRune(s string, i int) (r rune, next int, err error) {
 	return r, i + n, nil
 }
 
-// Match reports whether the pattern matches the whole of name. Only the last
-// star is ever taken up again, so the time is at most the length of the name
-// times that of the longest part between two stars.
+// Match reports whether the pattern matches the whole of name. It backtracks only to the last
+// star, so the time is at most the length of the name times that of the longest part between two
+// stars.
 func (p *Pattern) Match(name string) bool {
 	t, i := 0, 0
 	star, resume := -1, 0
@@ -171,8 +171,8 @@ func (p *Pattern) Match(name string) bool {
 	}
 }
 
-// match reports whether a token other than a star matches the start of s, and
-// how much of it.
+// match reports whether a token other than a star matches the start of s, and the length of the
+// match.
 func (t *token) match(s string) (n int, ok bool) {
 	if t.kind == tokenLiteral {
 		return len(t.text), strings.HasPrefix(s, t.text)
@@ -192,8 +192,8 @@ func (t *token) match(s string) (n int, ok bool) {
 	return n, t.negate
 }
 
-// Regex returns an RE2 expression, without anchors, that matches the whole of a
-// name when the pattern does, and no other name in UTF-8.
+// Regex returns an RE2 expression, without anchors, that matches the whole of a name if and only
+// if the pattern does, for names in UTF-8.
 func (p *Pattern) Regex() string {
 	var b strings.Builder
 	for _, t := range p.tokens {
@@ -218,8 +218,8 @@ func (p *Pattern) Regex() string {
 	return b.String()
 }
 
-// Prefix returns the characters that every match starts with; whole reports that
-// anything that starts with them matches, exact that nothing else follows.
+// Prefix returns the prefix that every match has. whole reports that the pattern matches every
+// name with this prefix, exact that it matches only the prefix itself.
 func (p *Pattern) Prefix() (text string, whole, exact bool) {
 	if len(p.tokens) == 0 {
 		return "", false, true
@@ -231,7 +231,7 @@ func (p *Pattern) Prefix() (text string, whole, exact bool) {
 	return text, len(rest) == 1 && rest[0].kind == tokenStar, len(rest) == 0
 }
 
-// Suffix returns the characters that every match ends with.
+// Suffix returns the suffix that every match has.
 func (p *Pattern) Suffix() string {
 	if n := len(p.tokens); n > 0 && p.tokens[n-1].kind == tokenLiteral {
 		return p.tokens[n-1].text

@@ -65,7 +65,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// A pattern of many stars costs at most the length of the name for each.
+// The cost of a pattern with many stars is at most the length of the name for each star.
 func TestGlobIsNotExponential(t *testing.T) {
 	g, err := Compile(strings.Repeat("*a", 400) + "b")
 	if err != nil {
@@ -85,8 +85,8 @@ func TestGlobIsNotExponential(t *testing.T) {
 	}
 }
 
-// FuzzPattern checks that a pattern that compiles matches as path.Match does,
-// where the two mean the same: no separators in the name, no exclamation mark.
+// FuzzPattern checks that a pattern that compiles matches as path.Match does, where both have the
+// same meaning: no separators in the name, no exclamation mark.
 func FuzzPattern(f *testing.F) {
 	for _, c := range [][2]string{{"a*b?c", "axxbyc"}, {"[a-c]*", "bx"}, {"[^a]", "é"}, {`\*[\]]`, "*]"}, {"[", ""}, {"*a*b*", "xaxbx"}, {"[!a]", "!"}} {
 		f.Add(c[0], c[1])
@@ -111,7 +111,7 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// The expression of a pattern matches what the pattern matches.
+// The expression of a pattern matches the same names as the pattern.
 func TestRegexAgreesWithMatch(t *testing.T) {
 	for _, pattern := range []string{"", "*", "?", "a*b", "a.b", "[a-c]x", "[!a-c]*", `\*`, "*[-.]?", "é*", "[^é]", "a**b", `[\]]`} {
 		p, err := Compile(pattern)

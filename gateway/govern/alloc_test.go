@@ -8,8 +8,7 @@ import (
 	"svc/server/api"
 )
 
-// TestArgumentConditionsDoNotAllocate: a call costs no allocation more than without
-// them, and nothing where no policy asks.
+// TestArgumentConditionsDoNotAllocate: a call with conditions allocates no more than one without.
 func TestArgumentConditionsDoNotAllocate(t *testing.T) {
 	measure := func(policies ...api.GovernancePolicy) float64 {
 		b, err := Compile(bundle(policies...), plainDetectors{})

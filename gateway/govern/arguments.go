@@ -7,18 +7,18 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Errors of calls that a policy with a condition on arguments does not let pass, because
-// it cannot judge them.
+// Errors of calls that a policy with a condition on arguments denies because it cannot evaluate
+// them.
 var (
 	// ErrArgumentType: an argument is of another type than its matcher takes, or ambiguous,
 	// and the policy redacts.
 	ErrArgumentType = errors.New("an argument is of another type than the matcher of a policy takes")
-	// ErrArgumentLimit: the arguments are beyond the bounds of what is examined.
+	// ErrArgumentLimit: the arguments exceed the bounds of the evaluation.
 	ErrArgumentLimit = errors.New("the arguments are beyond the bounds of what is examined")
 )
 
-// argumentValues are the values of the arguments of one message, for the policies of all
-// agents and for those of its own; each is read once, when the first policy asks.
+// argumentValues are the values of the arguments of one message, for the policies of all agents
+// and for those of its own agent; each set is read when the first policy needs it.
 type argumentValues [2]struct {
 	plan   *arguments.Plan
 	values *arguments.Values
@@ -37,7 +37,7 @@ func (a *argumentValues) of(p *Policy, m *mcp.Message) *arguments.Values {
 	panic("govern: the policies of one agent have more than two plans")
 }
 
-// release gives the values back.
+// release returns the values to their pools.
 func (a *argumentValues) release() {
 	for i := range a {
 		if a[i].values != nil {
@@ -46,10 +46,10 @@ func (a *argumentValues) release() {
 	}
 }
 
-// meetsArguments reports whether a policy with a condition on arguments fires on a
-// tools/call of its tool. block and warn fire as a deny rule matches: also when an
-// argument is missing or cannot be judged. redact fires as a redact rule matches, and
-// what it cannot judge is denied: the error is in the verdict. warn denies nothing.
+// meetsArguments reports whether a policy with a condition on arguments matches a tools/call of
+// its tool. block and warn match as a deny rule does: also when an argument is missing or cannot
+// be evaluated. redact matches as a redact rule does, and a call that it cannot evaluate is
+// denied, with the error in the verdict. warn denies nothing.
 func (p *Policy) meetsArguments(a *argumentValues, m *mcp.Message, v *Verdict) bool {
 	v.ByArguments = true
 	switch p.arguments.Decide(a.of(p, m)) {

@@ -19,8 +19,8 @@ func onArguments(action, arguments string) api.GovernancePolicy {
 	return p
 }
 
-// TestArgumentConditions: block fires as a deny rule matches, warn whenever block would,
-// redact as a redact rule; what redact cannot judge is denied, and warn denies nothing.
+// TestArgumentConditions: block matches as a deny rule does, warn whenever block would, redact as
+// a redact rule does; a call that redact cannot evaluate is denied, and warn denies nothing.
 func TestArgumentConditions(t *testing.T) {
 	const within = `{"/path":{"path_within":"/srv"}}`
 	many := `{"list":[` + strings.Repeat("1,", 100_000) + `1]}`
@@ -57,7 +57,7 @@ func TestArgumentConditions(t *testing.T) {
 	}
 }
 
-// TestArgumentConditionsLookAtCallsOfTheirTool: and at nothing else.
+// TestArgumentConditionsLookAtCallsOfTheirTool, and at no other messages.
 func TestArgumentConditionsLookAtCallsOfTheirTool(t *testing.T) {
 	b, err := Compile(bundle(onArguments("block", `{"/a":{"equals":1}}`)), plainDetectors{})
 	if err != nil {
@@ -84,8 +84,8 @@ func TestArgumentConditionsLookAtCallsOfTheirTool(t *testing.T) {
 	}
 }
 
-// TestArgumentConditionsOfAgents: the policies of another agent neither fire nor count
-// against the bounds, and a redaction leaves the message as others see it.
+// TestArgumentConditionsOfAgents: the policies of another agent neither match nor count toward
+// the bounds, and a redaction does not change the message for other policies.
 func TestArgumentConditionsOfAgents(t *testing.T) {
 	other := onArguments("block", `{"/list/*":{"equals":2},"/list/*/x":{"absent":true},"/rest/*":{"type":"number"}}`)
 	other.On = "other"
@@ -103,7 +103,7 @@ func TestArgumentConditionsOfAgents(t *testing.T) {
 	}
 }
 
-// TestBundlesWithConditionsThatCannotBeEnforced are refused as a whole, with the policy.
+// TestBundlesWithConditionsThatCannotBeEnforced are rejected as a whole, with the policy named.
 func TestBundlesWithConditionsThatCannotBeEnforced(t *testing.T) {
 	response := onArguments("block", `{"/a":{"equals":1}}`)
 	response.Phase = "response"
@@ -128,7 +128,7 @@ func TestManyArgumentConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := b.For("planner").Judge(Request, input(callWith(`{"a77":77,"deep":[{"b77":"xy"}]}`)))
-	if len(v.Fired) != maxPolicies || v.Err != nil { // missing counts for warn as for deny
+	if len(v.Fired) != maxPolicies || v.Err != nil { // a missing argument matches for warn as for deny
 		t.Errorf("%d fired, %v", len(v.Fired), v.Err)
 	}
 }

@@ -82,9 +82,9 @@ type compiler struct {
 	all       [phases][]*Policy            // of all agents
 	own       map[string][phases][]*Policy // by the agent that they name
 	scanners  map[string]Scanner           // by their entities
-	// plans hold the pointers of conditions on arguments: of the policies for all agents
-	// (by ""), and of those for each. The bounds on the work for a message count what its
-	// own agent's policies ask for.
+	// plans hold the pointers of conditions on arguments: of the policies for all agents (by ""),
+	// and of those for each agent. The bounds on the work for a message count only the conditions
+	// of its own agent.
 	plans   map[string]*arguments.Plan
 	unknown []string
 }

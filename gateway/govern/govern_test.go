@@ -12,8 +12,8 @@ import (
 	"svc/server/api"
 )
 
-// plainDetectors find by simple patterns, so that tests read well; what the real
-// ones find is tested where they are.
+// plainDetectors find entities by simple patterns, so that tests are readable; the real detectors
+// have tests of their own.
 type plainDetectors struct{ scans *int }
 
 var plainPatterns = map[string]*regexp.Regexp{
@@ -75,7 +75,7 @@ var moment = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func clock() time.Time { return moment }
 
-// bundle makes a bundle of policies, in their order.
+// bundle returns a bundle of policies, in their order.
 func bundle(policies ...api.GovernancePolicy) *api.Governance {
 	for i := range policies {
 		p := &policies[i]
@@ -101,7 +101,7 @@ func score(at float64) api.Condition {
 	return api.Condition{Type: "injection_score", Threshold: &at}
 }
 
-// message scans a body that a test wrote.
+// message scans a body of a test.
 func message(body string) *mcp.Message {
 	m := new(mcp.Message)
 	if err := mcp.Scan([]byte(body), m); err != nil {
@@ -110,7 +110,7 @@ func message(body string) *mcp.Message {
 	return m
 }
 
-// input is a message and what it calls.
+// input returns the input for a message with the call's names.
 func input(body string) *Input {
 	m := message(body)
 	return &Input{Message: m, Tool: m.Name, HasTool: m.HasName, Now: clock}
@@ -121,7 +121,7 @@ func callWith(arguments string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send","arguments":` + arguments + `}}`
 }
 
-// ids are those of the policies.
+// ids returns the ids of policies.
 func ids(policies []*Policy) string {
 	var list []string
 	for _, p := range policies {

@@ -27,10 +27,10 @@ func TestConditions(t *testing.T) {
 		body   string
 		blocks bool
 	}{
-		{"an entity that is asked for", bundle(api.GovernancePolicy{Condition: pii("CREDIT_CARD"), Action: "block"}), callWith(`{"to":"` + card + `"}`), true},
+		{"an entity of a policy", bundle(api.GovernancePolicy{Condition: pii("CREDIT_CARD"), Action: "block"}), callWith(`{"to":"` + card + `"}`), true},
 		{"another entity", bundle(api.GovernancePolicy{Condition: pii("EMAIL"), Action: "block"}), callWith(`{"to":"` + card + `"}`), false},
 		{"any entity", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"to":"` + card + `"}`), true},
-		{"an entity that nobody can find", bundle(api.GovernancePolicy{Condition: pii("PASSPORT"), Action: "block"}), callWith(`{"to":"` + card + `"}`), false},
+		{"an entity that no detector finds", bundle(api.GovernancePolicy{Condition: pii("PASSPORT"), Action: "block"}), callWith(`{"to":"` + card + `"}`), false},
 		{"written with escapes", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"to":"4111\u0031111\u00311111111"}`), true},
 		{"in a member name", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"` + card + `":1}`), true},
 		{"as a number", bundle(api.GovernancePolicy{Condition: pii(), Action: "block"}), callWith(`{"n":` + card + `}`), true},
@@ -60,7 +60,7 @@ func TestConditions(t *testing.T) {
 		{"a tool by its name", tool("send"), callWith(`{}`), true},
 		{"a tool by a pattern", tool("s*"), callWith(`{}`), true},
 		{"another tool", tool("sent"), callWith(`{}`), false},
-		{"a pattern that is none stands for itself", tool("[s"), callWith(`{}`), false},
+		{"an invalid pattern is a literal name", tool("[s"), callWith(`{}`), false},
 		{"a budget that is spent", spent(bundle(budget), moment.Add(time.Hour)), callWith(`{}`), true},
 		{"a budget that was reset", spent(bundle(budget), moment), callWith(`{}`), false},
 		{"a budget spares a ping", spent(bundle(budget), moment.Add(time.Hour)), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, false},
@@ -83,8 +83,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// All that match apply: any block wins, redactions add up, the oldest says how,
-// warnings are told.
+// All policies that match apply: any block wins, redactions are combined, the oldest policy
+// determines the strategy, warnings are recorded.
 func TestPoliciesAddUp(t *testing.T) {
 	b, err := Compile(bundle(
 		api.GovernancePolicy{ID: "warn", Condition: score(0.5), Action: "warn"},
@@ -119,7 +119,7 @@ func TestPoliciesAddUp(t *testing.T) {
 	}
 }
 
-// A uri in which something is found is not rewritten, escapes or not.
+// A uri with a finding is not rewritten, with or without escapes.
 func TestRedactionLeavesURIs(t *testing.T) {
 	b, err := Compile(bundle(api.GovernancePolicy{Condition: pii(), Action: "redact", RedactionStrategy: "replace"}), plainDetectors{})
 	if err != nil {
@@ -128,7 +128,7 @@ func TestRedactionLeavesURIs(t *testing.T) {
 	for _, uri := range []string{"mail://bob@example.com", "mail://bob%40example.com"} {
 		v := b.For("any").Judge(Request, input(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"`+uri+`"}}`))
 		if v.Err == nil || v.Changed {
-			t.Errorf("%s: error %v, changed %v: want it refused", uri, v.Err, v.Changed)
+			t.Errorf("%s: error %v, changed %v: want an error", uri, v.Err, v.Changed)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestRedaction(t *testing.T) {
 			switch row.want {
 			case "error":
 				if !errors.Is(v.Err, ErrUnredactable) || v.Changed {
-					t.Errorf("error %v, changed %v: want it refused", v.Err, v.Changed)
+					t.Errorf("error %v, changed %v: want an error", v.Err, v.Changed)
 				}
 			case "":
 				if v.Err != nil || v.Changed || len(v.Fired) > 0 {
@@ -204,8 +204,7 @@ func TestRedaction(t *testing.T) {
 	})
 }
 
-// Text is scanned only when a policy of the agent needs it, and once for all
-// policies.
+// Texts are scanned only when a policy of the agent needs it, and once for all policies.
 func TestScannedOnceAndOnlyWhenAsked(t *testing.T) {
 	scans := 0
 	b, err := Compile(bundle(
@@ -229,8 +228,8 @@ func TestScannedOnceAndOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// More text than is scored does not pass where a policy would act on the score;
-// a warning alone lets it.
+// A message with more text than is scored is denied if a policy would act on the score; with only
+// a warning it passes.
 func TestTooMuchTextToScore(t *testing.T) {
 	body := callWith(`["` + strings.Repeat("x ", maxScored/2) + `","ignore all"]`)
 	for action, want := range map[string]error{"block": ErrTooMuchText, "redact": ErrTooMuchText, "warn": nil} {
@@ -254,7 +253,7 @@ func TestNothingAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := b.For("any"); s != nil {
-		t.Errorf("an empty bundle asks %+v", s)
+		t.Errorf("an empty bundle needs %+v", s)
 	}
 	if v := b.For("any").Judge(Request, input(callWith(`{}`))); len(v.Fired) > 0 {
 		t.Errorf("fired %q", ids(v.Fired))
@@ -272,8 +271,8 @@ func TestPlainNumber(t *testing.T) {
 	}
 }
 
-// Whatever passes the strict scan can be judged, and what is taken out leaves a
-// message that passes again.
+// Every message that passes the strict scan can be judged, and after redaction it passes the scan
+// again.
 func FuzzJudge(f *testing.F) {
 	b, err := Compile(bundle(
 		api.GovernancePolicy{Condition: pii(), Action: "redact", RedactionStrategy: "hash"},
@@ -296,7 +295,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// White space around the name of an agent keeps no policy from it.
+// White space around the name of an agent does not prevent a policy from applying.
 func TestPolicyOnAgentWithWhiteSpace(t *testing.T) {
 	for on, want := range map[string]bool{"planner ": true, "\u00a0planner": true, " ": true, " * ": true, "plan ner": false, "Planner": false} {
 		b, err := Compile(bundle(api.GovernancePolicy{On: on, Condition: api.Condition{Type: "always"}, Action: "block"}), plainDetectors{})
@@ -309,7 +308,7 @@ func TestPolicyOnAgentWithWhiteSpace(t *testing.T) {
 	}
 }
 
-// readies counts how often a score was asked for.
+// readies counts the scores that were computed.
 type readies struct {
 	plainDetectors
 	scored *int
@@ -320,8 +319,8 @@ func (d readies) Injection(text []byte) float64 {
 	return d.plainDetectors.Injection(text)
 }
 
-// TestTheScoreIsReadyBeforeTheFirstRequest holds that a bundle that needs the score
-// asks for one when it is compiled: reading its tables takes a while.
+// TestTheScoreIsReadyBeforeTheFirstRequest checks that compiling a bundle that needs the score
+// computes one, because loading its tables takes a while.
 func TestTheScoreIsReadyBeforeTheFirstRequest(t *testing.T) {
 	for _, row := range []struct {
 		condition api.Condition
@@ -332,13 +331,13 @@ func TestTheScoreIsReadyBeforeTheFirstRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if scored != row.want {
-			t.Errorf("%s: asked %d times, want %d", row.condition.Type, scored, row.want)
+			t.Errorf("%s: %d scores, want %d", row.condition.Type, scored, row.want)
 		}
 	}
 }
 
-// TestPoliciesOfARenamedAgent: a policy or a budget of either name of an agent
-// holds for callers of both names.
+// TestPoliciesOfARenamedAgent: a policy or a budget for either name of an agent applies to
+// callers of both names.
 func TestPoliciesOfARenamedAgent(t *testing.T) {
 	g := bundle(
 		api.GovernancePolicy{ID: "former", On: "old", Condition: api.Condition{Type: "always"}, Action: "warn"},
@@ -359,8 +358,8 @@ func TestPoliciesOfARenamedAgent(t *testing.T) {
 	}
 }
 
-// An agent gets the policies for the name that the control plane makes of its name,
-// and those for exactly its name where there are any.
+// An agent gets the policies for its normalized name, and those for exactly its name if there are
+// any.
 func TestPoliciesOfAnAgentInAnotherSpelling(t *testing.T) {
 	composed, decomposed := "caf\u00e9", "cafe\u0301"
 	always := api.Condition{Type: "always"}

@@ -22,7 +22,8 @@ type Source interface {
 	Governance(ctx context.Context, etag string) (*api.Governance, string, error)
 }
 
-// Waiter is a Source whose answer can wait for another bundle than the one of etag.
+// Waiter is a Source that can delay its response until the bundle differs from the one of etag
+// (long poll).
 type Waiter interface {
 	AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error)
 }
@@ -37,11 +38,11 @@ type Options struct {
 	// Origin is the addresses of the control plane: a saved bundle of which none of them
 	// is an address is not used (decision GOV14).
 	Origin []string
-	// StateDir contains the saved bundle.
+	// StateDir is the directory of the saved bundle.
 	StateDir string
-	// Interval is the time between fetches, with a jitter of a tenth, so that gateways
-	// that were started together do not fetch together. Where the source is a [Waiter]
-	// and makes fetches wait, the next one begins at once instead.
+	// Interval is the time between fetches, with a jitter of a tenth, so that gateways that were
+	// started together do not fetch together. If the source is a [Waiter] and fetches wait, the
+	// next fetch begins at once instead.
 	Interval time.Duration
 	// Timeout bounds one fetch; 10 s when zero.
 	Timeout time.Duration
@@ -95,12 +96,12 @@ const (
 	// GOV13).
 	unknownPause   = 5 * time.Second
 	defaultTimeout = 10 * time.Second
-	// longWait is how long a fetch waits for a change, and heldBack how long it lasts at
-	// least where the control plane made it wait.
+	// longWait is how long a fetch waits for a change. heldBack is the duration above which a
+	// fetch counts as having waited.
 	longWait = 30 * time.Second
 	heldBack = time.Second
-	// afterChange is the pause after a bundle that was waited for, so that changes in
-	// quick succession are not fetched one by one.
+	// afterChange is the pause after a changed bundle, so that changes in quick succession are
+	// not fetched one by one.
 	afterChange = 100 * time.Millisecond
 )
 
@@ -170,13 +171,12 @@ func (s *Syncer) Await(ctx context.Context, limit time.Duration) *Bundle {
 	return s.current.Load()
 }
 
-// awaitFirst bounds how long a request waits for the first answer of the control plane,
-// while no policies were ever known.
+// awaitFirst bounds how long a request waits for the first response of the control plane before
+// any policies are known.
 const awaitFirst = 3 * time.Second
 
-// Known returns the policies as they are now, and waits for the first answer of the
-// control plane while none were ever known: how long is the second result. It is nil when
-// there is no answer.
+// Known returns the current policies. Before any are known, it waits for the first response of
+// the control plane; awaited is the time of the wait. The bundle is nil if there is no response.
 func (s *Syncer) Known(ctx context.Context) (*Bundle, time.Duration) {
 	if b := s.Bundle(); b != nil {
 		return b, 0
@@ -186,8 +186,7 @@ func (s *Syncer) Known(ctx context.Context) (*Bundle, time.Duration) {
 	return b, s.opts.Now().Sub(began)
 }
 
-// Of returns the policies of an agent as they are now; nil while none are known, and of a
-// nil Syncer.
+// Of returns the current policies of an agent; nil while none are known, and for a nil Syncer.
 func (s *Syncer) Of(agent string) *Set {
 	if s == nil {
 		return nil
@@ -284,11 +283,11 @@ func (s *Syncer) fetch(ctx context.Context) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// ask asks the source. A bundle that is known is waited for where the source can: a
-// change then comes at once.
+// ask fetches a bundle. If the source is a Waiter and a bundle is known, it waits for a change,
+// so that changes arrive at once.
 func (s *Syncer) ask(ctx context.Context) (*api.Governance, string, error) {
 	waiter, ok := s.opts.Source.(Waiter)
-	if !ok || s.etag == "" || s.fetched.Load() == 0 { // the first fetch of a process confirms what was saved
+	if !ok || s.etag == "" || s.fetched.Load() == 0 { // the first fetch of a process confirms the saved bundle
 		attempt, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
 		return s.opts.Source.Governance(attempt, s.etag)

@@ -16,13 +16,13 @@ import (
 	"svc/server/api"
 )
 
-// plane is a control plane that answers what it is told to.
+// plane is a control plane with configurable responses.
 type plane struct {
 	mu     sync.Mutex
 	bundle *api.Governance
 	etag   string
 	err    error
-	asked  []string // the etags it was asked with
+	asked  []string // the etags of its requests
 }
 
 func (p *plane) Governance(_ context.Context, etag string) (*api.Governance, string, error) {
@@ -54,7 +54,7 @@ func statusOf(err error) (int, time.Duration) {
 	return int(s), 0
 }
 
-// harness is a syncer that runs.
+// harness is a running syncer.
 type harness struct {
 	*Syncer
 	log *bytes.Buffer
@@ -79,7 +79,7 @@ func run(t *testing.T, p *plane, dir string) *harness {
 	return h
 }
 
-// blocks tells whether the bundle in force blocks a call.
+// blocks reports whether the current bundle blocks a call.
 func blocks(b *Bundle) bool {
 	return b != nil && b.For("any").Judge(Request, input(callWith(`{}`))).Block != nil
 }
@@ -88,8 +88,7 @@ func blocking() *api.Governance {
 	return bundle(api.GovernancePolicy{Condition: api.Condition{Type: "always"}, Action: "block"})
 }
 
-// A change is in force within one refresh, and what has not changed is not sent
-// again.
+// A change is in force within one refresh interval, and an unchanged bundle is not sent again.
 func TestRefresh(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,8 +117,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// An outage, a revoked key and a bad bundle leave the last good bundle in force;
-// each is told once, and so is the recovery.
+// An outage, a revoked key and an invalid bundle leave the last valid bundle in force. Each is
+// logged once, and so is the recovery.
 func TestLastGoodBundleStays(t *testing.T) {
 	worse := blocking()
 	worse.Policies[0].Condition.Type = "phase_of_moon"
@@ -150,10 +149,10 @@ func TestLastGoodBundleStays(t *testing.T) {
 					t.Error("the last good bundle is not in force")
 				}
 				if n := strings.Count(h.log.String(), row.says); n != 1 {
-					t.Errorf("%q is told %d times:\n%s", row.says, n, h.log)
+					t.Errorf("%q is logged %d times:\n%s", row.says, n, h.log)
 				}
 				if h.Stats().Failing == "" {
-					t.Error("the statistics say that all is well")
+					t.Error("the statistics report no failure")
 				}
 				p.set(bundle(), `"2"`, nil)
 				<-time.After(time.Minute)
@@ -166,8 +165,7 @@ func TestLastGoodBundleStays(t *testing.T) {
 	}
 }
 
-// A restart during an outage still enforces what was known, and asks with its
-// etag.
+// After a restart during an outage the saved bundle is in force, and fetches have its etag.
 func TestRestartDuringOutage(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +177,7 @@ func TestRestartDuringOutage(t *testing.T) {
 		again := run(t, p, dir)
 		defer again.end()
 		if !blocks(again.Bundle()) {
-			t.Error("what was known is not in force at the start")
+			t.Error("the saved bundle is not in force at the start")
 		}
 		synctest.Wait()
 		if !blocks(again.Bundle()) || p.asked[len(p.asked)-1] != `"1"` {
@@ -192,7 +190,7 @@ func TestRestartDuringOutage(t *testing.T) {
 	}
 }
 
-// A saved bundle stays one when an address of the control plane is added or removed.
+// A saved bundle is still used when an address of the control plane is added or removed.
 func TestASavedBundleKnowsTheControlPlaneByAnyAddress(t *testing.T) {
 	for saved, want := range map[string]bool{"http://a": true, "http://b http://c": true, "http://c": false, "": false} {
 		if got := sameOrigin(saved, []string{"http://a", "http://b"}); got != want {
@@ -232,7 +230,7 @@ func TestSavedBundleThatIsNotUsed(t *testing.T) {
 	}
 }
 
-// Requests that come before the first answer wait for it, and no longer.
+// Requests that come before the first response wait for it, and no longer.
 func TestAwaitFirstFetch(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,17 +271,17 @@ func TestBundleBounds(t *testing.T) {
 		g := blocking()
 		change(&g.Policies[0])
 		if _, err := Compile(g, plainDetectors{}); !errors.Is(err, ErrBundle) {
-			t.Errorf("%s: %v, want it refused", name, err)
+			t.Errorf("%s: %v, want an error", name, err)
 		}
 	}
 }
 
-// A cache on the way that answers in the control plane's place gives no bundle,
-// and the log must not say that one is there.
+// A cache that responds instead of the control plane gives no bundle, and the log must not claim
+// that there is one.
 func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		p := &plane{etag: ""} // equal to what it is asked with: nothing has changed
+		p := &plane{etag: ""} // equal to the etag of the request: not changed
 		h := run(t, p, dir)
 		defer h.end()
 		synctest.Wait()
@@ -302,11 +300,11 @@ func TestNothingChangedThoughNothingWasGiven(t *testing.T) {
 	})
 }
 
-// waitingPlane is a control plane that answers polls when the bundle changes.
+// waitingPlane is a control plane that responds to polls when the bundle changes.
 type waitingPlane struct {
 	plane
 	changed chan struct{}
-	full    bool // answers at once
+	full    bool // responds at once
 }
 
 func (p *waitingPlane) AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error) {
@@ -324,8 +322,8 @@ func (p *waitingPlane) AwaitGovernance(ctx context.Context, etag string, wait ti
 	return p.Governance(ctx, etag)
 }
 
-// A control plane that makes polls wait hands out a change within a second, and is not
-// asked without pause where it answers at once.
+// With long polls a change arrives within a second, and a control plane that responds at once is
+// not polled without pauses.
 func TestAChangeIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package govern
 
-// BlocksTool reports whether a policy blocks every call of a tool, whatever its
-// arguments. It is used to list tools; calls are decided by [Set.Judge].
+// BlocksTool reports whether a policy blocks every call of a tool, whatever its arguments. It is
+// used to filter lists; [Set.Judge] decides about calls.
 func (s *Set) BlocksTool(name string) bool {
 	if s == nil {
 		return false

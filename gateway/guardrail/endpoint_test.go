@@ -37,7 +37,7 @@ func message(t testing.TB, body string) *mcp.Message {
 	return &m
 }
 
-// logs collects what was logged.
+// logs collects log messages.
 type logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -61,7 +61,7 @@ type clock struct{ at atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Unix(1_000_000, c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
-// open makes one endpoint with the documented defaults, changed by edit.
+// open creates one endpoint with the documented defaults, changed by edit.
 func open(t testing.TB, url string, now func() time.Time, edit func(*Config)) (*Endpoint, *logs) {
 	t.Helper()
 	c := Config{Name: "dlp", URL: url}
@@ -99,7 +99,7 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// TestOutcomes: each answer of an endpoint, under both fail postures (gateway
+// TestOutcomes: each kind of response of an endpoint, under both fail postures (gateway
 // specification, Action: guardrail).
 func TestOutcomes(t *testing.T) {
 	mask := func(body string) http.HandlerFunc { return says(`{"action":"mask","body":` + body + `}`) }
@@ -145,7 +145,7 @@ func TestOutcomes(t *testing.T) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}, "", ""},
 		{"hang", func(_ http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body) // a server does not notice that its client leaves before
+			io.Copy(io.Discard, r.Body) // a server does not detect that its client disconnects before it has read the body
 			<-r.Context().Done()
 		}, "", ""},
 		{"hang in the middle of the answer", func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +205,7 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("fail_open %v: warned %v: %s", open_, warned, l)
 				}
 				if strings.Contains(l.String(), "secret-reason") || strings.Contains(l.String(), "127.0.0.1:") && strings.Contains(l.String(), "http://") {
-					t.Errorf("the log tells too much: %s", l)
+					t.Errorf("the log has secrets: %s", l)
 				}
 			}
 		})
@@ -245,8 +245,8 @@ func TestCallout(t *testing.T) {
 	}
 }
 
-// TestOneAttempt: a connection that breaks after the message was sent is a
-// callout error; nothing is sent again, on fresh and on kept connections.
+// TestOneAttempt: a connection that breaks after the message was sent is a callout error; the
+// message is not sent again, on new and on reused connections.
 func TestOneAttempt(t *testing.T) {
 	var calls atomic.Int32
 	var cut atomic.Bool
@@ -272,8 +272,8 @@ func TestOneAttempt(t *testing.T) {
 	}
 }
 
-// TestMaxBodyBytes: an oversize envelope is never truncated and never sent, and
-// counts for nothing.
+// TestMaxBodyBytes: an envelope over the limit is never truncated and never sent, and does not
+// count as a failure.
 func TestMaxBodyBytes(t *testing.T) {
 	var calls atomic.Int32
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -305,7 +305,7 @@ func TestMaxBodyBytes(t *testing.T) {
 				cfg.MaxBodyBytes, cfg.FailOpen, cfg.Timeout = c.limit, c.failOpen, 10*time.Second
 				cfg.Breaker.FailureThreshold = 1
 			})
-			for range 3 { // were it counted, the breaker would be open
+			for range 3 { // if it counted, the breaker would be open
 				got := e.Ask(t.Context(), c.m, new(mcp.Message))
 				got.Latency = 0
 				if got != c.want {
@@ -322,8 +322,8 @@ func TestMaxBodyBytes(t *testing.T) {
 	}
 }
 
-// TestBreakerOfAnEndpoint: the calls that a breaker skips reach nobody and are
-// not logged one by one, and the endpoint is asked again when the window ends.
+// TestBreakerOfAnEndpoint: calls that the breaker skips are not sent and not logged one by one,
+// and the endpoint is called again when the window ends.
 func TestBreakerOfAnEndpoint(t *testing.T) {
 	var calls atomic.Int32
 	var good atomic.Bool
@@ -348,7 +348,7 @@ func TestBreakerOfAnEndpoint(t *testing.T) {
 	reached := func(want int32) {
 		t.Helper()
 		if n := calls.Swap(0); n != want {
-			t.Fatalf("the endpoint was asked %d times, want %d", n, want)
+			t.Fatalf("%d calls of the endpoint, want %d", n, want)
 		}
 	}
 	opened := func(want int) {
@@ -377,8 +377,8 @@ func TestBreakerOfAnEndpoint(t *testing.T) {
 	opened(2)
 }
 
-// TestBreakerAdmitsOneProbeOfMany: of many who ask at once when the window ends,
-// one reaches the endpoint.
+// TestBreakerAdmitsOneProbeOfMany: of many concurrent calls at the end of the window, one reaches
+// the endpoint.
 func TestBreakerAdmitsOneProbeOfMany(t *testing.T) {
 	var calls atomic.Int32
 	var good atomic.Bool
@@ -405,7 +405,7 @@ func TestBreakerAdmitsOneProbeOfMany(t *testing.T) {
 	}
 	for range 19 {
 		if v := <-verdicts; v != FailClosed {
-			t.Errorf("%s beside the probe", v)
+			t.Errorf("%s during the probe", v)
 		}
 	}
 	close(release)
@@ -414,8 +414,8 @@ func TestBreakerAdmitsOneProbeOfMany(t *testing.T) {
 	}
 }
 
-// TestCancellationsDoNotCount: neither a caller who leaves nor one who leaves
-// while it is the probe moves the breaker.
+// TestCancellationsDoNotCount: the breaker's state does not change when a caller disconnects,
+// also when its call is the probe.
 func TestCancellationsDoNotCount(t *testing.T) {
 	arrived := make(chan struct{})
 	var good atomic.Bool
@@ -450,12 +450,12 @@ func TestCancellationsDoNotCount(t *testing.T) {
 	leave() // as the probe
 	good.Store(true)
 	if r := e.Ask(t.Context(), message(t, envelope), new(mcp.Message)); r.Verdict != Pass {
-		t.Errorf("the probe's place was lost: %+v", r)
+		t.Errorf("the probe's slot was lost: %+v", r)
 	}
 }
 
-// TestBodyIsNotReadAfterwards: an endpoint that answers before it has read the
-// message leaves the transport sending; the caller's memory is its own again.
+// TestBodyIsNotReadAfterwards: when an endpoint responds before it has read the message, the
+// transport may still be sending, and the caller can reuse its memory nevertheless.
 func TestBodyIsNotReadAfterwards(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"action":"pass"}`) })
 	e, _ := open(t, url, nil, func(c *Config) { c.MaxBodyBytes = 0; c.Breaker.FailureThreshold = 0 })
@@ -469,13 +469,13 @@ func TestBodyIsNotReadAfterwards(t *testing.T) {
 		e.Ask(ctx, &m, new(mcp.Message))
 		cancel()
 		for i := 100; i < len(body)-100; i += 4096 {
-			body[i] = 'b' // the race detector watches
+			body[i] = 'b' // the race detector reports a concurrent read
 		}
 	}
 }
 
-// TestReloadStartsClosed: a new set of the same configuration knows nothing of
-// the breakers before it.
+// TestReloadStartsClosed: a new set of the same configuration has none of the state of the
+// previous breakers.
 func TestReloadStartsClosed(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	c := Config{Name: "dlp", URL: url}

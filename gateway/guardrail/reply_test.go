@@ -61,8 +61,8 @@ func TestParseReply(t *testing.T) {
 	}
 }
 
-// FuzzParseReply: whatever an endpoint answers, nothing panics, what is taken is
-// JSON with one action that everybody reads the same, and errors quote nothing.
+// FuzzParseReply: for every reply of an endpoint the parser does not panic, an accepted reply is
+// JSON with one action on which all parsers agree, and errors do not quote the reply.
 func FuzzParseReply(f *testing.F) {
 	for _, s := range []string{`{"action":"pass"}`, `{"action":"mask","body":{"id":1}}`, `{"action":"reject","reason":"x"}`,
 		`{"action":"pass","action":"reject"}`, `{"action":"mask","body":[]}`, `{`, `[]`, "{\"action\":\"p\\u0061ss\"}", "\xff"} {

@@ -1,7 +1,6 @@
-// Package headers decides which header fields pass between a client and an upstream.
-// They pass by allowlist in both directions, so that neither a caller's credential nor
-// an upstream's challenge ever crosses; what the configuration adds to the list never
-// includes those.
+// Package headers decides which header fields are forwarded between a client and an upstream. It
+// uses an allowlist in both directions, so that neither a caller's credential nor an upstream's
+// challenge is ever forwarded; fields that the configuration adds never include these.
 package headers
 
 import (
@@ -15,45 +14,45 @@ import (
 
 // The names are in the canonical form of net/http.
 var (
-	// requestHeaders go to the upstream as they came.
+	// requestHeaders are forwarded to the upstream unchanged.
 	requestHeaders = [...]string{
 		"Accept", "Content-Type", "Traceparent", "Tracestate", "Baggage",
 	}
-	// responseHeaders go to the client. Content-Type is written by whoever
-	// writes the body, and the session id is the gateway's own.
+	// responseHeaders are forwarded to the client. Content-Type is set where the body is written,
+	// and the session id is the gateway's own.
 	responseHeaders = [...]string{"Mcp-Protocol-Version", "Retry-After"}
 )
 
-// maxParams bounds the Mcp-Param headers that are passed on.
+// maxParams bounds the number of Mcp-Param headers that are forwarded.
 const maxParams = 64
 
-// Rewriter changes fields on their way to the upstream.
+// Rewriter changes fields of the upstream request.
 type Rewriter interface {
-	// Trace puts the gateway's own position into the trace context.
+	// Trace sets the gateway's own span in the trace context.
 	Trace(h upstream.Header) upstream.Header
-	// Param returns what a field that mirrors an argument is sent as; false for not at
-	// all. The name is that behind the prefix.
+	// Param returns the value of a field that mirrors an argument; false to omit the field. The
+	// name is the part after the prefix.
 	Param(name, value string) (mirrored string, ok bool)
 }
 
-// Request is what the header for an upstream is made of.
+// Request has the inputs of the header of an upstream request.
 type Request struct {
 	// From is the client's header, with canonical names.
 	From map[string][]string
-	// Message is the message that is sent.
+	// Message is the message that is sent to the upstream.
 	Message *mcp.Message
-	// OwnName is the upstream's own name of what Mcp-Name mirrors; empty where that is
+	// OwnName is the upstream's own name for the value of Mcp-Name; empty if it is the same as
 	// the client's.
 	OwnName string
 	// Hops is the value of [upstream.HeaderHops].
 	Hops string
-	// Forward are the names that the configuration adds, in canonical form.
+	// Forward are the configured additional names, in canonical form.
 	Forward  []string
 	Rewriter Rewriter
 }
 
-// Append appends the header for an upstream to h, which must be empty, without what
-// the transport adds for the session.
+// Append appends the header of the upstream request to h, which must be empty. The transport adds
+// the fields of the session.
 func (r *Request) Append(h upstream.Header) upstream.Header {
 	bound := connectionHeaders(r.From["Connection"])
 	for _, name := range requestHeaders {
@@ -90,8 +89,8 @@ func appendAll(h upstream.Header, name string, values []string) upstream.Header 
 	return h
 }
 
-// mirror passes on Mcp-Method and Mcp-Name as far as they mirror the message
-// that is sent: an upstream that goes by them must not read another one.
+// mirror forwards Mcp-Method and Mcp-Name if they match the message that is sent, because an
+// upstream may act on these fields.
 func (r *Request) mirror(h *upstream.Header) {
 	if v, ok := Single(r.From, "Mcp-Method"); ok && v != "" && v == r.Message.Method {
 		h.Add(mcp.HeaderMethod, v)
@@ -109,8 +108,8 @@ func (r *Request) mirror(h *upstream.Header) {
 	}
 }
 
-// CopyResponse copies what may pass from an upstream's header to the client's. forward
-// are the names that the configuration adds, in canonical form.
+// CopyResponse copies the fields of an upstream's response that are forwarded to the client.
+// forward are the configured additional names, in canonical form.
 func CopyResponse(to map[string][]string, from upstream.Header, forward []string) {
 	bound := connectionHeaders(from.Values("Connection"))
 	for _, name := range responseHeaders {
@@ -121,7 +120,7 @@ func CopyResponse(to map[string][]string, from upstream.Header, forward []string
 	for _, name := range forward {
 		if vs := from.Values(name); len(vs) > 0 && !bound.has(name) {
 			switch {
-			case strings.HasPrefix(name, "Access-Control-"): // what a page may read is decided here
+			case strings.HasPrefix(name, "Access-Control-"): // the gateway decides which origins may read responses (CORS)
 			case name == "Vary":
 				to[name] = append(slices.Clip(to[name]), vs...)
 			default:
@@ -140,8 +139,8 @@ func Canonical(names []string) []string {
 	return out
 }
 
-// Single returns the value of a header that may be present once; ok is false when
-// it is present more often.
+// Single returns the value of a header that may occur once; ok is false when it occurs more
+// often.
 func Single(h map[string][]string, name string) (value string, ok bool) {
 	values := h[name]
 	switch len(values) {
@@ -153,8 +152,8 @@ func Single(h map[string][]string, name string) (value string, ok bool) {
 	return "", false
 }
 
-// bound are the names of headers that belong to one connection, because its
-// Connection header lists them; nil where it lists none.
+// bound returns the names of headers that belong to one connection, because its Connection header
+// lists them; nil if it lists none.
 type bound []string
 
 func connectionHeaders(values []string) bound {

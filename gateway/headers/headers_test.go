@@ -11,7 +11,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// rewriter marks what it is asked about, and leaves out parameters named "gone".
+// rewriter marks its values, and omits parameters named "gone".
 type rewriter struct{}
 
 func (rewriter) Trace(h upstream.Header) upstream.Header {
@@ -31,8 +31,8 @@ func text(h upstream.Header) string {
 	return strings.Join(all, " ")
 }
 
-// Only what is on the list reaches the upstream, and nothing that the client bound to
-// its own connection.
+// Only fields of the allowlist are forwarded to the upstream, and none that the client's
+// Connection header lists.
 func TestHeaderForAnUpstream(t *testing.T) {
 	m := new(mcp.Message)
 	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe"}}`), m); err != nil {
@@ -74,8 +74,7 @@ func TestParameterFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// Only what is on the list reaches the client; what a page may read is never the
-// upstream's to decide.
+// Only fields of the allowlist are forwarded to the client; the upstream's CORS headers are not.
 func TestHeaderForAClient(t *testing.T) {
 	from := upstream.Header{
 		{Name: "content-type", Value: "x"}, {Name: "mcp-protocol-version", Value: "1"}, {Name: "retry-after", Value: "2"},

@@ -1,6 +1,6 @@
-// Package health answers the probes of a gateway, /healthz and /readyz, and says in
-// the log what a change of its license means for them (gateway specification,
-// /readyz). It asks no upstream: a probe tells of this process alone.
+// Package health serves the probes of a gateway, /healthz and /readyz, and logs changes of the
+// license state (gateway specification, /readyz). A probe sends no request to an upstream: it
+// reports only the state of this process.
 package health
 
 import (
@@ -14,54 +14,53 @@ import (
 	"svc/gateway/license"
 )
 
-// Options are what the probes look at.
+// Options are the inputs of the probes.
 type Options struct {
 	License License
-	// Dropped counts the audit records that sinks did not take.
+	// Dropped returns the number of audit records that sinks dropped.
 	Dropped func() uint64
 	Logger  *slog.Logger
 	Now     func() time.Time
 }
 
-// License returns the state of a license at a moment; a *license.Checker does.
+// License returns the state of a license at a time; a *license.Checker does.
 type License interface {
 	Status(now time.Time) license.Status
 }
 
-// Probes answers the probes. It is safe for concurrent use.
+// Probes serves the probes. It is safe for concurrent use.
 type Probes struct {
 	opts           Options
 	draining       atomic.Bool
 	restartPending atomic.Pointer[[]string]
 }
 
-// New makes the probes of a gateway that is not draining and waits for no restart.
+// New returns the probes of a gateway that is not draining, without fields that wait for a
+// restart.
 func New(opts Options) *Probes {
 	p := &Probes{opts: opts}
 	p.restartPending.Store(new([]string))
 	return p
 }
 
-// Drain makes /readyz answer 503 from now on.
+// Drain makes /readyz respond 503 from now on.
 func (p *Probes) Drain() { p.draining.Store(true) }
 
 // SetRestartPending lists the fields of the configuration that wait for a restart.
 func (p *Probes) SetRestartPending(fields []string) { p.restartPending.Store(&fields) }
 
-// RestartPending counts them.
+// RestartPending returns the number of these fields.
 func (p *Probes) RestartPending() int { return len(*p.restartPending.Load()) }
 
-// readiness is the body of a 200 from /readyz. The optional fields are present only
-// when they say something.
+// readiness is the body of a 200 from /readyz. Optional fields are absent when they are empty.
 type readiness struct {
 	Status         string   `json:"status"`
 	RestartPending []string `json:"restart_pending,omitempty"`
 	DroppedRecords uint64   `json:"audit_sink_dropped_records,omitempty"`
 }
 
-// ServeLive answers the liveness probe: 200 as long as the process can. It
-// looks at nothing that could fail, so that a probe never kills a gateway for
-// the sake of something a restart cannot mend.
+// ServeLive serves the liveness probe: always 200. It checks nothing, so that an orchestrator
+// never restarts a gateway for a problem that a restart cannot fix.
 func (p *Probes) ServeLive(w http.ResponseWriter, r *http.Request) {
 	if !probeMethod(w, r) {
 		return
@@ -70,8 +69,8 @@ func (p *Probes) ServeLive(w http.ResponseWriter, r *http.Request) {
 	w.Write([]byte("ok"))
 }
 
-// ServeReady answers the readiness probe: 503 with an empty body while
-// draining or without a good license, else 200.
+// ServeReady serves the readiness probe: 503 with an empty body while draining or without a valid
+// license, else 200.
 func (p *Probes) ServeReady(w http.ResponseWriter, r *http.Request) {
 	if !probeMethod(w, r) {
 		return
@@ -89,8 +88,8 @@ func (p *Probes) ServeReady(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// ServeReason answers /readyz on the metrics listener: as ServeReady does, and with
-// ?verbose also why the gateway is not ready.
+// ServeReason serves /readyz on the metrics listener: as ServeReady does, and with ?verbose also
+// the reason for 503.
 func (p *Probes) ServeReason(w http.ResponseWriter, r *http.Request) {
 	why := p.NotReady()
 	if why == "" || !r.URL.Query().Has("verbose") {
@@ -102,7 +101,7 @@ func (p *Probes) ServeReason(w http.ResponseWriter, r *http.Request) {
 	w.Write([]byte(why + "\n"))
 }
 
-// NotReady says why /readyz answers 503; empty when it answers 200.
+// NotReady returns the reason why /readyz responds 503; empty when it responds 200.
 func (p *Probes) NotReady() string {
 	s := p.opts.License.Status(p.opts.Now())
 	switch {
@@ -116,14 +115,14 @@ func (p *Probes) NotReady() string {
 	return "license: expired at " + s.License.ExpiresAt.Format(time.RFC3339) + ", grace ended at " + s.License.GraceEnds().Format(time.RFC3339)
 }
 
-// LicenseDays is how many days the license still works, grace included; negative when
-// it has ended, 0 when it does not verify.
+// LicenseDays returns the number of days until the end of the grace period; negative after it, 0
+// if the license does not verify.
 func (p *Probes) LicenseDays() float64 {
 	now := p.opts.Now()
 	return daysLeft(p.opts.License.Status(now), now)
 }
 
-// LogStart logs a license that is not valid at the start.
+// LogStart logs a warning for a license that is not valid at the start.
 func (p *Probes) LogStart() {
 	if s := p.opts.License.Status(p.opts.Now()); s.State != license.Valid {
 		p.LogLicense(s)

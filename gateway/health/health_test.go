@@ -20,7 +20,7 @@ type is license.Status
 
 func (s is) Status(time.Time) license.Status { return license.Status(s) }
 
-// ending is a license with 5 days of grace that expires that many days from now.
+// ending is a license with 5 days of grace that expires in the given number of days.
 func ending(days int) is {
 	l := &license.License{ExpiresAt: now.AddDate(0, 0, days), GraceDays: 5}
 	return is{State: l.State(now), License: l}
@@ -66,7 +66,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("%s: the metrics listener: %d %q, want %d %q", c.name, status, body, c.status, c.reason)
 		}
 		if status, body := ask(p.ServeReason, "GET", "/readyz"); status == 503 && body != "" {
-			t.Errorf("%s: the reason is told to who did not ask: %q", c.name, body)
+			t.Errorf("%s: the reason is in a response without ?verbose: %q", c.name, body)
 		}
 		if status, body := ask(p.ServeLive, "GET", "/healthz"); status != 200 || body != "ok" {
 			t.Errorf("%s: /healthz: %d %q", c.name, status, body)

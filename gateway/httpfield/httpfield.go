@@ -1,14 +1,14 @@
-// Package httpfield says which names and values of HTTP header fields a
-// configuration may write (RFC 9110, section 5). It is pure.
+// Package httpfield validates the names and values of HTTP header fields in a configuration (RFC
+// 9110, section 5). It is pure.
 package httpfield
 
 import "strings"
 
-// maxToken is the length of the longest name that is taken, in bytes.
+// maxToken is the longest accepted name, in bytes.
 const maxToken = 128
 
-// IsToken reports whether s is a token, the form of the names of header fields and
-// of authentication schemes, of at most 128 bytes.
+// IsToken reports whether s is a token, the form of the names of header fields and of
+// authentication schemes, of at most 128 bytes.
 func IsToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -20,8 +20,8 @@ func IsToken(s string) bool {
 	return s != "" && len(s) <= maxToken
 }
 
-// IsValue reports whether a header field can be sent with s: it holds no line
-// break and no other control character but tabs.
+// IsValue reports whether s can be the value of a header field: it has no line break and no
+// control character except tabs.
 func IsValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

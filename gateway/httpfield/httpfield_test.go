@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A name is taken if net/http takes it too, and if it is not over long.
+// A name is accepted if net/http accepts it and its length is within the bound.
 func TestIsToken(t *testing.T) {
 	for c := range 256 {
 		name := "A" + string([]byte{byte(c)}) + "z"
@@ -26,7 +26,7 @@ func TestIsToken(t *testing.T) {
 	}
 }
 
-// So is a value.
+// A value is accepted if net/http accepts it.
 func TestIsValue(t *testing.T) {
 	for c := range 256 {
 		value := "a" + string([]byte{byte(c)}) + "z"

@@ -12,9 +12,9 @@ import (
 // HeaderVersion is the canonical form of mcp.HeaderProtocolVersion.
 const HeaderVersion = "Mcp-Protocol-Version"
 
-// Dialect finds the protocol revision of a message, once, and refuses one that is not
-// served (gateway specification, Versioning), or headers that do not agree with the
-// body where the revision demands that they do.
+// Dialect determines the protocol revision of a message. It refuses a revision that is not served
+// (gateway specification, Versioning), and headers that do not match the body if the revision
+// requires it.
 func Dialect(h http.Header, m *mcp.Message, allowed mcp.Allowed) (mcp.Dialect, *refusal.Refusal) {
 	version, ok := headers.Single(h, HeaderVersion)
 	if !ok {
@@ -37,8 +37,8 @@ func Dialect(h http.Header, m *mcp.Message, allowed mcp.Allowed) (mcp.Dialect, *
 	return d, nil
 }
 
-// Negotiate puts an allowed revision into an initialize that asks for another: SDKs ask
-// for their newest, and would be refused on the next request.
+// Negotiate replaces the revision of an initialize by an allowed one if its own is not: SDKs
+// request their newest revision, and their next request would be refused.
 func Negotiate(m *mcp.Message, allowed mcp.Allowed) *refusal.Refusal {
 	body, changed := allowed.RewriteInitialize(m)
 	if !changed {

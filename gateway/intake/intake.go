@@ -1,9 +1,8 @@
-// Package intake takes in the message of a request: it reads the body within bounds of
-// size, time and memory, as a whole or, of a request that was refused, as much as shows
-// its id; it reads the message once, and finds its protocol revision. What is wrong
-// with any of it is a refusal.
+// Package intake reads the message of a request: it reads the body within bounds of size, time
+// and memory, completely or, for a refused request, as far as its id; it parses the message once,
+// and determines its protocol revision. Errors are refusals.
 //
-// Nothing here knows a caller's rights, a route or an upstream.
+// The package does not depend on the caller's rights, routes or upstreams.
 package intake
 
 import (
@@ -19,35 +18,33 @@ import (
 	"svc/gateway/refusal"
 )
 
-// DrainTimeout is how long the rest of the body of a refused request is read, for its
-// id and by the server: what a caller who is not known sends may never come.
+// DrainTimeout bounds the time in which the rest of the body of a refused request is read, for
+// its id and by the server, because an unidentified caller may never send it.
 const (
 	DrainTimeout        = 5 * time.Second
 	unknownDrainTimeout = 500 * time.Millisecond
 )
 
-// Source is where a body comes from.
+// Source is the source of a body.
 type Source struct {
 	Writer  http.ResponseWriter
 	Request *http.Request
-	// Share counts the bytes in memory. It says whose they are already.
+	// Share counts the bytes in memory for their caller.
 	Share *bodies.Share
 }
 
-// Body is the body of a request, as far as it was read. The zero value is one of which
-// nothing was.
+// Body is the part of a request's body that was read. Initially nothing was read.
 type Body struct {
 	Bytes []byte
-	began bool // it was read, or as much of it as ever will be
+	began bool // it was read, completely or as far as it will be
 	ended bool // to its end
 }
 
-// Reset makes b the body of another request, with the same buffer.
+// Reset prepares b for the body of another request, with the same buffer.
 func (b *Body) Reset() { *b = Body{Bytes: b.Bytes[:0]} }
 
-// Message reads the whole body and the message in it, once: everything after works on
-// m. replaced counts the lone surrogates in it. When the body is refused m has the id
-// if that was found.
+// Message reads the whole body and parses its message into m. replaced is the number of lone
+// surrogates that were replaced. When the body is refused, m has the id if it was found.
 func (b *Body) Message(s Source, m *mcp.Message) (replaced int, refused *refusal.Refusal) {
 	if refused := checkHeader(s.Request.Header); refused != nil {
 		return 0, refused
@@ -62,8 +59,8 @@ func (b *Body) Message(s Source, m *mcp.Message) (replaced int, refused *refusal
 	return replaced, nil
 }
 
-// Discard reads the body of a request that needs none: while one is unread the server
-// does not notice that its client leaves.
+// Discard reads the body of a request that needs none, because the server cannot detect a
+// disconnected client while a body is unread.
 func (b *Body) Discard(s Source, m *mcp.Message) *refusal.Refusal {
 	if s.Request.ContentLength == 0 {
 		return nil
@@ -71,9 +68,9 @@ func (b *Body) Discard(s Source, m *mcp.Message) *refusal.Refusal {
 	return b.read(s, bodies.MaxPrefix, m)
 }
 
-// Prefix reads enough of the body of a refused request to find its id and kind, for m,
-// or what comes of it in time. Where the client waits to be asked for its body nothing
-// is read: the answer is that nobody wants it. The error is [bodies.ErrOverloaded].
+// Prefix reads the body of a refused request until its id and kind are found, for m, or the time
+// is over. If the client has sent Expect: 100-continue, it reads nothing, because the client then
+// sends no body. The error is [bodies.ErrOverloaded].
 func (b *Body) Prefix(s Source, m *mcp.Message) error {
 	if b.began || len(s.Request.Header["Expect"]) > 0 {
 		return nil
@@ -87,8 +84,8 @@ func (b *Body) Prefix(s Source, m *mcp.Message) error {
 	return nil
 }
 
-// LimitTime bounds the time in which the rest of the body of a refused request is
-// read. The function does so again: the server moves the deadline on with what is read.
+// LimitTime bounds the time in which the rest of the body of a refused request is read. The
+// returned function sets the bound again, because the server extends the deadline while it reads.
 func (b *Body) LimitTime(s Source, callerKnown bool) (again func()) {
 	if b.ended || s.Request.ContentLength == 0 {
 		return func() {}
@@ -106,8 +103,8 @@ func (b *Body) LimitTime(s Source, callerKnown bool) (again func()) {
 	}
 }
 
-// read reads the whole body, at most limit bytes. After a body that is not read to its
-// end the connection is closed: the rest is not worth reading.
+// read reads the whole body, at most limit bytes. After a body that is not read to its end the
+// connection is closed, because reading the rest would cost more.
 func (b *Body) read(s Source, limit int, m *mcp.Message) *refusal.Refusal {
 	err := bodies.ErrTooLarge
 	if s.Request.ContentLength <= int64(limit) {
@@ -133,7 +130,7 @@ func (b *Body) read(s Source, limit int, m *mcp.Message) *refusal.Refusal {
 	return refused
 }
 
-// readUpTo reads the body. The server that runs the handler bounds the time it takes.
+// readUpTo reads the body. The HTTP server bounds its time.
 func (b *Body) readUpTo(s Source, limit int) (err error) {
 	b.began = true
 	b.Bytes, err = bodies.ReadAll(b.Bytes[:0], s.Request.Body, int64(limit), s.Request.ContentLength, s.Share)
@@ -141,7 +138,7 @@ func (b *Body) readUpTo(s Source, limit int) (err error) {
 	return err
 }
 
-// checkHeader refuses a body that is announced as something other than JSON.
+// checkHeader refuses a body whose Content-Type is not JSON.
 func checkHeader(h http.Header) *refusal.Refusal {
 	if len(h["Content-Encoding"]) > 0 {
 		return &refusal.MediaType

@@ -27,7 +27,7 @@ func source(t *testing.T, body io.Reader, length, limit int64) (Source, *httptes
 	share.Begin(counter, bodies.Caller{Who: &auth.Principal{Kind: auth.KindKey, Value: "ci"}, Known: true})
 	t.Cleanup(func() {
 		if share.End(); counter.Held() != 0 {
-			t.Errorf("%d bytes are counted still", counter.Held())
+			t.Errorf("%d bytes are still counted", counter.Held())
 		}
 	})
 	r := httptest.NewRequest(http.MethodPost, "/mcp", body)
@@ -47,15 +47,15 @@ func TestAMessageIsTakenInOrRefused(t *testing.T) {
 		limit  int64
 		want   *refusal.Refusal
 		id     string
-		closes bool // the connection, after the answer
+		closes bool // close the connection after the response
 	}{
 		{"a call", strings.NewReader(call), int64(len(call)), plenty, nil, "7", false},
 		{"a call of unknown length", strings.NewReader(call), -1, plenty, nil, "7", false},
 		{"a call byte by byte", iotest.OneByteReader(strings.NewReader(call)), -1, plenty, nil, "7", false},
 		{"an announced length that is too large", strings.NewReader(call), mcp.MaxBody + 1, plenty, &refusal.TooLarge, "", true},
 		{"a body that turns out too large", strings.NewReader(large), -1, plenty, &refusal.TooLarge, "8", true},
-		{"more than fits into memory", strings.NewReader(call), -1, 10, &refusal.Overloaded, "7", true},
-		{"a body that does not come", iotest.ErrReader(os.ErrDeadlineExceeded), -1, plenty, &refusal.SlowBody, "", true},
+		{"more than the memory bound", strings.NewReader(call), -1, 10, &refusal.Overloaded, "7", true},
+		{"a body that does not arrive", iotest.ErrReader(os.ErrDeadlineExceeded), -1, plenty, &refusal.SlowBody, "", true},
 		{"a body that breaks off", io.MultiReader(strings.NewReader(call[:20]), iotest.ErrReader(io.ErrUnexpectedEOF)), -1, plenty, &refusal.Unreadable, "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestABodyMustBeAnnouncedAsJSON(t *testing.T) {
 	}
 }
 
-// Of a refused request as much is read as shows its id, once, and nothing where the
-// client asks first.
+// For a refused request the body is read, once, as far as its id, and not at all if the client
+// sent Expect: 100-continue.
 func TestOfARefusedRequestTheIDIsRead(t *testing.T) {
 	var b Body
 	var m mcp.Message
@@ -203,7 +203,7 @@ func TestTheRevisionOfAMessage(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", tt.name, d, refused)
 		}
 		if refused != nil && tt.allowed != nil && (len(refused.Versions) != 1 || refused.Requested != d.Version) {
-			t.Errorf("%s: the client is not told what is allowed: %+v", tt.name, refused)
+			t.Errorf("%s: the response lacks the allowed revisions: %+v", tt.name, refused)
 		}
 	}
 	var m mcp.Message

@@ -1,6 +1,6 @@
-// Package invisible removes the characters from a text that a person does not see and a
-// model may still read. Texts of upstreams that the gateway shows as its own, such as
-// the descriptions in a search and the instructions of all upstreams, go through it.
+// Package invisible removes characters from a text that are invisible for a person and that a
+// model may still read. The gateway applies it to texts of upstreams in its own results, such as
+// the descriptions in a search and the instructions of all upstreams.
 package invisible
 
 import (
@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Remove returns text without the characters that a person does not see and a model
-// may still read: control characters but line feeds and tabs, characters that change the
-// direction of writing, tags, variation selectors, private-use characters, and
-// all others that have no shape of their own.
+// Remove returns text without characters that are invisible for a person and that a model may
+// still read: control characters except line feeds and tabs, characters that change the direction
+// of writing, tags, variation selectors, private-use characters, and other characters without a
+// glyph.
 func Remove(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -25,7 +25,7 @@ func Remove(text string) string {
 	}, text)
 }
 
-// hidden reports whether a character is one of those that Remove removes.
+// hidden reports whether Remove removes a character.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -35,7 +35,7 @@ func hidden(r rune) bool {
 	case r < 0x7F:
 		return false
 	case r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, // variation selectors
-		r >= 0xE0000 && r <= 0xE0FFF, // tags, and what is reserved beside them
+		r >= 0xE0000 && r <= 0xE0FFF, // tags, and the reserved characters beside them
 		r == 0x034F, r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0,
 		r >= 0x17B4 && r <= 0x17B5, r >= 0x180B && r <= 0x180F:
 		return true

@@ -2,7 +2,7 @@ package invisible
 
 import "testing"
 
-// What a person does not see is removed, and everything else stays.
+// Invisible characters are removed, and all others remain.
 func TestRemove(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"plain", "Send mail.\n\tNow – §€ 日本", "Send mail.\n\tNow – §€ 日本"},

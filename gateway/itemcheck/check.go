@@ -9,11 +9,10 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Fit returns the form of an item that clients of a protocol generation can read,
-// or a problem: the place as a JSON Pointer, and what is wrong there. modern is the
-// generation of 2026-07-28. The form is raw itself in most cases; for legacy clients
-// an outputSchema whose type is not object is taken off, because those revisions
-// have no other. raw is one JSON value of a message that was scanned.
+// Fit returns the form of an item that clients of a protocol generation can parse, or a problem:
+// the position as a JSON Pointer, and a description. modern means 2026-07-28. The form is raw
+// itself in most cases; for legacy clients an outputSchema whose type is not object is removed,
+// because these revisions allow no other type. raw is one JSON value of a scanned message.
 func Fit(kind catalog.Kind, raw []byte, modern bool) (item []byte, problem string) {
 	v, err := canonical.Value(raw)
 	if err != nil {
@@ -37,7 +36,7 @@ func Fit(kind catalog.Kind, raw []byte, modern bool) (item []byte, problem strin
 	return raw, ""
 }
 
-// check returns what is wrong with a value, or nothing. at is its JSON Pointer.
+// check returns a problem in a value, or "". at is its JSON Pointer.
 type check func(at string, v any) (problem string)
 
 func problemAt(at, what string) string {
@@ -70,7 +69,7 @@ func anyObject(at string, v any) string {
 	return ""
 }
 
-// oneOf accepts some strings.
+// oneOf accepts the given strings.
 func oneOf(values ...string) check {
 	return func(at string, v any) string {
 		for _, want := range values {
@@ -114,15 +113,14 @@ func each(value check) check {
 	}
 }
 
-// member is a member of an object that the schema names.
+// member is a member of an object in the schema.
 type member struct {
 	name     string
 	required bool
 	check    check
 }
 
-// object accepts an object by the members that the schema names; it may have
-// others.
+// object accepts an object by the members in the schema; it may have others.
 func object(list ...member) check {
 	return func(at string, v any) string {
 		members, ok := v.(map[string]any)

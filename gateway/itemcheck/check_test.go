@@ -13,7 +13,7 @@ import (
 	"svc/gateway/catalog"
 )
 
-// whole are items with every member that the schemas name.
+// whole are items with every member of the schemas.
 var whole = map[catalog.Kind]string{
 	catalog.Tool: `{"name":"a","title":"t","description":"d","inputSchema":{"$schema":"s","type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"},
 		"y":{"type":"object","properties":{"z":{"type":"integer","x-mcp-header":"Z"}}}},"required":["x"]},"outputSchema":{"type":"object","properties":{"r":{}}},
@@ -98,8 +98,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// An outputSchema that legacy revisions do not have is taken off for their clients
-// alone, and the rest stays byte for byte.
+// An outputSchema that legacy revisions do not allow is removed only for their clients, and the
+// rest is unchanged byte for byte.
 func TestOutputSchemaForLegacyClients(t *testing.T) {
 	const before, after = `{ "name":"a", "inputSchema":{"type":"object"}`, `,"title":"t"}`
 	for _, output := range []string{`{"type":"array","items":{}}`, `{}`, `{"type":"object","properties":{"x":true}}`, `{"anyOf":[]}`} {
@@ -122,7 +122,7 @@ func TestOutputSchemaForLegacyClients(t *testing.T) {
 	}
 }
 
-// What Fit accepts can be decoded by the official Go SDK.
+// The official Go SDK can decode every item that Fit accepts.
 func TestTheGoSDKDecodesWhatFits(t *testing.T) {
 	values := []string{`null`, `0`, `1.5`, `-1`, `1e300`, `true`, `""`, `"x"`, `[]`, `["a"]`, `[1]`, `[{}]`, `{}`, `{"type":"object"}`, `{"a":1}`, `{"a":{}}`, `{"x-mcp-header":"Q","type":"string"}`}
 	rapid.Check(t, func(t *rapid.T) {

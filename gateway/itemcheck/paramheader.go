@@ -12,17 +12,17 @@ import (
 // Mcp-Param-* (protocol revision 2026-07-28, Streamable HTTP).
 const paramHeader = "x-mcp-header"
 
-// Members of a schema that hold further schemas: one, a list of them, or an object
-// of them. An annotation below any of these is not at a place that every call has.
+// Members of a schema that contain further schemas: one, a list of them, or an object of them. An
+// annotation below any of these may not apply to every call.
 var (
 	subschemas = []string{"items", "prefixItems", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains",
 		"propertyNames", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties"}
 	schemaMaps = []string{"$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties"}
 )
 
-// paramHeaders accepts an inputSchema whose annotations x-mcp-header are valid:
-// each on a property that is reached through properties alone, of type string,
-// integer or boolean, a token of HTTP, and unique without regard to case.
+// paramHeaders accepts an inputSchema whose annotations x-mcp-header are valid: each on a
+// property that is reached through properties alone, of type string, integer or boolean, with a
+// value that is an HTTP token and unique without regard to case.
 func paramHeaders(at string, v any) string {
 	p := paramHeaderPass{seen: map[string]bool{}}
 	return p.visit(at, v, false, true)
@@ -30,8 +30,8 @@ func paramHeaders(at string, v any) string {
 
 type paramHeaderPass struct{ seen map[string]bool }
 
-// visit looks at one schema. property is set when the schema is that of a property,
-// and reachable that only properties lead to it.
+// visit checks one schema. property is set when it is the schema of a property, and reachable
+// when only properties lead to it.
 func (p *paramHeaderPass) visit(at string, v any, property, reachable bool) string {
 	schema, ok := v.(map[string]any)
 	if !ok {
@@ -57,7 +57,7 @@ func (p *paramHeaderPass) visit(at string, v any, property, reachable bool) stri
 	return ""
 }
 
-// below looks at the schemas of a keyword other than properties.
+// below checks the schemas of a keyword other than properties.
 func (p *paramHeaderPass) below(at, keyword string, v any) string {
 	switch v := v.(type) {
 	case []any:

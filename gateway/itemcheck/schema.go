@@ -12,9 +12,9 @@ import (
 	"svc/gateway/catalog"
 )
 
-// schemaOf returns the schema of an item (schema/REVISION/schema.ts of the
-// protocol). Legacy revisions differ in what they name, and SDKs read all of them
-// with the newest one's schema; so does this.
+// schemaOf returns the schema of an item (schema/REVISION/schema.ts of the protocol). Legacy
+// revisions differ in their members, and SDKs parse all of them with the schema of the newest
+// legacy revision; this package does too.
 func schemaOf(kind catalog.Kind, modern bool) check {
 	if modern {
 		return modernSchemas[kind]
@@ -48,8 +48,7 @@ var (
 		member{"lastModified", false, dateTime},
 	)}
 
-	// legacyObjectSchema is what legacy revisions take for inputSchema and
-	// outputSchema.
+	// legacyObjectSchema is the schema of inputSchema and outputSchema in legacy revisions.
 	legacyObjectSchema = object(
 		member{"type", true, oneOf("object")},
 		member{"properties", false, each(anyObject)},
@@ -82,7 +81,7 @@ var (
 	}
 )
 
-// all accepts what every check accepts.
+// all accepts a value that every check accepts.
 func all(checks ...check) check {
 	return func(at string, v any) string {
 		for _, c := range checks {
@@ -94,7 +93,7 @@ func all(checks ...check) check {
 	}
 }
 
-// integer accepts an integer that every SDK can hold, written as one.
+// integer accepts an integer literal that every SDK can represent.
 func integer(at string, v any) string {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -122,7 +121,7 @@ func fraction(at string, v any) string {
 // dateTimeShape is a time of ISO 8601 with seconds and an offset from UTC.
 var dateTimeShape = regexp.MustCompile(`^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// dateTime accepts a time of that shape on a day that exists.
+// dateTime accepts a time of that form on an existing day.
 func dateTime(at string, v any) string {
 	s, ok := v.(string)
 	if !ok {

@@ -8,16 +8,14 @@ import (
 	"time"
 )
 
-// Interval is the time between re-verifications: gateway specification, States
-// and transitions.
+// Interval is the time between verifications: gateway specification, States and transitions.
 const Interval = time.Hour
 
-// Checker holds the outcome of the last verification of one license file. Its
-// methods may be called by many goroutines; State takes no lock.
+// Checker has the outcome of the last verification of one license file. It is safe for concurrent
+// use; State takes no lock.
 type Checker struct {
-	// Changed, set before Run, is called when the state, or the cause of it, is no
-	// longer what it was: after a verification, or because time has passed. It may
-	// be nil.
+	// Changed, set before Run, is called when the state or its cause has changed: after a
+	// verification, or because time has passed. It may be nil.
 	Changed func(Status)
 
 	buildKey []byte
@@ -29,7 +27,7 @@ type Checker struct {
 	told told // guarded by mu
 }
 
-// told is what was last passed to Changed.
+// told is the last state that was passed to Changed.
 type told struct {
 	state State
 	cause string
@@ -42,16 +40,15 @@ func toldOf(s Status) told {
 	return told{s.State, ""}
 }
 
-// outcome is what one verification found: a license, or why not.
+// outcome is the result of one verification: a license, or an error.
 type outcome struct {
 	license *License
 	err     error
 }
 
-// Open verifies the license for the first time. buildKey is the build's own
-// public key in PEM, used when cfg names none; it may be empty. now is the clock
-// of Run. An error, an [*Error], is a reason not to start; a license that has
-// expired is not.
+// Open verifies the license for the first time. buildKey is the public key of the build in PEM,
+// used when cfg names none; it may be empty. now is the clock of Run. An error, an [*Error],
+// means that the gateway must not start; an expired license is no error.
 func Open(cfg Config, buildKey []byte, now func() time.Time) (*Checker, error) {
 	c := &Checker{cfg: cfg, buildKey: buildKey, now: now}
 	if err := c.Recheck(); err != nil {
@@ -61,9 +58,8 @@ func Open(cfg Config, buildKey []byte, now func() time.Time) (*Checker, error) {
 	return c, nil
 }
 
-// Recheck verifies the file again, on SIGHUP and by the hour. When it fails the
-// license counts as expired until a later call succeeds: putting a good file in
-// place recovers.
+// Recheck verifies the file again, on SIGHUP and hourly. If it fails the license counts as
+// expired until a later call succeeds.
 func (c *Checker) Recheck() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +68,7 @@ func (c *Checker) Recheck() error {
 	return err
 }
 
-// Reload takes over another configuration and verifies the file that it names,
-// as Recheck does.
+// Reload applies another configuration and verifies its file, as Recheck does.
 func (c *Checker) Reload(cfg Config) error {
 	c.mu.Lock()
 	c.cfg = cfg
@@ -83,7 +78,7 @@ func (c *Checker) Reload(cfg Config) error {
 	return err
 }
 
-// notify calls Changed when there is news.
+// notify calls Changed when the state or its cause has changed.
 func (c *Checker) notify() {
 	s := c.Status(c.now())
 	c.mu.Lock()
@@ -114,8 +109,8 @@ func (c *Checker) publicKey() (ed25519.PublicKey, error) {
 	return key, about(err, "the build's own public key", "")
 }
 
-// State returns the state at a moment: that of the license last verified, or
-// Expired when the last verification failed.
+// State returns the state at a time: that of the license last verified, or Expired when the last
+// verification failed.
 func (c *Checker) State(now time.Time) State {
 	o := c.last.Load()
 	if o.err != nil {
@@ -124,17 +119,17 @@ func (c *Checker) State(now time.Time) State {
 	return o.license.State(now)
 }
 
-// Status is the outcome of the last verification, seen at one moment.
+// Status is the outcome of the last verification, with the state at one time.
 type Status struct {
-	// State is what [Checker.State] returned.
+	// State is the result of [Checker.State].
 	State State
 	// License is the license; nil when Err is set.
 	License *License
-	// Err is why the last verification failed.
+	// Err is the reason why the last verification failed.
 	Err error
 }
 
-// Status returns the state at a moment and what it follows from.
+// Status returns the status at a time.
 func (c *Checker) Status(now time.Time) Status {
 	o := c.last.Load()
 	if o.err != nil {
@@ -143,12 +138,12 @@ func (c *Checker) Status(now time.Time) Status {
 	return Status{State: o.license.State(now), License: o.license}
 }
 
-// lookEvery is how often Run compares the state with the clock, so that a change
-// is noticed soon also when the clock was set, or the machine slept.
+// lookEvery is how often Run compares the state with the clock, so that a change is detected soon
+// also after the clock was set or the machine slept.
 const lookEvery = time.Minute
 
-// Run verifies the license every [Interval], and notices when its state changes
-// with time, until ctx is done.
+// Run verifies the license every [Interval], and detects changes of its state with time, until
+// ctx is done.
 func (c *Checker) Run(ctx context.Context) {
 	recheck := time.NewTicker(Interval)
 	defer recheck.Stop()
@@ -159,7 +154,7 @@ func (c *Checker) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-recheck.C:
-			_ = c.Recheck() // kept in the status
+			_ = c.Recheck() // the error is in the status
 		case <-look.C:
 		}
 		c.notify()
@@ -167,7 +162,7 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// untilChange is the time until the state is to be looked at.
+// untilChange returns the time until the next check of the state.
 func (c *Checker) untilChange() time.Duration {
 	now := c.now()
 	l := c.last.Load().license

@@ -12,12 +12,12 @@ type Config struct {
 	// Path is the absolute path of the license JWT; its mode is 0600 or
 	// stricter.
 	Path string `yaml:"path" env:"true"`
-	// PublicKeyFile is the PEM public key (SPKI, Ed25519) that verifies the
-	// license. Empty means the build's own key.
+	// PublicKeyFile is the PEM public key (SPKI, Ed25519) that verifies the license. Empty means
+	// the key of the build.
 	PublicKeyFile string `yaml:"public_key_file" env:"true"`
 }
 
-// Validate reports what is wrong with the section. It opens no file.
+// Validate reports the errors of the section. It opens no file.
 func (c *Config) Validate(at diag.At) {
 	switch {
 	case c.Path == "":

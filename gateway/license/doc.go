@@ -1,7 +1,6 @@
-// Package license reads, checks and issues the license file of the gateway: a
-// JWT signed with Ed25519 that carries its own grace window.
+// Package license reads, verifies and issues the license file of the gateway: a JWT signed with
+// Ed25519 that contains its own grace period.
 //
-// It says in which state the license is; what follows from that (readiness, the
-// end of the process at start) is the gateway's to decide. Where the build's own
-// public key comes from is the caller's to know.
+// It reports the state of the license; the gateway decides about the consequences (readiness,
+// exit at the start). The caller provides the public key of the build.
 package license

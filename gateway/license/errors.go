@@ -2,8 +2,8 @@ package license
 
 import "errors"
 
-// The kinds of failure, for errors.Is. Each is fatal when the gateway starts, and
-// makes a running one's license expired.
+// The kinds of errors, for errors.Is. Each is fatal when the gateway starts, and makes the
+// license of a running gateway expired.
 var (
 	// ErrMissing: there is no file at the path.
 	ErrMissing = errors.New("the file does not exist")
@@ -13,12 +13,11 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooOpen: others than the owner may read or write the file.
 	ErrTooOpen = errors.New("the file is open to others than its owner")
-	// ErrMalformed: it is not what it should be.
+	// ErrMalformed: the file is not of the expected form.
 	ErrMalformed = errors.New("not well-formed")
-	// ErrSignature: the license was not signed with the key that was asked for,
-	// or not with Ed25519.
+	// ErrSignature: the license was not signed with the given key, or not with Ed25519.
 	ErrSignature = errors.New("the signature does not verify")
-	// ErrKey: a key file does not hold an Ed25519 key in PEM.
+	// ErrKey: a key file does not contain an Ed25519 key in PEM.
 	ErrKey = errors.New("not an Ed25519 key in PEM")
 	// ErrNoKey: no public key is configured and the build has none.
 	ErrNoKey = errors.New("no public key to verify the license with")
@@ -29,7 +28,7 @@ var (
 // whatLicense is the role of the license file in errors.
 const whatLicense = "license"
 
-// Error is a failure with the file it is about and what to do.
+// Error is an error with its file and what to do.
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
@@ -37,11 +36,11 @@ type Error struct {
 	What string
 	// Path is the file; may be empty.
 	Path string
-	// Detail says more about the failure; may be empty.
+	// Detail describes the error further; may be empty.
 	Detail string
 }
 
-// Error returns the failure and the advice on one line.
+// Error returns the error and the advice on one line.
 func (e *Error) Error() string {
 	s := e.What
 	if e.Path != "" {
@@ -66,7 +65,7 @@ func (e *Error) Error() string {
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Advice says what to do about the failure, in a short clause.
+// Advice returns what to do about the error, in a short clause.
 func (e *Error) Advice() string {
 	switch e.Kind {
 	case ErrMissing:
@@ -85,14 +84,14 @@ func (e *Error) Advice() string {
 		return "set license.public_key_file"
 	case ErrExists:
 		if e.What == whatLicense {
-			return "" // what to do depends on whether its signing key is known
+			return "" // the advice depends on whether its signing key is known
 		}
 		return "a license signed with a lost key must be issued again: move the old key away first"
 	}
 	return ""
 }
 
-// about completes an error of this package with the file it is about.
+// about completes an error of this package with the file.
 func about(err error, what, path string) error {
 	var e *Error
 	if !errors.As(err, &e) {

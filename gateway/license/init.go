@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 )
 
-// Files are the paths of what [Init] wrote.
+// Files are the paths of the files that [Init] wrote.
 type Files struct {
 	Key       string `json:"key"`
 	PublicKey string `json:"publicKey"`
 	License   string `json:"license"`
 }
 
-// Init makes a key pair as [GenerateKey] does, and a license beside it that is signed
-// with the pair. KeyFile and Out of the request are set here. No file is replaced: if
-// one of the three exists, the error is ErrExists and nothing is written.
+// Init creates a key pair as [GenerateKey] does, and a license beside it that is signed with the
+// pair. It sets KeyFile and Out of the request. It replaces no file: if one of the three exists,
+// the error is ErrExists and nothing is written.
 func Init(dir string, r Request) (*License, Files, error) {
 	if err := r.validate(); err != nil {
 		return nil, Files{}, err
@@ -30,7 +30,7 @@ func Init(dir string, r Request) (*License, Files, error) {
 	r.KeyFile = key
 	l, err := Issue(r)
 	if err != nil {
-		// Nothing was signed with this pair, and it would be in the way of the next attempt.
+		// No license was signed with this pair, and it would block the next attempt.
 		_, _ = os.Remove(key), os.Remove(public)
 		return nil, Files{}, err
 	}

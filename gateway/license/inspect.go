@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Inspection is what can be told about a license file.
+// Inspection is the result of [Inspect].
 type Inspection struct {
 	License
-	// GraceEnds is when the license expires for good.
+	// GraceEnds is the end of the grace period.
 	GraceEnds time.Time `json:"graceEnds"`
-	// State is the state at the time of the inspection, were the license
-	// verified.
+	// State is the state at the time of the inspection, if the license were verified.
 	State State `json:"state"`
-	// Verified says whether the signature was checked and is good.
+	// Verified is set when the signature was checked and is valid.
 	Verified bool `json:"verified"`
-	// Problems are reasons why a gateway would not take the file.
+	// Problems are the reasons why a gateway would reject the file.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Inspect reads a license file and tells what it says, verified or not: key may
-// be nil, and a file that a gateway would refuse is shown with its problems. The
-// error is for what cannot be shown at all.
+// Inspect reads a license file and returns its claims, verified or not: key may be nil, and a
+// file that a gateway would reject is returned with its problems. It returns an error when the
+// file cannot be parsed at all.
 func Inspect(path string, key ed25519.PublicKey, now time.Time) (*Inspection, error) {
 	data, mode, err := readRegular(path)
 	if err != nil {
@@ -60,8 +59,7 @@ func (in *Inspection) problem(err error, path string) {
 	in.Problems = append(in.Problems, about(err, "", path).Error())
 }
 
-// unverified reads the claims of a token whose signature is not good or cannot
-// be checked.
+// unverified parses the claims of a token whose signature is invalid or cannot be checked.
 func unverified(token []byte) (*License, error) {
 	var c claims
 	t, _, err := parser().ParseUnverified(string(bytes.TrimSpace(token)), &c)

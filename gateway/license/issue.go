@@ -26,9 +26,9 @@ const (
 // FileName is the name of the license that Init writes.
 const FileName = "license.jwt"
 
-// GenerateKey makes a signing key pair in a directory, which is created when it
-// is not there: license.key (PKCS#8, mode 0600) and license.pub (SPKI, mode
-// 0644), both PEM. It never replaces a key: then the error is ErrExists.
+// GenerateKey writes a signing key pair to a directory, which is created if it is missing:
+// license.key (PKCS#8, mode 0600) and license.pub (SPKI, mode 0644), both PEM. It never replaces
+// a key: then the error is ErrExists.
 func GenerateKey(dir string) (keyFile, publicFile string, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -55,15 +55,15 @@ func GenerateKey(dir string) (keyFile, publicFile string, err error) {
 		return "", "", err
 	}
 	if err := create(publicFile, "PUBLIC KEY", pub, 0o644); err != nil {
-		_ = os.Remove(keyFile) // half a pair is of no use
+		_ = os.Remove(keyFile) // an incomplete pair is useless
 		return "", "", err
 	}
 	return keyFile, publicFile, nil
 }
 
-// makeDirectory makes the directory of a key pair if it is missing. Others may
-// enter it, because gateways read the public key there as users of their own; the
-// signing key is protected by its own mode.
+// makeDirectory creates the directory of a key pair if it is missing. Other users may enter it,
+// because gateways read the public key there as users of their own; the signing key is protected
+// by its own mode.
 func makeDirectory(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -71,7 +71,7 @@ func makeDirectory(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o755) // whatever the umask
+	return os.Chmod(dir, 0o755) // independent of the umask
 }
 
 // create writes a PEM file that must not exist.
@@ -84,7 +84,7 @@ func create(path, kind string, der []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write a key: %w", err)
 	}
 	err = errors.Join(
-		f.Chmod(mode), // whatever the umask
+		f.Chmod(mode), // independent of the umask
 		pem.Encode(f, &pem.Block{Type: kind, Bytes: der}),
 		f.Sync(),
 		f.Close(),
@@ -96,30 +96,30 @@ func create(path, kind string, der []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Issuer is the iss of licenses issued without another.
+// Issuer is the default iss.
 const Issuer = "svc"
 
-// MaxDays is the longest life of a license, in days.
+// MaxDays is the longest validity of a license, in days.
 const MaxDays = 36500
 
-// Request says what license to issue.
+// Request has the parameters of a license to issue.
 type Request struct {
 	// KeyFile is the signing key: PEM, PKCS#8, mode 0600 or stricter.
 	KeyFile string
 	// Issuer is the claim iss; empty means [Issuer]. Subject is the claim sub.
 	Issuer  string
 	Subject string
-	// Days is how long the license is valid; GraceDays how much longer it works.
+	// Days is the validity of the license; GraceDays is its grace period.
 	Days      int
 	GraceDays int
-	// Out is the file to write, mode 0600. A license that stands there is
-	// replaced at once: a gateway reads the old one or the new one.
+	// Out is the file to write, mode 0600. An existing license is replaced atomically: a gateway
+	// reads the old or the new one.
 	Out string
 	// Now is the time of issue.
 	Now time.Time
 }
 
-// validate reports a claim that is out of bounds.
+// validate returns an error for a claim that is out of bounds.
 func (r *Request) validate() error {
 	switch {
 	case r.Subject == "" || len(r.Subject) > maxName:

@@ -31,7 +31,7 @@ func TestGenerateKeyNeverReplacesAKey(t *testing.T) {
 		t.Errorf("with %s still there: %v", pub, err)
 	}
 	if _, err := os.Stat(key); err == nil {
-		t.Error("half a pair was written")
+		t.Error("an incomplete pair was written")
 	}
 	if len(before) == 0 {
 		t.Error("the key is empty")
@@ -157,9 +157,8 @@ func TestInspectionAsJSON(t *testing.T) {
 	}
 }
 
-// A gateway runs as a user of its own: it can enter the directory and read the
-// public key there, and not the signing key. A directory that is there is left as
-// it is.
+// A gateway runs as a user of its own: it can enter the directory and read the public key there,
+// and not the signing key. An existing directory is not changed.
 func TestGenerateKeyLetsOthersReadThePublicKey(t *testing.T) {
 	dir := t.TempDir()
 	made, private := filepath.Join(dir, "made"), filepath.Join(dir, "private")

@@ -9,17 +9,16 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// State is the phase of a license's life: gateway specification, States
-// and transitions.
+// State is the state of a license: gateway specification, States and transitions.
 type State uint8
 
 // The states.
 const (
 	// Valid is a license before its exp.
 	Valid State = iota + 1
-	// Grace is one beyond exp and within grace_days of it: everything works.
+	// Grace is a license after its exp and within grace_days of it: everything works.
 	Grace
-	// Expired is one beyond that, or one whose last verification failed.
+	// Expired is a license after the grace period, or one whose last verification failed.
 	Expired
 )
 
@@ -36,38 +35,37 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// MarshalText writes the state as String does.
+// MarshalText returns the text of String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// The bounds of what a license says.
+// The bounds of the claims of a license.
 const (
 	// MaxGraceDays is the longest grace window, in days.
 	MaxGraceDays = 366
 	// maxName bounds issuer and subject, in bytes.
 	maxName = 1024
-	// maxUnix is the last second of the year 9999, past which times have no
-	// text form.
+	// maxUnix is the last second of the year 9999; later times have no text form.
 	maxUnix = 253402300799
 )
 
-// License is what a license file says.
+// License has the claims of a license file.
 type License struct {
-	// Issuer is who issued it, Subject whom it was issued to.
+	// Issuer is the issuer, Subject the holder of the license.
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
 	// IssuedAt and ExpiresAt are in UTC, to the second.
 	IssuedAt  time.Time `json:"issuedAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	// GraceDays is how many days of 24 hours it goes on to work after ExpiresAt.
+	// GraceDays is the length of the grace period after ExpiresAt, in days of 24 hours.
 	GraceDays int `json:"graceDays"`
 }
 
-// GraceEnds returns the first moment at which the license is expired.
+// GraceEnds returns the first time at which the license is expired.
 func (l *License) GraceEnds() time.Time {
 	return l.ExpiresAt.Add(time.Duration(l.GraceDays) * 24 * time.Hour)
 }
 
-// State returns the state at a moment.
+// State returns the state at a time.
 func (l *License) State(now time.Time) State {
 	switch {
 	case now.Before(l.ExpiresAt):
@@ -78,16 +76,14 @@ func (l *License) State(now time.Time) State {
 	return Expired
 }
 
-// ClockBehind reports whether a moment lies more than a day before the license
-// was issued: then the clock is wrong, and what State says with it too. Such a
-// license is used nevertheless; a machine that starts without the time has it
-// soon.
+// ClockBehind reports whether a time is more than a day before the license was issued: then the
+// clock is wrong, and so may be the result of State. Such a license is used nevertheless, because
+// a machine that starts without the time sets it soon.
 func (l *License) ClockBehind(now time.Time) bool {
 	return now.Before(l.IssuedAt.Add(-24 * time.Hour))
 }
 
-// claims is the payload of the JWT. Times are whole seconds; anything else does
-// not decode.
+// claims is the payload of the JWT. Times are whole seconds; other values are a decoding error.
 type claims struct {
 	Issuer    string `json:"iss"`
 	Subject   string `json:"sub"`
@@ -96,8 +92,8 @@ type claims struct {
 	GraceDays *int   `json:"grace_days"`
 }
 
-// The getters make claims a jwt.Claims. The parser is told to validate none of
-// them: an expired license is read, not refused.
+// The getters implement jwt.Claims. The parser validates none of them, because an expired license
+// must be readable.
 func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }
 func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return nil, nil }
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return nil, nil }
@@ -105,7 +101,7 @@ func (c *claims) GetIssuer() (string, error)                   { return c.Issuer
 func (c *claims) GetSubject() (string, error)                  { return c.Subject, nil }
 func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return nil, nil }
 
-// license checks that every claim is there and within bounds.
+// license checks that every claim is present and within bounds.
 func (c *claims) license() (*License, error) {
 	switch {
 	case c.Issuer == "" || len(c.Issuer) > maxName:
@@ -136,15 +132,15 @@ func (c *claims) license() (*License, error) {
 
 func malformed(detail string) error { return &Error{Kind: ErrMalformed, Detail: detail} }
 
-// method pins the signature: EdDSA and nothing else, whatever the header says.
+// method fixes the signature algorithm to EdDSA, whatever the header has.
 const method = "EdDSA"
 
-// parser returns a parser that checks the form and the signature only.
+// parser returns a parser that checks only the form and the signature.
 func parser() *jwt.Parser {
 	return jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding())
 }
 
-// describe turns an error of the parser into one of this package.
+// describe converts an error of the parser into one of this package.
 func describe(err error) error {
 	var syntax *json.SyntaxError
 	switch {

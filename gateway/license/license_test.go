@@ -151,7 +151,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// sign makes a token of the issuer's key with any header and claims.
+// sign returns a token signed with the issuer's key, with any header and claims.
 func (is issuer) sign(t *testing.T, header map[string]any, claims jwt.MapClaims) string {
 	t.Helper()
 	key, err := readPrivateKey(is.key)
@@ -271,7 +271,7 @@ func TestStartIsRefused(t *testing.T) {
 		advice string
 	}{
 		{"missing", func(t *testing.T, is issuer, _ *Config) { remove(t, is.license) }, ErrMissing, "path"},
-		// A path through a file: nobody can open it, the superuser neither.
+		// A path through a file, which no user can open, not even the superuser.
 		{"unreadable", func(_ *testing.T, is issuer, cfg *Config) { cfg.Path = filepath.Join(is.license, "license.jwt") }, ErrUnreadable, "own"},
 		{"not parsable", func(t *testing.T, is issuer, _ *Config) { write(t, is.license, "junk") }, ErrMalformed, "issue"},
 		{"empty", func(t *testing.T, is issuer, _ *Config) { write(t, is.license, "") }, ErrMalformed, "issue"},
@@ -355,7 +355,7 @@ func TestTheBuildsOwnKey(t *testing.T) {
 	}
 	other := newIssuer(t)
 	if _, err := Open(Config{Path: is.license, PublicKeyFile: other.pub}, own, fixed(issued)); !errors.Is(err, ErrSignature) {
-		t.Errorf("license.public_key_file does not go before the build's own key: %v", err)
+		t.Errorf("license.public_key_file does not override the build's own key: %v", err)
 	}
 }
 
@@ -498,8 +498,8 @@ func TestConfigRules(t *testing.T) {
 	}
 }
 
-// FuzzParse feeds foreign bytes to the reader of licenses: it must not panic,
-// and must accept nothing that was not signed.
+// FuzzParse passes arbitrary bytes to the parser: it must not panic, and must accept nothing that
+// was not signed.
 func FuzzParse(f *testing.F) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -547,7 +547,7 @@ func link(t *testing.T, target string) string {
 	return path
 }
 
-// The end of validity and of grace are noticed when they come, not with the next
+// The ends of validity and of the grace period are detected when they come, not with the next
 // verification.
 func TestExpiryIsNoticedAtOnce(t *testing.T) {
 	is := newIssuer(t)

@@ -32,9 +32,9 @@ func Load(path string, key ed25519.PublicKey) (*License, error) {
 	return l, nil
 }
 
-// Parse verifies a license: a JWT signed with Ed25519 and nothing else, without
-// critical extensions, with its claims within bounds. White space around it is
-// ignored. The error is an [*Error] of kind ErrMalformed or ErrSignature.
+// Parse verifies a license: a JWT signed with Ed25519, without critical extensions, with its
+// claims within bounds. White space around it is ignored. The error is an [*Error] of kind
+// ErrMalformed or ErrSignature.
 func Parse(token []byte, key ed25519.PublicKey) (*License, error) {
 	var c claims
 	t, err := parser().ParseWithClaims(string(bytes.TrimSpace(token)), &c, func(*jwt.Token) (any, error) {
@@ -49,8 +49,8 @@ func Parse(token []byte, key ed25519.PublicKey) (*License, error) {
 	return checked(t, &c)
 }
 
-// checked refuses critical extensions: RFC 7515, section 4.1.11 wants a reader
-// that knows none of them to refuse all, and the JWT library does not.
+// checked rejects critical extensions: RFC 7515, section 4.1.11 requires that from an
+// implementation that supports none, and the JWT library does not do it.
 func checked(t *jwt.Token, c *claims) (*License, error) {
 	if _, ok := t.Header["crit"]; ok {
 		return nil, malformed("it has critical extensions (crit), and none are known")
@@ -58,8 +58,8 @@ func checked(t *jwt.Token, c *claims) (*License, error) {
 	return c.license()
 }
 
-// ReadPublicKey reads a PEM file with one Ed25519 public key (SPKI). Anyone may
-// be able to read it.
+// ReadPublicKey reads a PEM file with one Ed25519 public key (SPKI). It does not check the mode
+// of the file.
 func ReadPublicKey(path string) (ed25519.PublicKey, error) {
 	data, _, err := readRegular(path)
 	if err != nil {
@@ -69,8 +69,8 @@ func ReadPublicKey(path string) (ed25519.PublicKey, error) {
 	return key, about(err, "public key", path)
 }
 
-// ParsePublicKey reads one Ed25519 public key in PEM (SPKI). The error is an
-// [*Error] of kind ErrKey.
+// ParsePublicKey parses one Ed25519 public key in PEM (SPKI). The error is an [*Error] of kind
+// ErrKey.
 func ParsePublicKey(data []byte) (ed25519.PublicKey, error) {
 	der, err := block(data, "PUBLIC KEY")
 	if err != nil {
@@ -86,8 +86,8 @@ func ParsePublicKey(data []byte) (ed25519.PublicKey, error) {
 	return nil, &Error{Kind: ErrKey, Detail: fmt.Sprintf("it holds a %T", k)}
 }
 
-// readPrivateKey reads a PEM file with one Ed25519 private key (PKCS#8) that is
-// its owner's alone.
+// readPrivateKey reads a PEM file with one Ed25519 private key (PKCS#8) that only its owner may
+// read.
 func readPrivateKey(path string) (ed25519.PrivateKey, error) {
 	data, err := readPrivate(path)
 	if err != nil {
@@ -121,8 +121,7 @@ func block(data []byte, kind string) ([]byte, error) {
 	return b.Bytes, nil
 }
 
-// readPrivate reads a file that its owner alone may read or write: mode 0600 or
-// stricter.
+// readPrivate reads a file that only its owner may read or write: mode 0600 or stricter.
 func readPrivate(path string) ([]byte, error) {
 	data, mode, err := readRegular(path)
 	if err != nil {
@@ -134,11 +133,11 @@ func readPrivate(path string) ([]byte, error) {
 	return data, nil
 }
 
-// readRegular reads a regular file. Symbolic links are followed, as mounted
-// secrets need them; type and mode are those of the file that is read, taken
-// after it was opened, so that nothing can be put in its place in between.
+// readRegular reads a regular file. Symbolic links are followed, because mounted secrets use
+// them. Type and mode are checked on the open file, so that another file cannot be substituted in
+// between.
 func readRegular(path string) ([]byte, fs.FileMode, error) {
-	// Without O_NONBLOCK the opening of a pipe would wait for its writer.
+	// Without O_NONBLOCK opening a pipe would wait for its writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, unreadable(err)

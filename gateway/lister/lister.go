@@ -17,21 +17,20 @@ import (
 	"svc/gateway/upstream"
 )
 
-// legacyRevision is what initialize asks for.
+// legacyRevision is the revision in initialize.
 const legacyRevision = mcp.Revision20251125
 
-// maxPages bounds the pages of one list: an upstream that answers with empty pages
-// reaches no other bound.
+// maxPages bounds the pages of one list, because empty pages reach no other bound.
 const maxPages = 1000
 
-// maxOpening bounds the answer to initialize and server/discover in bytes.
+// maxOpening bounds the response to initialize and server/discover, in bytes.
 const maxOpening = 1 << 20
 
-// Bounds on one reading of an upstream. Zero values are the defaults.
+// Bounds are the bounds of one reading of an upstream. Zero values are the defaults.
 type Bounds struct {
-	Items int           // of one kind; [catalog.MaxItems]
-	Bytes int           // of all pages of all kinds; 64 MiB
-	Time  time.Duration // of the whole; a minute
+	Items int           // items of one kind; [catalog.MaxItems]
+	Bytes int           // bytes of all pages of all kinds; 64 MiB
+	Time  time.Duration // time for all requests; a minute
 }
 
 const (
@@ -39,37 +38,38 @@ const (
 	defaultTime  = time.Minute
 )
 
-// Offer is what an upstream offers at one moment.
+// Offer is the result of one reading of an upstream.
 type Offer struct {
-	// Revision is the protocol revision that the upstream was asked in.
+	// Revision is the protocol revision of the requests.
 	Revision string
-	// Supported are the revisions that the answer to server/discover names; nil for an
-	// upstream that was asked with initialize.
+	// Supported are the revisions in the result of server/discover; nil for an upstream that was
+	// read with initialize.
 	Supported []string
 	// Capabilities is a JSON object, as the upstream sent it; nil without one.
 	Capabilities json.RawMessage
 	// Instructions may be empty.
 	Instructions string
-	// Lists are those of the kinds that were asked for, by kind.
+	// Lists are the lists of the requested kinds.
 	Lists []List
 }
 
 // List is all pages of one kind.
 type List struct {
 	Kind catalog.Kind
-	// Items are the definitions, each one JSON value of a message that was scanned.
+	// Items are the definitions, each one JSON value of a scanned message.
 	Items [][]byte
-	// Private is set when the list is meant for one caller alone. It is set for a
-	// scope that is not known; Scoped is set when the upstream stated one.
+	// Private is set when the list is only for its caller, also for an unknown scope. Scoped is
+	// set when the upstream returned a scope.
 	Private, Scoped bool
-	// TTL is how long the list holds by the upstream's word, where HasTTL.
+	// TTL is the validity of the list according to the upstream, if HasTTL.
 	TTL    time.Duration
 	HasTTL bool
-	// Cut is why the list is not whole; nil when it is. The items before are good.
+	// Cut is the reason why the list is incomplete; nil when it is complete. The items are valid
+	// in either case.
 	Cut error
 }
 
-// Why a list is cut.
+// The reasons why a list is incomplete.
 var (
 	ErrTooMany  = errors.New("the list has too many items")
 	ErrTooLarge = errors.New("the lists are too large")
@@ -77,19 +77,18 @@ var (
 	ErrCycle    = errors.New("the cursor of a page leads to a page before")
 )
 
-// Lister reads the offer of one upstream. It is for one goroutine.
+// Lister reads the offer of one upstream. It is not safe for concurrent use.
 type Lister struct {
 	Transport transport.Transport
-	// Agent is the name that the upstream is told in clientInfo, and the id of
-	// requests.
+	// Agent is the name in clientInfo, and the prefix of request ids.
 	Agent string
-	// Version is that of the gateway.
+	// Version is the version of the gateway.
 	Version string
 	Bounds  Bounds
-	// Caller is the client for whom the lists are read; nil for the gateway itself.
+	// Caller is the client for which the lists are read; nil for the gateway itself.
 	Caller *transport.Caller
 
-	generation generation // of the last reading that succeeded
+	generation generation // generation of the last successful reading
 }
 
 type generation uint8
@@ -100,16 +99,15 @@ const (
 	modern             // stateless, 2026-07-28
 )
 
-// Read asks for all pages of the given kinds. A kind that the upstream does not
-// offer has an empty list. An upstream that was read before is asked in the same
-// generation, and when that fails in the other one.
+// Read reads all pages of the given kinds. A kind that the upstream does not offer has an empty
+// list. It uses the generation of the last successful reading, and after an error the other one.
 func (l *Lister) Read(ctx context.Context, kinds ...catalog.Kind) (*Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, orElse(l.Bounds.Time, defaultTime))
 	defer cancel()
 	known := l.generation != unknown
 	offer, err := l.attempt(ctx, kinds)
 	if err != nil && known && !errors.As(err, new(*upstream.Error)) && ctx.Err() == nil {
-		l.generation = unknown // it may have been upgraded since
+		l.generation = unknown // the upstream may have been upgraded
 		offer, err = l.attempt(ctx, kinds)
 	}
 	if err != nil {
@@ -127,7 +125,7 @@ func orElse[T comparable](value, otherwise T) T {
 	return value
 }
 
-// attempt reads the offer in the generation that is known, or finds it out.
+// attempt reads the offer in the known generation, or determines the generation.
 func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, error) {
 	if l.generation != legacy {
 		offer, err := l.discover(ctx)
@@ -148,8 +146,8 @@ func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, err
 	return offer, l.lists(ctx, s, offer, kinds)
 }
 
-// discover asks for the revisions that the upstream serves. The offer is nil for
-// every answer that does not name the stateless revision.
+// discover sends server/discover. The offer is nil for every response that does not name the
+// stateless revision.
 func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 	m, err := l.call(ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, "", maxOpening)
 	if errors.As(err, new(*upstream.Error)) || ctx.Err() != nil {
@@ -169,9 +167,9 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 	return &Offer{Revision: mcp.Revision20260728, Supported: result.SupportedVersions, Capabilities: result.Capabilities, Instructions: result.Instructions}, nil
 }
 
-// declared are the client capabilities with which lists are read. Some servers list a
-// tool only for clients that answer the questions it asks. The lists are for all
-// clients, so they hold these tools (decision FED7); no server asks while it lists.
+// declared are the client capabilities of the requests. Some servers list a tool only for clients
+// with the capabilities for its server requests. The lists are for all clients, so they include
+// these tools (decision FED7); no server sends such a request while it lists.
 const declared = `{"elicitation":{},"sampling":{}}`
 
 // initialize opens a session.
@@ -189,7 +187,7 @@ func (l *Lister) initialize(ctx context.Context) (mcp.Session, *Offer, error) {
 	return s, offer, nil
 }
 
-// lists reads the lists that the capabilities name.
+// lists reads the lists of the declared capabilities.
 func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds []catalog.Kind) error {
 	room := orElse(l.Bounds.Bytes, defaultBytes)
 	offered := object(offer.Capabilities)
@@ -205,7 +203,7 @@ func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds [
 	return nil
 }
 
-// capability is the capability of which a list is part.
+// capability returns the capability to which a list belongs.
 func capability(kind catalog.Kind) string {
 	if kind == catalog.Template {
 		kind = catalog.Resource
@@ -213,8 +211,8 @@ func capability(kind catalog.Kind) string {
 	return kind.Member()
 }
 
-// pages asks for one page after another. Upstreams that offer resources need not
-// know templates, so an error for these is an empty list.
+// pages reads one page after another. Upstreams with resources need not support templates, so an
+// error for these is an empty list.
 func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int) error {
 	most := orElse(l.Bounds.Items, catalog.MaxItems)
 	seen := map[string]bool{}
@@ -250,8 +248,7 @@ func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int
 	}
 }
 
-// take adds a page, and returns the cursor of the next one as it was written;
-// empty at the end.
+// take adds a page, and returns the cursor of the next one as received; empty at the end.
 func (list *List) take(m *mcp.Message, most int) (next string, err error) {
 	result := object(m.Spans.Result.Of(m.Body))
 	var items []json.RawMessage
@@ -272,9 +269,9 @@ func (list *List) take(m *mcp.Message, most int) (next string, err error) {
 	return next, nil
 }
 
-// hints takes over how long a page holds and for whom: the shortest time, and one
-// private page makes the list private. A scope that is not known is taken for
-// private, none for public.
+// hints applies the validity and the scope of a page: the shortest validity applies, and one
+// private page makes the list private. An unknown scope is treated as private, a missing one as
+// public.
 func (list *List) hints(result map[string]json.RawMessage) {
 	if raw, ok := result["cacheScope"]; ok && string(raw) != "null" {
 		scope, _ := mcp.StringValue(raw)
@@ -290,11 +287,11 @@ func (list *List) hints(result map[string]json.RawMessage) {
 	}
 }
 
-// maxTTL bounds the time that a list is believed to hold, in milliseconds.
+// maxTTL bounds the validity of a list, in milliseconds.
 const maxTTL = math.MaxInt32
 
-// call sends a request with the parameters that its revision asks for. cursor is
-// a JSON string or empty.
+// call sends a request with the parameters that its revision requires. cursor is a JSON string or
+// empty.
 func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string, room int) (*mcp.Message, error) {
 	params := "{"
 	if cursor != "" {
@@ -319,7 +316,7 @@ func (l *Lister) info() string {
 	return `{"name":` + string(mcp.AppendString(nil, l.Agent)) + `,"version":` + string(mcp.AppendString(nil, l.Version)) + `}`
 }
 
-// object reads the members of a JSON object; nil when it is none.
+// object returns the members of a JSON object; nil for any other value.
 func object(raw []byte) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {

@@ -19,7 +19,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// newLister reads the upstream at url.
+// newLister returns a lister for the upstream at url.
 func newLister(t *testing.T, url string) *Lister {
 	t.Helper()
 	cfg := upstream.Config{Name: "up", URL: url}
@@ -49,8 +49,7 @@ func keysOf(t *testing.T, o *Offer, kind catalog.Kind, member string) (out []str
 	return out
 }
 
-// The official Go SDK's server, in both generations, lists everything that it has
-// over several pages.
+// The official Go SDK's server, in both generations, lists all its items over several pages.
 func TestOfferOfTheGoSDK(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, &sdk.ServerOptions{Instructions: "Read é first.", PageSize: 2})
@@ -87,7 +86,7 @@ func TestOfferOfTheGoSDK(t *testing.T) {
 	}
 }
 
-// script is a stateless upstream that answers by method and cursor.
+// script is a stateless upstream that responds by method and cursor.
 func script(t *testing.T, answer func(method, cursor string) string) (url string, asked func() string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -116,15 +115,14 @@ func script(t *testing.T, answer func(method, cursor string) string) (url string
 
 const everything = `"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}}}`
 
-// A list that is endless, too large or turns in circles is cut, and what came
-// before is kept.
+// A list that is endless, too large or cyclic is cut, and the items so far are kept.
 func TestListsAreCut(t *testing.T) {
 	big := strings.Repeat("x", 60<<10)
 	tests := []struct {
 		name string
 		page func(cursor string) string
 		want error
-		keep int // at least so many items
+		keep int // the least number of items
 	}{
 		{"a cursor that leads to itself", func(string) string { return `"result":{"tools":[{"name":"a"}],"nextCursor":"c"}` }, ErrCycle, 1},
 		{"a circle of three", func(c string) string {
@@ -159,8 +157,7 @@ func TestListsAreCut(t *testing.T) {
 	}
 }
 
-// Resources without templates are no failure, and nothing is asked for that the
-// capabilities do not name.
+// Resources without templates are no error, and lists without a capability are not requested.
 func TestOnlyWhatIsOfferedIsAsked(t *testing.T) {
 	url, asked := script(t, func(method, _ string) string {
 		switch method {
@@ -180,8 +177,8 @@ func TestOnlyWhatIsOfferedIsAsked(t *testing.T) {
 	}
 }
 
-// Tools that a server has for clients with elicitation and sampling alone are read,
-// in both generations.
+// Tools that a server lists only for clients with elicitation and sampling are read, in both
+// generations.
 func TestListsAreReadWithCapabilities(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)

@@ -1,6 +1,6 @@
 // Command quality measures gateway/detect on the user's own texts:
 //
-// \tgo run ./gateway/detect/quality -attacks FILE|DIR -honest FILE|DIR [-errors]
+//	go run ./gateway/detect/quality -attacks FILE|DIR -honest FILE|DIR [-errors]
 //
 // Files hold one JSON object a line with "text" and "source", the family of the text; attacks may
 // have "kind" ("direct" ones, aimed at a chat bot, are counted separately) and "marked" (see

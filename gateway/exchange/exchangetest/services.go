@@ -1,6 +1,5 @@
-// Package exchangetest makes what an exchange needs of a gateway, for the tests of the
-// steps of a request: one upstream, which is a function, and an audit file. No gateway
-// is started and nothing listens.
+// Package exchangetest makes the services of an exchange for tests of the steps of a request: one
+// upstream, which is a function, and an audit file. It starts no gateway and no listener.
 package exchangetest
 
 import (
@@ -35,7 +34,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Upstream answers what it is sent.
+// Upstream is an upstream that is a function.
 type Upstream func(method string, r *transport.Request) (*upstream.Response, error)
 
 func (u Upstream) Post(_ context.Context, r *transport.Request) (*upstream.Response, error) {
@@ -50,13 +49,13 @@ func (u Upstream) End(_ context.Context, r *transport.Request) (*upstream.Respon
 	return u(http.MethodDelete, r)
 }
 
-// Address is what a log shows.
+// Address is the address in logs.
 func (u Upstream) Address() string { return "function" }
 
 // Close does nothing.
 func (u Upstream) Close() error { return nil }
 
-// Respond is a response of an upstream.
+// Respond returns a response of an upstream.
 func Respond(status int, contentType, body string) *upstream.Response {
 	resp := &upstream.Response{Status: status, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
 	if contentType != "" {
@@ -65,15 +64,15 @@ func Respond(status int, contentType, body string) *upstream.Response {
 	return resp
 }
 
-// Services are those of a gateway with the upstream "tools".
+// Services are the services of a gateway with the upstream "tools".
 type Services struct {
 	*exchange.Services
 	t    testing.TB
 	path string
 }
 
-// New makes services. The text is the policy section of a configuration, with what
-// else a test wants; nobody is asked for credentials.
+// New makes services. The text is the policy section of a configuration and any other sections;
+// authentication is off.
 func New(t testing.TB, text string, up Upstream) *Services {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +124,7 @@ func New(t testing.TB, text string, up Upstream) *Services {
 	return s
 }
 
-// Lines are the audit lines so far, without those of the chain itself.
+// Lines returns the audit lines so far, without checkpoints.
 func (s *Services) Lines() (lines []map[string]any) {
 	s.t.Helper()
 	text, err := os.ReadFile(s.path)

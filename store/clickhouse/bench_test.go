@@ -22,21 +22,28 @@ import (
 // The benchmarks have writers that send batches of a thousand traces each:
 //
 //	go test ./store/clickhouse -run '^$' -bench Ingest -benchtime 200x
-//	SVC_BENCH_TRACES=10000000 go test ./store/clickhouse -run '^$' -bench Queries -benchtime 50x
+//	SVC_BENCH_TRACES=10000000 go test ./store/clickhouse -run '^$' -bench Queries -benchtime 100x
 //
-// SVC_BENCH_TRACES is how many traces the engine has for the queries; a million where it
-// is not set.
+// SVC_BENCH_TRACES is how many traces one tenant has for the queries, beside others with a
+// twentieth each; a million where it is not set. SVC_BENCH_URL names an empty database of
+// a server that runs already: it is filled by the first run and measured as it is by the
+// next ones.
 
 const (
 	benchWriters = 4
 	benchAgents  = 50
 	benchDays    = 30
+	benchTail    = 10 // batches that come last, and are not merged
 )
 
 func benchStore(b *testing.B) (*Store, *tenant) {
 	b.Helper()
 	records := memory.Open(memory.Options{})
-	s := open(b, clickhousetest.Start(b).Database(b), records, Options{MergeEvery: -1, Timeout: 5 * time.Minute})
+	url := os.Getenv("SVC_BENCH_URL")
+	if url == "" {
+		url = clickhousetest.Start(b).Database(b)
+	}
+	s := open(b, url, records, Options{MergeEvery: -1, Timeout: 5 * time.Minute})
 	if _, _, err := records.CreateTenant(context.Background(), store.TenantCreate{ID: "bench", Name: "bench", Key: &store.KeyCreate{Name: "k"}}); err != nil {
 		b.Fatal(err)
 	}
@@ -118,22 +125,60 @@ func BenchmarkIngest(b *testing.B) {
 }
 
 // fill makes traces of the last days in the engine itself.
-func fill(b *testing.B, s *Store, n int) {
+func fill(b *testing.B, sh *shard, tenant string, n int, now int64) {
 	b.Helper()
 	ctx := context.Background()
-	sh := s.shards[0]
-	now := sh.clock()
 	const part = 500_000
 	for from := 0; from < n; from += part {
 		step := benchDays * dayNanos / int64(n)
 		created := fmt.Sprintf("(%d + toInt64(number) * %d)", now-benchDays*dayNanos, step)
 		seq := now - 2*int64(settle) - int64(n)
 		sql := fmt.Sprintf(`INSERT INTO traces (day, committed, tenant, created, seq, writer, id, agent, agent_name, error, env, session, provider, model, tool, input, output, cost, duration, bin, call_tools, call_counts)
-			SELECT toUInt16(intDiv(%s, %d)), %d, 'bench', %s, toInt64(%d) + toInt64(number), 7, concat('t', toString(number)), concat('agt_', toString(number * 7 %% %d)), 'agent', if(number %% 20 = 0, 1, 0),
+			SELECT toUInt16(intDiv(%s, %d)), %d, '%s', %s, toInt64(%d) + toInt64(number), 7, concat('018f3c5e-7b1a-7c3d-9e2e-', leftPad12, lower(hex(number))), concat('agt_', toString(number * 7 %% %d)), 'agent', if(number %% 20 = 0, 1, 0),
 			if(number %% 10 = 9, 'staging', 'production'), concat('session-', toString(intDiv(number, 20))), 'anthropic', 'claude', 'search_orders', 1200, 340, toInt64(1000000 + number %% 1000),
-			toInt64(number %% 5000) * 1000000, toUInt16(1280 + number %% 64), ['search_orders'], [toInt64(1)] FROM system.numbers LIMIT %d, %d`,
-			created, dayNanos, dayOf(now), created, seq, benchAgents, from, min(part, n-from))
+			toInt64(number %% 5000) * 1000000, toUInt16(1280 + number %% 64), ['search_orders'], [toInt64(1)] FROM (SELECT number, substring('000000000000', 1, 12 - length(hex(number))) AS leftPad12 FROM system.numbers LIMIT %d, %d)`,
+			created, dayNanos, dayOf(now), tenant, created, seq, benchAgents, from, min(part, n-from))
 		if err := sh.exec(ctx, sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// fillAll makes the traces of all tenants, and merges their statistics.
+func fillAll(b *testing.B, s *Store, tn *tenant, n int) {
+	b.Helper()
+	ctx := context.Background()
+	sh := s.shards[0]
+	var have uint64
+	if err := sh.row(ctx, "SELECT count() FROM generations WHERE tenant = 'bench'", &have); err != nil {
+		b.Fatal(err)
+	}
+	if have > 0 {
+		return
+	}
+	began := time.Now()
+	now := sh.clock()
+	tenants := []*tenant{tn, {s, "other a"}, {s, "other b"}, {s, "other c"}}
+	for i, t := range tenants {
+		if i == 0 {
+			fill(b, sh, t.id, n, now)
+		} else {
+			fill(b, sh, t.id, n/20, now)
+		}
+	}
+	b.Logf("%d traces made in %v", n, time.Since(began))
+	began = time.Now()
+	for _, t := range tenants {
+		for more := true; more; {
+			var err error
+			if more, err = t.merge(ctx, sh, math.MaxInt64); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Logf("merged in %v", time.Since(began))
+	for i := range benchTail {
+		if _, err := tn.Ingest(ctx, benchBatch(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -147,51 +192,50 @@ func BenchmarkQueries(b *testing.B) {
 		n = v
 	}
 	s, tn := benchStore(b)
-	began := time.Now()
-	fill(b, s, n)
-	b.Logf("%d traces made in %v", n, time.Since(began))
-	began = time.Now()
-	for more := true; more; {
-		var err error
-		if more, err = tn.merge(ctx, s.shards[0], math.MaxInt64); err != nil {
-			b.Fatal(err)
+	fillAll(b, s, tn, n)
+	var latest int64
+	if err := s.shards[0].row(ctx, "SELECT max(created) FROM traces WHERE tenant = 'bench'", &latest); err != nil {
+		b.Fatal(err)
+	}
+	now := timeOf(latest) // of the filling
+	stats := func(days int, by store.GroupBy) func() error {
+		return func() error {
+			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -days), To: now, GroupBy: by})
+			return err
 		}
 	}
-	b.Logf("merged in %v", time.Since(began))
-	page := store.Page{Limit: 51}
+	list := func(f store.TraceFilter, page store.Page) func() error {
+		page.Limit = 51
+		return func() error { _, _, _, err := tn.ListUncounted(ctx, f, page); return err }
+	}
+	var first store.Page
 	cost := store.NanoUSD(1_000_999)
 	for _, q := range []struct {
 		name string
-		do   func(now time.Time) error
+		do   func() error
 	}{
-		{"stats30d", func(now time.Time) error {
-			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -benchDays), To: now})
-			return err
-		}},
-		{"stats30dByEnvironment", func(now time.Time) error {
-			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -benchDays), To: now, GroupBy: store.GroupByEnvironment})
-			return err
-		}},
-		{"page", func(time.Time) error { _, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, page); return err }},
-		{"pageOfErrors", func(time.Time) error {
-			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{Status: store.TraceError}, page)
-			return err
-		}},
-		{"pageOfAgent", func(time.Time) error {
-			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{AgentID: "agt_7"}, page)
-			return err
-		}},
-		{"pageOfRareCost", func(time.Time) error {
-			_, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{MinCost: &cost}, page)
-			return err
-		}},
-		{"get", func(time.Time) error { _, err := tn.GetTrace(ctx, fmt.Sprint("t", n/2)); return err }},
+		{"stats30d", stats(benchDays, store.GroupNone)},
+		{"stats30dByAgent", stats(benchDays, store.GroupByAgent)},
+		{"stats30dByEnvironment", stats(benchDays, store.GroupByEnvironment)},
+		{"stats24h", stats(1, store.GroupNone)},
+		{"page", list(store.TraceFilter{}, first)},
+		{"pageOfErrors", list(store.TraceFilter{Status: store.TraceError}, first)},
+		{"pageOfAgent", list(store.TraceFilter{AgentID: "agt_7"}, first)},
+		{"pageOfEnvironment", list(store.TraceFilter{Environment: "staging"}, first)},
+		{"pageOfSession", list(store.TraceFilter{SessionID: fmt.Sprint("session-", n/40)}, first)},
+		{"pageOfRareCost", list(store.TraceFilter{MinCost: &cost}, first)},
+		{"pageOfAgentAndWeek", list(store.TraceFilter{AgentID: "agt_7", Start: now.AddDate(0, 0, -9), End: now.AddDate(0, 0, -2)}, first)},
+		{"pageBehind10000", list(store.TraceFilter{}, store.Page{Offset: 10_000})},
+		{"pageBehind100000", list(store.TraceFilter{}, store.Page{Offset: 100_000})},
+		{"pageBehindHalf", list(store.TraceFilter{}, store.Page{Offset: n / 2})},
+		{"pageAfterHalf", list(store.TraceFilter{}, store.Page{After: store.Place{ID: benchID(n / 2), At: now.AddDate(0, 0, -benchDays/2)}})},
+		{"get", func() error { _, err := tn.GetTrace(ctx, benchID(n/2)); return err }},
 	} {
 		b.Run(q.name, func(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				began := time.Now()
-				if err := q.do(began); err != nil {
+				if err := q.do(); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, time.Since(began))
@@ -203,3 +247,6 @@ func BenchmarkQueries(b *testing.B) {
 		})
 	}
 }
+
+// benchID is the id of a trace that fill made.
+func benchID(n int) string { return fmt.Sprintf("018f3c5e-7b1a-7c3d-9e2e-%012x", n) }

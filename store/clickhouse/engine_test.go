@@ -138,11 +138,12 @@ func TestTwice(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
 	sh := r.shards[0]
-	b := r.batch("x", 40)
+	const n = 200
+	b := r.batch("x", n)
 	must(tn.Ingest(ctx, b))(t)
 	want := r.answers(t, tn)
 	list, _, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
-	if err != nil || len(list) != 40 {
+	if err != nil || len(list) != n {
 		t.Fatal(len(list), err)
 	}
 	columns := make([]string, 0, len(traceTarget.types))
@@ -157,22 +158,22 @@ func TestTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rows uint64
-	if err := sh.row(ctx, "SELECT count() FROM traces", &rows); err != nil || rows != 80 {
+	if err := sh.row(ctx, "SELECT count() FROM traces", &rows); err != nil || rows != 2*n {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
 	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
 		t.Errorf("statistics count traces twice: %s", diff)
 	}
-	if got, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != 40 || cmp.Diff(list, got) != "" {
+	if got, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != n || cmp.Diff(list, got) != "" {
 		t.Errorf("%d of %d traces, %v", len(got), total, err)
 	}
 	var paged []store.Trace
-	for page := (store.Page{Limit: 7}); ; {
+	for page := (store.Page{Limit: 23}); ; {
 		part, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paged = append(paged, part...); len(part) == 0 || len(paged) > 80 {
+		if paged = append(paged, part...); len(part) == 0 || len(paged) > 2*n {
 			break
 		}
 		last := part[len(part)-1]
@@ -181,14 +182,33 @@ func TestTwice(t *testing.T) {
 	if diff := cmp.Diff(list, paged); diff != "" {
 		t.Errorf("pages: %s", diff)
 	}
-	st := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, Batch: 100}))(t)
+	// More rows are there twice than a page reads in vain.
+	if got, total, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, store.Page{Limit: 120, Offset: 3}); err != nil || total != n || cmp.Diff(list[3:123], got) != "" {
+		t.Errorf("a long page: %d of %d traces, %v", len(got), total, err)
+	}
+	st := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, Batch: n}))(t)
 	defer st.Close()
-	if events := must(st.Next(ctx))(t); len(events) != 40 {
-		t.Errorf("%d events of 40 traces", len(events))
+	if events := must(st.Next(ctx))(t); len(events) != n {
+		t.Errorf("%d events of %d traces", len(events), n)
 	}
 	must(tn.merge(ctx, sh, sh.clock()+int64(time.Minute)))(t)
 	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
 		t.Errorf("merged statistics count traces twice: %s", diff)
+	}
+	// Rows that come while the first of the same traces were just merged.
+	for i, c := range columns {
+		if c == "seq + 1000" {
+			columns[i] = fmt.Sprint("seq + ", int64(20*time.Second))
+		}
+	}
+	must(tn.Ingest(ctx, r.batch("y", 7)))(t)
+	want = r.answers(t, tn)
+	if err := sh.exec(ctx, traceTarget.statement+" SELECT "+strings.Join(columns, ", ")+" FROM traces WHERE id LIKE 'x%'"); err != nil {
+		t.Fatal(err)
+	}
+	must(tn.merge(ctx, sh, sh.clock()+int64(time.Minute)))(t)
+	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
+		t.Errorf("statistics count traces twice that were merged before: %s", diff)
 	}
 }
 
@@ -331,6 +351,27 @@ func TestUncounted(t *testing.T) {
 	}
 	if _, total, atLeast, err := tn.ListUncounted(ctx, store.TraceFilter{Status: store.TraceError}, store.Page{Limit: 5}); err != nil || total != 2200 || atLeast {
 		t.Errorf("of errors %d, at least: %v, %v", total, atLeast, err)
+	}
+}
+
+// TestDeepPages: pages far behind the first are those of the whole list, and totals of a
+// filter are lower bounds where it was not asked of every trace.
+func TestDeepPages(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	const n = 3 * skipBySorting
+	for i := range n / 1000 {
+		must(tn.Ingest(ctx, r.batch(fmt.Sprint(i, " "), 1000)))(t)
+	}
+	list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
+	if err != nil || total != n || len(list) != n {
+		t.Fatal(len(list), total, err)
+	}
+	for _, offset := range []int{skipBySorting - 1, skipBySorting + 1, n / 2, n - 20, n - 1, n, n + 1} {
+		got, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, store.Page{Limit: 30, Offset: offset})
+		if want := list[min(offset, n):min(offset+30, n)]; err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("offset %d: %d traces, want %d, %v", offset, len(got), len(want), err)
+		}
 	}
 }
 

@@ -56,13 +56,20 @@ const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, 
 // only a merge looks at what came shortly before, too, so that one whose two rows are on
 // both sides of the place counts twice until then.
 func (t *tenant) unmerged(g *generation, upTo int64, extra string) string {
-	return t.since(g.seq, upTo, extra)
+	return t.since(g.seq, 0, upTo, extra)
 }
 
-// since selects what was committed behind a place, up to another one, each trace once.
-func (t *tenant) since(after, upTo int64, extra string) string {
-	return fmt.Sprintf("(SELECT %s FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d%s ORDER BY seq, writer LIMIT 1 BY id, again)",
-		feedColumns, quote(t.id), after, upTo, extra)
+// since selects what was committed behind a place, up to another one, each trace once, and
+// none of which there is a row at most lookBack before the place. Of what came before, the
+// ids of the traces that came now are read alone: at many traces a second lookBack has far
+// more rows than what came.
+func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
+	now := fmt.Sprintf("tenant = %s AND seq > %d AND seq <= %d", quote(t.id), after, upTo)
+	if lookBack > 0 {
+		extra += fmt.Sprintf(" AND (id, again) NOT IN (SELECT id, again FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d AND id IN (SELECT id FROM feed WHERE %s))",
+			quote(t.id), after-lookBack, after, now)
+	}
+	return fmt.Sprintf("(SELECT %s FROM feed WHERE %s%s ORDER BY seq, writer LIMIT 1 BY id, again)", feedColumns, now, extra)
 }
 
 // The values of dimensions as SQL, as agentWord and modelWord make them.

@@ -23,10 +23,14 @@ const (
 	// skipBySorting is how many traces before a page are read to be skipped; more are
 	// counted, window by window.
 	skipBySorting = 5_000
+	// windowParts is in how many parts a window is counted to skip traces.
+	windowParts = 256
 	// rowsAtOnce bounds the places of traces that one statement names.
 	rowsAtOnce = 500
 	// countedAtMost is up to how many traces a list is counted exactly.
 	countedAtMost = 10_000
+	// countedAmong is among how many traces those of a filter are counted exactly.
+	countedAmong = 1_000_000
 )
 
 // place is where a trace is.
@@ -76,18 +80,33 @@ func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page st
 		if page.After == (store.Place{}) && (page.Limit <= 0 || len(list) < page.Limit) && (len(list) > 0 || page.Offset <= 0) {
 			return nil // the last page
 		}
-		where, from, to := selection(t.id, &f)
-		where.and(between64("created", from, to))
-		where.and("created >= " + horizonOf(t.id))
-		var n uint64
-		err := sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT id FROM traces WHERE %s LIMIT 1 BY id LIMIT %d)", where.String(), countedAtMost+1), &n)
-		atLeast = n > countedAtMost
-		if total = max(total, int(n)); !atLeast && page.After == (store.Place{}) {
-			total = int(n)
+		n, more, err := t.countAbout(ctx, sh, &f)
+		atLeast = more
+		if total = max(total, n); !atLeast && page.After == (store.Place{}) {
+			total = n
 		}
 		return err
 	})
 	return list, total, atLeast, err
+}
+
+// countAbout counts traces that pass a filter, at most countedAtMost and one, among at most
+// countedAmong that are in its time. more is true where there may be more.
+func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter) (n int, more bool, err error) {
+	where, from, to := selection(t.id, f)
+	all := &conditions{}
+	all.and("tenant = " + quote(t.id))
+	all.and(between64("created", from, to))
+	all.and("created >= " + horizonOf(t.id))
+	// The conditions of the filter are asked of the traces that the limit lets through.
+	var counted, among uint64
+	err = sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT id FROM (SELECT id, (%s) AS passes FROM traces WHERE %s LIMIT %d) WHERE passes LIMIT 1 BY id LIMIT %d)",
+		where.String(), all.String(), countedAmong, countedAtMost+1), &counted)
+	if err != nil || counted > countedAtMost {
+		return int(counted), true, err
+	}
+	err = sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT created FROM traces WHERE %s LIMIT %d)", all.String(), countedAmong), &among)
+	return int(counted), among >= countedAmong, err
 }
 
 // between64 bounds a column.
@@ -149,6 +168,15 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
+	window := func(low, high int64) string {
+		c := &conditions{}
+		c.and(where.String())
+		c.and(between64("created", low, high))
+		if after != nil && after.created <= high {
+			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", after.created, after.created, after.seq, after.seq, after.writer))
+		}
+		return c.String()
+	}
 	seen := map[string]bool{}
 	for round, width := 0, firstWindow; high >= oldest && len(list) < limit; round, width = round+1, width*widening {
 		if round == guessedWindows {
@@ -162,35 +190,23 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 			width = math.MaxInt64 / widening
 		}
 		low := max(oldest, high-width+1)
-		c := &conditions{}
-		c.and(where.String())
-		c.and(between64("created", low, high))
-		if after != nil && after.created <= high {
-			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", after.created, after.created, after.seq, after.seq, after.writer))
-		}
 		if skip > skipBySorting {
-			var n uint64
-			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+c.String(), &n); err != nil {
+			var found bool
+			if skip, low, high, found, err = t.skipParts(ctx, sh, window, low, high, skip); err != nil {
 				return nil, err
 			}
-			if uint64(skip) >= n {
-				skip, high = skip-int(n), low-1
+			if !found {
+				high = low - 1
 				continue
 			}
 		}
-		var part []place
-		var p place
-		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM traces WHERE %s ORDER BY created DESC, seq DESC, writer DESC LIMIT 1 BY id LIMIT %d, %d",
-			c.String(), skip, limit-len(list)), p.list(), func() error {
-			part = append(part, p)
-			return nil
-		})
+		part, err := t.newestPlaces(ctx, sh, window(low, high), skip, limit-len(list))
 		if err != nil {
 			return nil, err
 		}
 		if skip > 0 && len(part) == 0 { // all that the window has is skipped
 			var n uint64
-			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+c.String(), &n); err != nil {
+			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+window(low, high), &n); err != nil {
 				return nil, err
 			}
 			skip -= int(min(n, uint64(skip)))
@@ -212,6 +228,62 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	}
 	return list, nil
 }
+
+// skipParts skips traces of a window, part by part from its end. It returns how many are
+// still to be skipped in the part in which the page begins, and the bounds of that part;
+// found is false where the page begins before the window.
+func (t *tenant) skipParts(ctx context.Context, sh *shard, window func(low, high int64) string, low, high int64, skip int) (left int, from, to int64, found bool, err error) {
+	step := max((high-low)/windowParts, 1)
+	var part int64
+	var n uint64
+	from, to = low, high
+	err = sh.rows(ctx, fmt.Sprintf("SELECT intDiv(created, %d) AS part, uniqExact(id) FROM traces WHERE %s GROUP BY part ORDER BY part DESC", step, window(low, high)), []any{&part, &n}, func() error {
+		switch {
+		case found:
+		case uint64(skip) >= n:
+			skip -= int(n)
+		default:
+			found = true
+			from, to = max(low, part*step), min(high, part*step+step-1)
+		}
+		return nil
+	})
+	return skip, from, to, found, err
+}
+
+// newestPlaces finds the newest traces that pass a condition, but for the first skip of them, each
+// once. Rows of the same trace are rare, and the engine finds the first rows of an order
+// much sooner than it sorts all of them to leave such rows out: a few rows more than the
+// page needs are read, and it is asked to leave them out where that is not enough.
+func (t *tenant) newestPlaces(ctx context.Context, sh *shard, where string, skip, limit int) (list []place, err error) {
+	const order = "SELECT created, seq, writer, id FROM traces WHERE %s ORDER BY created DESC, seq DESC, writer DESC LIMIT "
+	var p place
+	if limit < rowsAtOnce {
+		some, rows := skip+limit+rowsTwice, 0
+		seen := make(map[string]bool, some)
+		err := sh.rows(ctx, fmt.Sprintf(order+"%d", where, some), p.list(), func() error {
+			rows++
+			if !seen[p.id] {
+				if seen[p.id] = true; len(seen) > skip && len(list) < limit {
+					list = append(list, p)
+				}
+			}
+			return nil
+		})
+		if err != nil || rows < some || len(list) == limit {
+			return list, err
+		}
+		list = nil
+	}
+	err = sh.rows(ctx, fmt.Sprintf(order+"1 BY id LIMIT %d, %d", where, skip, limit), p.list(), func() error {
+		list = append(list, p)
+		return nil
+	})
+	return list, err
+}
+
+// rowsTwice is how many rows of a page may be of traces that are there twice.
+const rowsTwice = 50
 
 // extent is between which times the tenant has traces; 0 where it has none.
 func (t *tenant) extent(ctx context.Context, sh *shard, from, to int64) (newest, oldest int64, err error) {

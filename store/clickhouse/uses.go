@@ -42,15 +42,15 @@ func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo, lookB
 		}
 	}
 	if tools {
-		err := sh.rows(ctx, fmt.Sprintf("SELECT agent, name, min(seq), max(created), sum(n) FROM %s ARRAY JOIN call_tools AS name, call_counts AS n WHERE seq > %d GROUP BY agent, name",
-			t.since(g.seq-lookBack, upTo, unmerged), g.seq), into, add)
+		err := sh.rows(ctx, fmt.Sprintf("SELECT agent, name, min(seq), max(created), sum(n) FROM %s ARRAY JOIN call_tools AS name, call_counts AS n GROUP BY agent, name",
+			t.since(g.seq, lookBack, upTo, unmerged)), into, add)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if policies {
-		err := sh.rows(ctx, fmt.Sprintf("SELECT '' AS nobody, policy, min(seq), max(created), toInt64(count()) FROM %s ARRAY JOIN policies AS policy WHERE seq > %d GROUP BY policy",
-			t.since(g.seq-lookBack, upTo, unmerged), g.seq), into, add)
+		err := sh.rows(ctx, fmt.Sprintf("SELECT '' AS nobody, policy, min(seq), max(created), toInt64(count()) FROM %s ARRAY JOIN policies AS policy GROUP BY policy",
+			t.since(g.seq, lookBack, upTo, unmerged)), into, add)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -324,6 +327,75 @@ func TestAway(t *testing.T) {
 	}
 	if err := r.Ready(ctx); err != nil {
 		t.Errorf("ready: %v", err)
+	}
+}
+
+// killsVariable is how often TestKilledWhileWriting kills the engine; 3 times where it is not
+// set.
+const killsVariable = "SVC_TEST_KILLS"
+
+// TestKilledWhileWriting: an engine that is killed while it writes a batch has no id of a
+// trace without the trace, its statistics and its session: the batch is sent again, and then
+// everything is there.
+func TestKilledWhileWriting(t *testing.T) {
+	kills := 3
+	if n, err := strconv.Atoi(os.Getenv(killsVariable)); err == nil {
+		kills = n
+	}
+	server := clickhousetest.Start(t)
+	url := server.Database(t)
+	c := storetest.NewClock()
+	records := memory.Open(memory.Options{Now: c.Now})
+	var tn *tenant
+	seed := time.Now().UnixNano()
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	took := 100 * time.Millisecond // of a batch
+	for kill := range kills + 1 {
+		r := rig{open(t, url, records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Minute}), records, c}
+		if tn == nil {
+			tn = r.tenant(t, "t")
+		}
+		tn = &tenant{r.Store, tn.id}
+		sh := r.shards[0]
+		batch := func(n int) store.Batch {
+			b := r.batch(fmt.Sprint("batch ", n, " "), 1000)
+			for i := range b.Traces {
+				b.Traces[i].SessionID = fmt.Sprint("session ", i/5)
+			}
+			return b
+		}
+		if kill > 0 {
+			for _, table := range []string{"traces", "feed"} {
+				var n uint64
+				if err := sh.row(ctx, "SELECT count() FROM ids WHERE id NOT IN (SELECT id FROM "+table+")", &n); err != nil || n > 0 {
+					t.Fatalf("seed %d, kill %d: %d ids of traces that are not in %s, %v", seed, kill, n, table, err)
+				}
+			}
+			var n uint64
+			if err := sh.row(ctx, "SELECT count() FROM (SELECT DISTINCT session FROM traces WHERE id IN (SELECT id FROM ids)) WHERE session NOT IN (SELECT session FROM sessions)", &n); err != nil || n > 0 {
+				t.Fatalf("seed %d, kill %d: %d sessions are missing, %v", seed, kill, n, err)
+			}
+			must(tn.Ingest(ctx, batch(kill)))(t) // sent again
+		}
+		began := time.Now()
+		must(tn.Ingest(ctx, batch(-kill)))(t)
+		if took = time.Since(began); kill == kills {
+			break
+		}
+		killed := make(chan struct{})
+		time.AfterFunc(time.Duration(random.Int64N(int64(took))), func() { server.Kill(); close(killed) })
+		_, _ = tn.Ingest(ctx, batch(kill+1)) // it may be stored or not
+		<-killed
+		_ = r.Close()
+		server.StartAgain()
+	}
+	want := 1000 * (2*kills + 1)
+	if list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || len(list) != want || total != want {
+		t.Errorf("seed %d: %d of %d traces, want %d, %v", seed, len(list), total, want, err)
+	}
+	now := c.Now()
+	if stats, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -10), To: now.Add(time.Hour)}); err != nil || stats.Summary.Traces != int64(want) {
+		t.Errorf("seed %d: statistics have %d traces, want %d, %v", seed, stats.Summary.Traces, want, err)
 	}
 }
 

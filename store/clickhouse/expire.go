@@ -114,6 +114,7 @@ var partitioned = []struct {
 }{
 	{"traces", "day", dayNanos, 0},
 	{"ids", "month", 30 * dayNanos, 0},
+	{"sessions", "month", 30 * dayNanos, 0},
 	{"feed", "committed", dayNanos, int64(store.MaxAhead)},
 }
 

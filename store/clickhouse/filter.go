@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -68,6 +69,29 @@ func selection(tenant string, f *store.TraceFilter) (c *conditions, from, to int
 		c.and(fmt.Sprintf("duration >= %d", int64(f.MinDuration)))
 	}
 	return c, from, to
+}
+
+// selection is the selection of a filter, between the times of its session where it asks for
+// one.
+func (t *tenant) selection(ctx context.Context, sh *shard, f *store.TraceFilter) (c *conditions, from, to int64, err error) {
+	c, from, to = selection(t.id, f)
+	if f.SessionID == "" {
+		return c, from, to, nil
+	}
+	var first, last, since int64
+	var n uint64
+	err = sh.row(ctx, fmt.Sprintf("SELECT min(first), max(last), count(), (SELECT min(created) FROM sessions_since) FROM sessions WHERE tenant = %s AND session = %s",
+		quote(t.id), quote(f.SessionID)), &first, &last, &n, &since)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	if n == 0 {
+		first, last = 1, 0 // nothing
+	}
+	if since > 0 { // older traces are not in that table
+		first, last = min(first, 0), max(last, since)
+	}
+	return c, max(from, first), min(to, last), nil
 }
 
 // statusConditions is what a status asks for.

@@ -4,6 +4,7 @@ package clickhouse
 
 import (
 	"testing"
+	"time"
 
 	"svc/store"
 	"svc/store/clickhouse/clickhousetest"
@@ -41,5 +42,47 @@ func TestColumnsOfClients(t *testing.T) {
 	list, _, err := tn.ListTraces(ctx, store.TraceFilter{Client: "cursor"}, store.Page{})
 	if err != nil || len(list) != 1 || list[0].ClientVersion != "1.2" {
 		t.Errorf("a trace with a client: %+v, %v", list, err)
+	}
+}
+
+// TestSessionsBefore: the traces of a session are found that are older than the table of
+// sessions, also where it goes on.
+func TestSessionsBefore(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	sh := r.Store.shards[0]
+	session := func(prefix string, ago time.Duration, name string) {
+		b := r.batch(prefix, 3)
+		for i := range b.Traces {
+			b.Traces[i].SessionID, b.Traces[i].CreatedAt = name, r.clock.Now().Add(-ago)
+		}
+		must(tn.Ingest(ctx, b))(t)
+	}
+	for _, statement := range []string{"DROP TABLE bounds_of_sessions", "DROP TABLE sessions", "DROP TABLE sessions_since"} {
+		if err := sh.exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	session("old", 30*time.Hour, "goes on")
+	session("gone", 29*time.Hour, "ended")
+	if err := sh.exec(ctx, "DROP TABLE svc_schema"); err != nil {
+		t.Fatal(err)
+	}
+	if version, err := sh.migrate(ctx, "", schema); err != nil || version != len(schema) {
+		t.Fatal(version, err)
+	}
+	session("late", 40*time.Hour, "ended") // later than the table, and dated before it
+	session("new", time.Hour, "goes on")
+	session("fresh", time.Hour, "begins")
+	for name, want := range map[string]int{"goes on": 6, "ended": 6, "begins": 3, "is not": 0} {
+		list, total, err := tn.ListTraces(ctx, store.TraceFilter{SessionID: name}, store.Page{})
+		_, about, more, aerr := tn.ListUncounted(ctx, store.TraceFilter{SessionID: name}, store.Page{Limit: 2})
+		if err != nil || aerr != nil || len(list) != want || total != want || about != want || more {
+			t.Errorf("%s: %d traces of %d or %d, more: %v, want %d; %v, %v", name, len(list), total, about, more, want, err, aerr)
+		}
+	}
+	_, from, to, err := tn.selection(ctx, sh, &store.TraceFilter{SessionID: "begins"})
+	if err != nil || from != 0 || to != r.clock.Now().Add(-time.Hour).UnixNano() && to >= r.clock.Now().UnixNano() {
+		t.Errorf("traces are looked for from %d to %d, %v", from, to, err)
 	}
 }

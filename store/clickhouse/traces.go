@@ -30,7 +30,7 @@ const (
 	// countedAtMost is up to how many traces a list is counted exactly.
 	countedAtMost = 10_000
 	// countedAmong is among how many traces those of a filter are counted exactly.
-	countedAmong = 1_000_000
+	countedAmong = 300_000
 )
 
 // place is where a trace is.
@@ -59,11 +59,14 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		if list, err = t.list(ctx, sh, &f, page); err != nil {
 			return err
 		}
-		where, from, to := selection(t.id, &f)
+		where, from, to, err := t.selection(ctx, sh, &f)
+		if err != nil {
+			return err
+		}
 		where.and(between64("created", from, to))
 		where.and("created >= " + horizonOf(t.id))
 		var n uint64
-		err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+where.String(), &n)
+		err = sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+where.String(), &n)
 		total = int(n)
 		return err
 	})
@@ -93,7 +96,10 @@ func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page st
 // countAbout counts traces that pass a filter, at most countedAtMost and one, among at most
 // countedAmong that are in its time. more is true where there may be more.
 func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter) (n int, more bool, err error) {
-	where, from, to := selection(t.id, f)
+	where, from, to, err := t.selection(ctx, sh, f)
+	if err != nil {
+		return 0, false, err
+	}
 	all := &conditions{}
 	all.and("tenant = " + quote(t.id))
 	all.and(between64("created", from, to))
@@ -116,7 +122,10 @@ func between64(column string, from, to int64) string {
 
 // list reads a page.
 func (t *tenant) list(ctx context.Context, sh *shard, f *store.TraceFilter, page store.Page) ([]store.Trace, error) {
-	where, from, to := selection(t.id, f)
+	where, from, to, err := t.selection(ctx, sh, f)
+	if err != nil {
+		return nil, err
+	}
 	var after *place
 	if page.After != (store.Place{}) {
 		p, err := t.placeOf(ctx, sh, page.After)

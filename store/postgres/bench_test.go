@@ -262,8 +262,15 @@ func fill(b *testing.B, s *Store, traces int) {
 		}
 	}
 	b.Logf("%d traces of %d days stored in %v", traces, benchDays, time.Since(began).Round(time.Second))
-	if _, err := s.pool.Exec(ctx, `VACUUM ANALYZE`); err != nil {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
 		b.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{`SET statement_timeout = 0`, `VACUUM ANALYZE`, `RESET statement_timeout`} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

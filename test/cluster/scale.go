@@ -21,8 +21,9 @@ const (
 	scaleFor     = 12 * time.Second // of each of its parts
 	scaleWarmUp  = 3 * time.Second
 	scaleRounds  = 3
-	scaleWriters = 8  // for each control plane
-	scaleBatch   = 50 // as a gateway with some hundred calls a second sends
+	scaleWriters = 8    // for each control plane
+	scaleCores   = 0.25 // of each
+	scaleBatch   = 50   // as a gateway with some hundred calls a second sends
 )
 
 // scale measures how much two control planes ingest beside one, each held to a quarter of
@@ -35,7 +36,7 @@ func (c *cluster) scale(ctx context.Context) error {
 		}
 	}()
 	for _, p := range c.role("plane") {
-		g, err := newCPUGroup(c.network.prefix+p.name, 0.25)
+		g, err := newCPUGroup(c.network.prefix+p.name, scaleCores)
 		if err != nil {
 			return err
 		}
@@ -55,12 +56,19 @@ func (c *cluster) scale(ctx context.Context) error {
 	rates := map[int][]float64{}
 	for round := range scaleRounds {
 		for replicas := 1; replicas <= planes; replicas++ {
+			before := processorTime(c.role("plane"))
+			began := time.Now()
 			rate, err := c.ingestRate(ctx, replicas, round)
 			if err != nil {
 				return err
 			}
+			took := time.Since(began)
 			rates[replicas] = append(rates[replicas], rate)
-			fmt.Printf("%d control planes, a quarter of a core each: %.0f traces a second\n", replicas, rate)
+			fmt.Printf("%d control planes, a quarter of a core each: %.0f traces a second; of their quarters they used", replicas, rate)
+			for i, used := range processorTime(c.role("plane"))[:replicas] {
+				fmt.Printf(" %.0f %%", 100*float64(used-before[i])/(float64(took)*scaleCores))
+			}
+			fmt.Println()
 		}
 	}
 	one, two := mean(rates[1]), mean(rates[2])
@@ -149,6 +157,23 @@ func newCPUGroup(name string, cores float64) (*cpuGroup, error) {
 
 func (g *cpuGroup) add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
+}
+
+// processorTime is what each of some processes has used of the processors.
+func processorTime(list []*process) (used []time.Duration) {
+	const tick = 10 * time.Millisecond
+	for _, p := range list {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		_, rest, _ := strings.Cut(string(raw), ") ")
+		var n int64
+		if fields := strings.Fields(rest); len(fields) > 12 {
+			user, _ := strconv.ParseInt(fields[11], 10, 64)
+			system, _ := strconv.ParseInt(fields[12], 10, 64)
+			n = user + system
+		}
+		used = append(used, time.Duration(n)*tick)
+	}
+	return used
 }
 
 // close removes the group. Its processes are moved to the one above.

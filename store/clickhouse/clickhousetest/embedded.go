@@ -22,7 +22,7 @@ func (s *Server) embedded(folder string) {
 		s.t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "node_modules", "chdb")); err != nil {
-		s.t.Fatalf("no package chdb in %s=%s: run npm ci there", Embedded, folder)
+		s.t.Fatalf("no package chdb in %s=%s: run npm install there", Embedded, folder)
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -69,13 +69,22 @@ func (s *Store) watch(w watching) {
 	config := s.pool.Config().ConnConfig.Copy()
 	config.ConnectTimeout = w.connect
 	hosts := time.Duration(1 + len(config.Fallbacks))
+	open, end := context.WithCancel(s.ended)
+	defer end()
+	s.work.Go(func() {
+		select {
+		case <-s.closed: // closing does not wait for a look
+			end()
+		case <-open.Done():
+		}
+	})
 	var conn *pgx.Conn
 	look := func() error {
 		limit := w.answer
 		if conn == nil {
 			limit = max(limit, w.connect*hosts+time.Second)
 		}
-		ctx, cancel := context.WithTimeout(s.ended, limit)
+		ctx, cancel := context.WithTimeout(open, limit)
 		defer cancel()
 		var err error
 		if conn == nil {
@@ -97,7 +106,7 @@ func (s *Store) watch(w watching) {
 		select {
 		case <-s.closed:
 			if conn != nil {
-				late, cancel := context.WithTimeout(context.Background(), w.answer)
+				late, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
 				conn.Close(late)
 			}

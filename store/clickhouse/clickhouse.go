@@ -102,7 +102,11 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	s := &Store{opts: opts, log: opts.Logger, where: Location(url), closed: make(chan struct{}),
 		homes: map[string]*shard{}, feeds: map[string]*feed{}, fresh: map[string]int{}}
 	s.ended, s.ending = context.WithCancel(context.Background())
-	if err := s.openShards(ctx, &a); err != nil {
+	err = s.openShards(ctx, &a)
+	if err == nil && len(s.shards) > 1 {
+		err = s.learnHomes(ctx)
+	}
+	if err != nil {
 		s.ending()
 		for _, sh := range s.shards {
 			_ = sh.conn.Close()
@@ -114,6 +118,9 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		s.work.Go(sh.watch)
 	}
 	s.work.Go(s.pollFollowed)
+	if len(s.shards) > 1 {
+		s.work.Go(s.learnNowAndThen)
+	}
 	if opts.MergeEvery > 0 {
 		s.work.Go(s.mergeNowAndThen)
 	}

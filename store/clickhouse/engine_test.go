@@ -252,22 +252,26 @@ func TestShards(t *testing.T) {
 			t.Errorf("tenant %d: sent again: %+v", i, got)
 		}
 	}
-	// One shard away: its tenants wait, the others do not.
+	// One shard away: its tenants wait, the others do not, also those that a process has
+	// not served before.
+	unused := open(t, clickhousetest.URL("shards", one, two), alone.records, Options{Now: alone.clock.Now, MergeEvery: -1, Timeout: time.Minute})
 	two.Kill()
-	var served, refused int
-	for _, tn := range tenants {
-		_, _, err := (&tenant{both.Store, tn.id}).ListTraces(ctx, store.TraceFilter{}, store.Page{})
-		switch {
-		case err == nil:
-			served++
-		case errors.Is(err, store.ErrUnavailable):
-			refused++
-		default:
-			t.Error(err)
+	for what, s := range map[string]*Store{"a process that has served all": both.Store, "a process that has served none": unused} {
+		var served, refused int
+		for _, tn := range tenants {
+			_, _, err := (&tenant{s, tn.id}).ListTraces(ctx, store.TraceFilter{}, store.Page{})
+			switch {
+			case err == nil:
+				served++
+			case errors.Is(err, store.ErrUnavailable):
+				refused++
+			default:
+				t.Error(err)
+			}
 		}
-	}
-	if served < 8 || refused == 0 {
-		t.Errorf("without a shard %d tenants are served and %d are not", served, refused)
+		if served != int(counts[0]/5) || refused != int(counts[1]/5) {
+			t.Errorf("%s: without a shard %d tenants are served and %d are not, %v traces are on the shards", what, served, refused, counts)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"time"
 )
 
 // maxHomes bounds the tenants whose shards a process remembers.
@@ -54,6 +55,60 @@ func (s *Store) findHome(ctx context.Context, id string) (found *shard, noted bo
 		return found, true, nil
 	}
 	return s.chosen(id), false, nil
+}
+
+// learnEvery is how often the shards of tenants are read that came at other processes.
+const learnEvery = time.Minute
+
+// learnNowAndThen reads the shards of all tenants now and then.
+func (s *Store) learnNowAndThen() {
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-tick.C:
+		}
+		_ = s.learnHomes(s.ended) // a shard that is away is logged where it is watched
+	}
+}
+
+// learnHomes remembers the shards of all tenants, up to maxHomes: while a shard is away
+// nothing can be found out about tenants that this process has not served yet, not even
+// that they are on another one.
+func (s *Store) learnHomes(ctx context.Context) error {
+	type home struct {
+		sh    *shard
+		since int64
+	}
+	found, last := map[string]home{}, ""
+	for _, sh := range s.shards {
+		var id string
+		var since int64
+		n := 0
+		err := sh.rows(ctx, fmt.Sprintf("SELECT tenant, min(since) FROM homes GROUP BY tenant ORDER BY tenant LIMIT %d", maxHomes), []any{&id, &since}, func() error {
+			if h, known := found[id]; !known || since < h.since {
+				found[id] = home{sh, since}
+			}
+			n++
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if n == maxHomes && (last == "" || id < last) {
+			last = id // of the tenants behind it the shard has not told all
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, h := range found {
+		if len(s.homes) < maxHomes && (last == "" || id <= last) && s.homes[id] == nil {
+			s.homes[id] = h.sh
+		}
+	}
+	return nil
 }
 
 // chosen is the shard with the highest hash of its name and the id: adding one moves

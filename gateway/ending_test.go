@@ -86,7 +86,7 @@ const listenRule = "    - id: listen\n      action: allow\n      when: {method: 
 
 // modern is a request of the stateless dialect.
 func modern(id, method, params string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, id, method, params)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, id, method, params)
 }
 
 func modernHeaders(method string) []string {

@@ -233,6 +233,55 @@ func TestClientsAreNotifiedOfChangesOfTheMergedList(t *testing.T) {
 	}
 }
 
+// What a client says of itself in _meta, whatever it is, gets an answer with the id of the
+// request and an audit line that names the error; the log has the cause.
+func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
+	r := newRig(t, federated("  - {name: one, url: "+newToolServer(t, "one", true, "a: A").URL+"}", allowEverything))
+	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
+	deep := strings.Repeat(`{"a":`, 120) + "1" + strings.Repeat("}", 120)
+	for _, tt := range []struct {
+		name, header, meta string
+		status             int
+		kind               any
+	}{
+		{"fine", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `{}}`, 200, nil},
+		{"fine, and deep", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `{"experimental":` + deep + `}}`, 200, nil},
+		{"fine, and large", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `{},"x":"` + strings.Repeat("x", 1<<20) + `"}`, 200, nil},
+		{"of another type", "2026-07-28", `[]`, 400, "invalid_meta"},
+		{"null", "2026-07-28", `null`, 400, "missing_protocol_version"},
+		{"empty", "2026-07-28", `{}`, 400, "missing_protocol_version"},
+		{"a revision that is a number", "2026-07-28", `{` + version + `20260728}`, 400, "invalid_protocol_version"},
+		{"a revision twice", "2026-07-28", `{` + version + `"2026-07-28",` + version + `"2025-06-18",` + capabilities + `{}}`, 400, "duplicate_member"},
+		{"capabilities twice", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `{},` + capabilities + `{}}`, 400, "duplicate_member"},
+		{"no capabilities", "2026-07-28", `{` + version + `"2026-07-28"}`, 400, "client_capabilities"},
+		{"capabilities that are null", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `null}`, 400, "client_capabilities"},
+		{"too deep", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + deep + deep[:600] + `}`, 400, "nesting_too_deep"},
+		{"another revision than the header", "2025-06-18", `{` + version + `"2026-07-28",` + capabilities + `{}}`, 400, "header_mismatch_version"},
+		{"a revision that nobody knows", "9999-01-01", `{` + version + `"9999-01-01",` + capabilities + `{}}`, 400, "unsupported_protocol_version"},
+		{"the same without capabilities", "9999-01-01", `{` + version + `"9999-01-01"}`, 400, "unsupported_protocol_version"},
+		{"an empty revision", "", `{` + version + `"",` + capabilities + `{}}`, 400, "invalid_protocol_version"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, method := range []string{"server/discover", "tools/list"} {
+				got := r.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":"me","method":%q,"params":{"_meta":%s}}`, method, tt.meta), "MCP-Protocol-Version", tt.header, "Mcp-Method", method)
+				if got.status != tt.status || string(got.rpc(t).ID) != `"me"` {
+					t.Errorf("%s: %d %.300s", method, got.status, got.body)
+				}
+				lines := r.all()
+				if last := lines[len(lines)-1]; last["error_kind"] != tt.kind || last["status"] != float64(tt.status) {
+					t.Errorf("%s: line %v", method, last)
+				}
+			}
+		})
+	}
+	for _, want := range []string{"_meta lacks io.modelcontextprotocol/clientCapabilities, an object", "the request declares a revision that nobody knows"} {
+		eventually(t, "the log lacks "+want, func() bool { return strings.Contains(r.logs.String(), want) })
+	}
+	if strings.Contains(r.logs.String(), "panic") {
+		t.Error(r.logs.String())
+	}
+}
+
 // A private list is read for each caller, and returned to that caller alone.
 func TestPrivateListsAreShownToTheirCallersAlone(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "buy: Buy")

@@ -80,7 +80,7 @@ func TestUpstreamsAnnounceChangesToWhoeverWatches(t *testing.T) {
 		}
 		resp, err := b.Post(t.Context(), &transport.Request{
 			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
-			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`),
+			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"toolsListChanged":true}}}`),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestResourcesAreSubscribedToAtTheirOwners(t *testing.T) {
 		synctest.Wait()
 		resp, err := b.Post(t.Context(), &transport.Request{
 			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
-			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["test://named/5","test://nobody/5","test://named/5"]}}}`),
+			Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"resourceSubscriptions":["test://named/5","test://nobody/5","test://named/5"]}}}`),
 		})
 		if err != nil {
 			t.Fatal(err)

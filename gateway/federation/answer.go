@@ -12,6 +12,7 @@ import (
 
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/transport"
 	"svc/gateway/upstream"
 )
@@ -42,16 +43,21 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 		return &upstream.Response{Status: http.StatusAccepted, Body: http.NoBody}, nil
 	}
 	a := answer{Federation: f, m: &m, caller: r.Caller, requestID: r.RequestID, modern: mcp.Modern(r.Session.Version)}
+	if why, cause := refusal.OfSender(&m, r.Session.Version); why != nil {
+		return a.refuse(why, cause), nil
+	}
 	if kind, ok := catalog.KindOf(m.Method); ok {
 		return a.list(ctx, kind), nil
 	}
 	switch m.Method {
-	case mcp.MethodInitialize:
-		return a.initialize(ctx), nil
 	case mcp.MethodDiscover:
 		return a.discover(ctx), nil
 	case mcp.MethodListen:
 		return a.listen(ctx), nil
+	case mcp.MethodInitialize:
+		if !a.modern {
+			return a.initialize(ctx), nil
+		}
 	case mcp.MethodPing, mcp.MethodSetLevel:
 		if !a.modern {
 			return a.result("{}"), nil
@@ -128,6 +134,14 @@ func (a *answer) fail(code int, reason, message string, status int) *upstream.Re
 		status = http.StatusOK
 	}
 	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason, RequestID: a.requestID}))
+}
+
+// refuse answers with a refusal, which has a status of its own in every generation. cause is
+// why, for the log.
+func (a *answer) refuse(why *refusal.Refusal, cause string) *upstream.Response {
+	resp := respond(why.Status, why.AppendBody(nil, &refusal.Reply{ID: a.m.ID, RequestID: a.requestID, Stateless: a.modern}))
+	resp.Refused = &upstream.Refused{Kind: why.Kind, Cause: cause}
+	return resp
 }
 
 // list answers with one page of a merged list.
@@ -284,7 +298,7 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 // are translated for.
 func (a *answer) discover(ctx context.Context) *upstream.Response {
 	v := a.describing(ctx)
-	names, _ := json.Marshal(append([]string{mcp.Revision20260728}, mcp.LegacyRevisions()...))
+	names, _ := json.Marshal(mcp.Revisions())
 	return a.describe(v, func(of description) string {
 		return `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + of.capabilities(true) +
 			`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"` + a.instructionsMember(of) +

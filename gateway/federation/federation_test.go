@@ -146,9 +146,19 @@ func start(t *testing.T, dir string, tune func(*Options), servers ...*server) *b
 // ask sends a request for a caller, in the generation of a revision.
 func (b *bed) ask(caller *transport.Caller, revision, method string) (status int, body string) {
 	b.t.Helper()
+	meta := ""
+	if mcp.Modern(revision) {
+		meta = fmt.Sprintf(`,"_meta":{%q:%q,%q:{}}`, mcp.MetaProtocolVersion, revision, mcp.MetaClientCapabilities)
+	}
+	status, body, _ = b.post(caller, revision, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"protocolVersion":%q%s}}`, method, revision, meta))
+	return status, body
+}
+
+// post sends a message for a caller that declares a revision. kind is that of a refusal.
+func (b *bed) post(caller *transport.Caller, revision, message string) (status int, body, kind string) {
+	b.t.Helper()
 	resp, err := b.Post(b.t.Context(), &transport.Request{
-		Session: mcp.Session{Version: revision}, Caller: caller, RequestID: "request-7",
-		Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":{"protocolVersion":%q}}`, method, revision),
+		Session: mcp.Session{Version: revision}, Caller: caller, RequestID: "request-7", Body: []byte(message),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -157,7 +167,12 @@ func (b *bed) ask(caller *transport.Caller, revision, method string) (status int
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return resp.Status, string(text)
+	if resp.Refused != nil {
+		if kind = resp.Refused.Kind; resp.Refused.Cause == "" {
+			b.t.Errorf("%s: no cause for the log", message)
+		}
+	}
+	return resp.Status, string(text), kind
 }
 
 // tools returns the names that a caller sees, and which upstreams are unavailable.
@@ -349,6 +364,40 @@ func TestWhatTheFederationDeclares(t *testing.T) {
 			}
 			if _, body := one.ask(key("k"), mcp.Revision20251125, method); !strings.Contains(body, `"result":{}`) {
 				t.Errorf("%s before: %s", method, body)
+			}
+		}
+	})
+}
+
+// What a request says of its sender in _meta is checked where nobody but the gateway reads it.
+func TestWhatARequestSaysOfItsSender(t *testing.T) {
+	const complete = `"io.modelcontextprotocol/clientCapabilities":{}`
+	const supported = `"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"`
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, "", nil, &server{tools: []string{"x"}})
+		defer b.stop()
+		for _, tt := range []struct {
+			name, revision, method, meta string
+			status                       int
+			has, kind                    string
+		}{
+			{"complete", "2026-07-28", "tools/list", complete, 200, `"tools":[{`, ""},
+			{"no capabilities", "2026-07-28", "tools/list", ``, 400, `"code":-32602`, "client_capabilities"},
+			{"capabilities that are no object", "2026-07-28", "server/discover", `"io.modelcontextprotocol/clientCapabilities":[{}]`, 400, `"code":-32602`, "client_capabilities"},
+			{"capabilities under another name", "2026-07-28", "subscriptions/listen", `"clientCapabilities":{}`, 400, `"code":-32602`, "client_capabilities"},
+			{"a later revision", "9999-12-31", "tools/list", complete, 400, `"code":-32022,"message":"unsupported_protocol_version"`, "unsupported_protocol_version"},
+			{"a later revision without capabilities", "2027-01-01", "server/discover", ``, 400, supported + `2027-01-01"`, "unsupported_protocol_version"},
+			{"no revision", "DRAFT", "tools/list", complete, 400, supported + `DRAFT"`, "unsupported_protocol_version"},
+			{"an old revision", "2024-10-07", "tools/list", ``, 200, `"tools":[{`, ""},
+			{"a revision with sessions", "2025-11-25", "tools/list", ``, 200, `"tools":[{`, ""},
+			{"none declared", "", "tools/list", ``, 200, `"tools":[{`, ""},
+			{"initialize of a revision without sessions", "2026-07-28", "initialize", complete, 404, `"code":-32601`, ""},
+			{"initialize that asks for such a revision", "", "initialize", ``, 200, `"protocolVersion":"2025-11-25"`, ""},
+		} {
+			message := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"protocolVersion":"2026-07-28","_meta":{%s}}}`, tt.method, tt.meta)
+			status, body, kind := b.post(key("k"), tt.revision, message)
+			if status != tt.status || kind != tt.kind || !strings.Contains(body, tt.has) || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":1,`) {
+				t.Errorf("%s: %d %q %s", tt.name, status, kind, body)
 			}
 		}
 	})

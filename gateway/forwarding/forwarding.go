@@ -58,7 +58,7 @@ func AnswerSearch(ex *exchange.Exchange) *refusal.Refusal {
 	if ex.Message.Kind != mcp.Request { // a notification has no response
 		return acknowledge(ex, &upstream.Response{Status: http.StatusAccepted})
 	}
-	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.Dialect.Modern, func(upstream, tool string) bool {
+	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.Dialect.Version, func(upstream, tool string) bool {
 		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.Who.Principal, ex.Governed.Set, upstream, mcp.MethodToolsCall, tool)
 	})
 	if refused != nil {

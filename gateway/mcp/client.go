@@ -36,6 +36,13 @@ func ClientOf(m *Message) ClientInfo {
 	return ClientInfo{cut(name, MaxClientName), cut(version, MaxClientVersion)}.clone()
 }
 
+// DeclaresCapabilities reports whether a request says what its client is capable of, as
+// every request of the stateless dialect does: an object in _meta.
+func DeclaresCapabilities(m *Message) bool {
+	at := Find(m.Body, m.Spans.Meta, MetaClientCapabilities)
+	return at.Present() && m.Body[at.Start] == '{'
+}
+
 // clone copies both texts in one piece.
 func (c ClientInfo) clone() ClientInfo {
 	both := c.Name + c.Version

@@ -17,6 +17,9 @@ func LegacyRevisions() []string {
 	return []string{Revision20251125, Revision20250618, Revision20250326, Revision20241105}
 }
 
+// Revisions returns all revisions that the gateway knows, the newest first.
+func Revisions() []string { return append([]string{Revision20260728}, LegacyRevisions()...) }
+
 // KnownRevision reports whether the gateway knows what a revision has.
 func KnownRevision(version string) bool {
 	switch version {
@@ -24,6 +27,13 @@ func KnownRevision(version string) bool {
 		return true
 	}
 	return false
+}
+
+// ImpossibleRevision reports whether a revision is none that the gateway could answer in: it
+// is later than those it knows, or no date. An earlier date is read as the legacy dialect:
+// servers of old revisions are still in use.
+func ImpossibleRevision(version string) bool {
+	return !KnownRevision(version) && (Modern(version) || !isDate(version))
 }
 
 // Dialect is the protocol revision that a request is read with, resolved once.

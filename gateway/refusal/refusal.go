@@ -117,6 +117,21 @@ func OfMessage(err error) *Refusal {
 	return &refused
 }
 
+// OfSender returns why a request that the gateway itself answers is refused for what it says
+// of its sender, with the cause in words: nobody else looks at that. It is nil for a request
+// that is fine. version is the revision that the request declares, empty for none.
+func OfSender(m *mcp.Message, version string) (why *Refusal, cause string) {
+	switch {
+	case version != "" && mcp.ImpossibleRevision(version):
+		refused := Version
+		refused.Versions, refused.Requested = mcp.Revisions(), version
+		return &refused, "the request declares a revision that nobody knows"
+	case mcp.Modern(version) && !mcp.DeclaresCapabilities(m):
+		return &ClientCapabilities, "_meta lacks " + mcp.MetaClientCapabilities + ", an object"
+	}
+	return nil, ""
+}
+
 // The refusals.
 var (
 	Policy = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,

@@ -92,7 +92,7 @@ var words = map[string]Words{
 		"Clients begin a new session by themselves. For replicas set sessions.key_file and Redis."},
 	"session_store_unavailable": {"Redis, which the replicas share their sessions in, does not answer.",
 		"Look at Redis; clients try again with the same session."},
-	"unsupported_protocol_version": {"The request declares a revision that is not in allowed_protocol_versions.",
+	"unsupported_protocol_version": {"The request declares a revision that is not in allowed_protocol_versions, or that nobody knows.",
 		"Add it, or update the client."},
 	"sse_truncated": {"Over 10,000 frames in one answer, over subscriptions.max_frames in a subscriptions/listen stream, or no frame for subscriptions.idle_timeout.",
 		"Listen again; raise the limits for listen streams."},

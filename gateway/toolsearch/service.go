@@ -33,10 +33,14 @@ func (s *Service) Takes(m *mcp.Message) bool {
 	return s != nil && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == Name || s.Calls(m))
 }
 
-// Answer answers a request that the service takes. may reports whether the caller may
+// Answer answers a request that the service takes, in the revision that it declares. may reports whether the caller may
 // call a tool of an upstream, and the search tool, which has none: no other is listed or
 // found.
-func (s *Service) Answer(ctx context.Context, c *transport.Caller, m *mcp.Message, modern bool, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
+func (s *Service) Answer(ctx context.Context, c *transport.Caller, m *mcp.Message, version string, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
+	if refused, _ := refusal.OfSender(m, version); refused != nil {
+		return nil, refused
+	}
+	modern := mcp.Modern(version)
 	if m.Method == mcp.MethodToolsList { // a list of one page
 		if mcp.HasCursor(m) {
 			return nil, &refusal.SearchCursor

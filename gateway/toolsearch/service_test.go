@@ -53,6 +53,7 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
 		stop := running(s.Refresher)
 		defer stop()
+		const capable = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`
 		only := func(names ...string) func(string, string) bool {
 			return func(_, tool string) bool { return slices.Contains(names, tool) }
 		}
@@ -65,18 +66,23 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 			want       *refusal.Refusal
 		}{
 			{"the list", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, false, only(Name), []string{`"id":4`, `"name":"mcp_search"`}, "order_get", nil},
-			{"the list of the revision without sessions", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, true, only(Name), []string{`"cacheScope":"private"`}, "order_get", nil},
+			{"the list of the revision without sessions", `{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{` + capable + `}}`, true, only(Name), []string{`"cacheScope":"private"`}, "order_get", nil},
 			{"the list of who may not search", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, false, only("order_get"), []string{`"tools":[]`}, "mcp_search", nil},
 			{"a second page", `{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{"cursor":"x"}}`, false, only(Name), nil, "", &refusal.SearchCursor},
 			{"a search", search(`{"query":"order"}`), false, only("order_get", "order_delete"), []string{"order_get", "order_delete"}, "resultType", nil},
-			{"a search of who may call one", search(`{"query":"order"}`), true, only("order_get"), []string{"order_get", `"resultType":"complete"`}, "order_delete", nil},
+			{"the list of a client that does not declare what it can", `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, true, only(Name), nil, "", &refusal.ClientCapabilities},
+			{"a search of who may call one", search(`{"query":"order"},` + capable), true, only("order_get"), []string{"order_get", `"resultType":"complete"`}, "order_delete", nil},
 			{"one result", search(`{"query":"look an order up","limit":1}`), false, only("order_get", "order_delete"), []string{"order_get"}, "order_delete", nil},
 			{"no query", search(`{}`), false, only(), nil, "", &refusal.SearchQuery},
 			{"a long query", search(`{"query":"` + strings.Repeat("x", MaxQuery+1) + `"}`), false, only(), nil, "", &refusal.SearchQuerySize},
 			{"no limit", search(`{"query":"x","limit":0}`), false, only(), nil, "", &refusal.SearchLimit},
 			{"anything else", search(`{"query":"x","page":1}`), false, only(), nil, "", &refusal.SearchArguments},
 		} {
-			got, refused := s.Answer(t.Context(), nil, scanned(t, tt.body), tt.modern, tt.may)
+			version := ""
+			if tt.modern {
+				version = mcp.Revision20260728
+			}
+			got, refused := s.Answer(t.Context(), nil, scanned(t, tt.body), version, tt.may)
 			if refused != tt.want || refused != nil && got != nil {
 				t.Errorf("%s: %+v", tt.name, refused)
 				continue
@@ -98,7 +104,7 @@ func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
 		began := time.Now()
-		got, refused := s.Answer(context.Background(), nil, scanned(t, search(`{"query":"order"}`)), false, func(string, string) bool { return true })
+		got, refused := s.Answer(context.Background(), nil, scanned(t, search(`{"query":"order"}`)), "", func(string, string) bool { return true })
 		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {
 			t.Errorf("%s, %+v after %s", got, refused, time.Since(began))
 		}

@@ -282,6 +282,46 @@ func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
 	}
 }
 
+// What nobody has is refused as by a server that does not have it, in every generation; the
+// audit line has no_route.
+func TestWhatNobodyHas(t *testing.T) {
+	r := newRig(t, federated("  - {name: one, url: "+newToolServer(t, "one", true, "a: A").URL+", prefix: one_}", allowEverything))
+	for _, tt := range []struct {
+		method, params       string
+		legacy, modern       int // statuses
+		legacyCode, nextCode int
+		data                 string // of both
+	}{
+		{"resources/read", `"uri":"a://\"b"`, 200, 400, -32002, -32602, `"uri":"a://\"b"`},
+		{"resources/subscribe", `"uri":"a://b"`, 200, 404, -32002, -32601, ``},
+		{"prompts/get", `"name":"x"`, 200, 400, -32602, -32602, `"message":"no server has a prompt of this name"`},
+		{"completion/complete", `"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}`, 200, 400, -32602, -32602, ``},
+		{"completion/complete", `"ref":7`, 200, 400, -32602, -32602, ``},
+		{"tools/call", `"name":"b"`, 404, 404, -32601, -32601, ``},
+		{"tasks/get", `"taskId":"b"`, 404, 404, -32601, -32601, ``}, // no server has tasks
+		{"tasks/list", `"x":1`, 404, 404, -32601, -32601, ``},
+		{"vendor/method", `"x":1`, 404, 404, -32601, -32601, ``},
+	} {
+		name := map[string]string{"resources/read": `a://"b`, "prompts/get": "x", "tools/call": "b", "tasks/get": "b"}[tt.method]
+		for i, got := range []answer{
+			r.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, tt.method, tt.params)),
+			r.post(modern("1", tt.method, tt.params), append(modernHeaders(tt.method), "Mcp-Name", name)...),
+		} {
+			status, code := tt.legacy, tt.legacyCode
+			if i == 1 {
+				status, code = tt.modern, tt.nextCode
+			}
+			if got.status != status || got.rpc(t).Error.Code != code || got.rpc(t).Error.Message != "no_route" || !strings.Contains(got.body, tt.data) {
+				t.Errorf("%s %s: %d %s, want %d %d", tt.method, tt.params, got.status, got.body, status, code)
+			}
+			lines := r.all()
+			if line := lines[len(lines)-2+i]; line["error_kind"] != "no_route" {
+				t.Errorf("%s: line %v", tt.method, line)
+			}
+		}
+	}
+}
+
 // A private list is read for each caller, and returned to that caller alone.
 func TestPrivateListsAreShownToTheirCallersAlone(t *testing.T) {
 	shop := newToolServer(t, "shop", true, "buy: Buy")

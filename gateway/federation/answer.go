@@ -62,6 +62,10 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 		if !a.modern {
 			return a.result("{}"), nil
 		}
+	default:
+		if resp := a.unknown(); resp != nil {
+			return resp, nil
+		}
 	}
 	return a.fail(mcp.CodeMethodNotFound, "method_not_found", "method not found", http.StatusNotFound), nil
 }

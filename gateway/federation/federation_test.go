@@ -463,7 +463,7 @@ func TestATemplateOfAPrivateListOwnsItsResources(t *testing.T) {
 		b := start(t, "", nil, &server{tools: []string{"x"}}, own)
 		defer b.stop()
 		synctest.Wait()
-		for uri, want := range map[string]string{"test://named/5": "b", "test://other/5": ""} {
+		for uri, want := range map[string]string{"test://named/5": "b", "test://other/5": Name} {
 			var m mcp.Message
 			if err := mcp.Scan(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, uri), &m); err != nil {
 				t.Fatal(err)

@@ -40,8 +40,8 @@ func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Mess
 		if answers(m) {
 			return Found{Upstream: Name}
 		}
-		if v := viewOf(c); !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
-			return Found{} // of a view it is known only by the name whether it has an item
+		if v := viewOf(c); f.opts.Fallback == "" || !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
+			return f.nobody(m) // of a view it is known only by the name whether it has an item
 		}
 		return Found{Upstream: f.opts.Fallback}
 	}
@@ -49,10 +49,22 @@ func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Mess
 		routed = ""
 	}
 	found, ok := f.find(ctx, c, kind, visible, at, routed)
-	if !ok && kind != catalog.Tool && viewOf(c).Shows(kind, f.opts.Fallback, visible) {
-		return Found{Upstream: f.opts.Fallback}
+	if !ok && kind != catalog.Tool {
+		if f.opts.Fallback != "" && viewOf(c).Shows(kind, f.opts.Fallback, visible) {
+			return Found{Upstream: f.opts.Fallback}
+		}
+		return f.nobody(m)
 	}
 	return found
+}
+
+// nobody returns where a request for something goes that nobody has: to the federation, which
+// says so (see [answer.unknown]), or nowhere.
+func (f *Federation) nobody(m *mcp.Message) Found {
+	if m.Kind == mcp.Request && m.Method != mcp.MethodToolsCall && (mustName(m.Method) || mcp.MethodOf(m.Method).FollowsTask) {
+		return Found{Upstream: Name}
+	}
+	return Found{}
 }
 
 // viewOf returns the view that a client uses; nil for all.

@@ -77,8 +77,8 @@ func TestAURIThatACallerWasShown(t *testing.T) {
 		learn("alice", "a", "db://two/7")
 		learn("alice", Name, "db://three/7")
 		for caller, want := range map[string]map[string]string{
-			"alice": {"db://two/7": "b", "db://one/7": "a", "db://three/7": "", "db://two/8": ""},
-			"bob":   {"db://two/7": "", "db://one/7": "a"},
+			"alice": {"db://two/7": "b", "db://one/7": "a", "db://three/7": Name, "db://two/8": Name},
+			"bob":   {"db://two/7": Name, "db://one/7": "a"},
 		} {
 			for uri, upstream := range want {
 				if got := b.Route(t.Context(), key(caller), read(t, uri), "").Upstream; got != upstream {

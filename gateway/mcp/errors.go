@@ -13,6 +13,8 @@ const (
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603 // upstream_unreachable too
 
+	CodeResourceNotFound = -32002 // up to 2025-11-25; CodeInvalidParams in 2026-07-28
+
 	CodePolicyDenied       = -32001
 	CodeRateLimited        = -32003 // only ever beside HTTP 429: SDKs read it as a closed connection elsewhere
 	CodeUnauthorized       = -32005
@@ -79,6 +81,8 @@ type ErrorBody struct {
 	Requested string
 	// Detail is error.data.message, for people; left out when it is empty.
 	Detail string
+	// More are further members of error.data as JSON, each after a comma.
+	More []byte
 }
 
 // AppendError appends a JSON-RPC error response on one line. An empty id is
@@ -116,6 +120,7 @@ func AppendErrorBody(dst []byte, e *ErrorBody) []byte {
 		dst = append(dst, `,"requested":`...)
 		dst = AppendString(dst, e.Requested)
 	}
+	dst = append(dst, e.More...)
 	return append(dst, "}}}"...)
 }
 

@@ -60,7 +60,12 @@ func (f *Federation) hear(ctx context.Context, u Upstream) {
 	name := u.Config.Name
 	for fails := 0; ctx.Err() == nil; {
 		began := f.opts.Now()
-		err := client.Subscribe(ctx, params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, func(m *mcp.Message) { f.Announced(name, m) })
+		err := client.Subscribe(ctx, params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, func(m *mcp.Message) {
+			if m.Method == mcp.NotificationAcknowledged {
+				f.readAgain(name) // what changed before the upstream began to announce
+			}
+			f.Announced(name, m)
+		})
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -244,3 +244,58 @@ func TestAnUpstreamThatAnnouncesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A change is announced at once after a quiet time, and further ones are; one after the other
+// they are merged.
+func TestChangesAreAnnouncedAtOnceAfterAQuietTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, up := &server{modern: true, scope: "public", tools: []string{"x"}}, &announcing{}
+		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, own)
+		defer b.stop()
+		pass(30 * time.Second)
+		for i := range 8 { // each heard by a client of its own, whose streams are not held back
+			resp, err := b.Listen(t.Context(), &transport.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			_, stream := up.state()
+			own.change(func(s *server) { s.tools = append(s.tools, fmt.Sprint("new", i)) })
+			began := time.Now()
+			changed(stream)
+			if ev, err := mcp.NewEventReader(resp.Body, 0).Next(); err != nil || !strings.Contains(string(ev.Data), mcp.NotificationToolsChanged) {
+				t.Fatalf("%s, %v", ev.Data, err)
+			}
+			resp.Body.Close()
+			switch took := time.Since(began); {
+			case i == 0 && took != 0, i < maxAnnounced && took > minRefresh, took > minAnnounced:
+				t.Errorf("change %d was announced after %s", i, took)
+			case i > maxAnnounced && took <= minRefresh:
+				t.Errorf("change %d was announced after %s: the upstream is read too often", i, took)
+			}
+		}
+	})
+}
+
+// What changed before the upstream began to announce is read when it begins.
+func TestListsAreReadWhenTheirChangesAreAnnouncedFromThenOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, up := &server{modern: true, scope: "public", tools: []string{"x"}}, &announcing{}
+		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, own)
+		defer b.stop()
+		pass(30 * time.Second)
+		own.change(func(s *server) { s.tools = append(s.tools, "y") })
+		resp, err := b.Listen(t.Context(), &transport.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		synctest.Wait()
+		_, stream := up.state()
+		began := time.Now()
+		fmt.Fprintf(stream, "data: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":{}}\n\n", mcp.NotificationAcknowledged)
+		if ev, err := mcp.NewEventReader(resp.Body, 0).Next(); err != nil || !strings.Contains(string(ev.Data), mcp.NotificationToolsChanged) || time.Since(began) > minRefresh {
+			t.Errorf("%s, %v after %s", ev.Data, err, time.Since(began))
+		}
+	})
+}

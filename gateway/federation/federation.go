@@ -246,6 +246,15 @@ func (f *Federation) Changed(upstream string) {
 	for _, fd := range f.feeds {
 		if fd.name == upstream {
 			fd.announced.Store(true)
+		}
+	}
+	f.readAgain(upstream)
+}
+
+// readAgain asks for the lists of an upstream before their time.
+func (f *Federation) readAgain(upstream string) {
+	for _, fd := range f.feeds {
+		if fd.name == upstream {
 			fd.readAgain()
 		}
 	}

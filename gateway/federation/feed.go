@@ -18,8 +18,11 @@ import (
 
 // Pauses between two readings of an upstream.
 const (
-	minRefresh   = time.Second
-	minAnnounced = 5 * time.Second // after list_changed, and for a client that waits
+	minRefresh = time.Second
+	// minAnnounced is the pause between two readings after list_changed, or for a client that
+	// waits, on average: after a quiet time maxAnnounced of them need only minRefresh.
+	minAnnounced = 5 * time.Second
+	maxAnnounced = 4
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 30 * time.Minute
 )
@@ -35,6 +38,9 @@ type feed struct {
 	lister    lister.Lister // of the goroutine of Run
 	asked     chan struct{} // closed when the upstream was asked once
 	again     chan struct{} // holds a value when the lists are wanted before their time
+	// paid is when the pauses of all readings before their time have passed; of the
+	// goroutine of Run.
+	paid time.Time
 	// announced is set when the upstream announced a change since the last reading
 	// began.
 	announced atomic.Bool
@@ -167,10 +173,11 @@ func (f *Federation) forgetPrivate(fd *feed) {
 	})
 }
 
-// wait returns after a pause, and earlier when the lists are wanted, but not before
-// minAnnounced has passed.
+// wait returns after a pause, and earlier when the lists are wanted; how much earlier
+// minAnnounced says.
 func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
-	soonest, latest := time.NewTimer(min(pause, minAnnounced)), time.NewTimer(pause)
+	rest := max(minRefresh, fd.owes(f.opts.Now())-(maxAnnounced-1)*minAnnounced)
+	soonest, latest := time.NewTimer(min(pause, rest)), time.NewTimer(pause)
 	defer soonest.Stop()
 	defer latest.Stop()
 	select {
@@ -182,7 +189,18 @@ func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	case <-ctx.Done():
 	case <-latest.C:
 	case <-fd.again:
+		now := f.opts.Now()
+		fd.paid = now.Add(fd.owes(now) + minAnnounced)
 	}
+}
+
+// owes returns the pauses that readings before their time have used up and that have not
+// passed yet.
+func (fd *feed) owes(now time.Time) time.Duration {
+	if !fd.paid.After(now) {
+		return 0
+	}
+	return fd.paid.Sub(now)
 }
 
 // read reads what the upstream offers to the gateway itself. One that takes the tokens of

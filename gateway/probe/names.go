@@ -149,8 +149,14 @@ func (r *Result) adviseNames(f *config.File) {
 			add("add routes that match these tools, or enable federation, which needs none")
 		}
 	}
-	if !f.Federation.Enabled && f.DefaultUpstream != r.Name && len(f.Upstreams) > 1 && r.Tools > 0 {
-		add("clients do not see its tools in lists, because only default_upstream answers these: enable federation")
+	if !f.Federation.Enabled && f.DefaultUpstream != r.Name && len(f.Upstreams) > 1 {
+		searched := f.ToolSearch.Enabled && f.ToolSearch.Mode == config.ToolSearchSynthesize // over all routes
+		if r.Tools > 0 && !searched {
+			add("clients do not see its tools in lists, because only default_upstream answers these: enable federation")
+		}
+		if r.Prompts > 0 || r.Resources > 0 {
+			add("clients cannot use its prompts and resources, because requests without a tool name go to default_upstream alone: enable federation")
+		}
 	}
 	if len(r.LeftOut) > 0 {
 		add("see left_out: the server should correct these definitions")

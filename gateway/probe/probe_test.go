@@ -129,6 +129,34 @@ upstreams:
 	}
 }
 
+// Without federation clients see what default_upstream lists, and can use the prompts and
+// resources of no other server.
+func TestServersWhoseListsNobodySees(t *testing.T) {
+	a, b := sdkServer(t, true, "one"), sdkServer(t, true, "two")
+	servers := `upstreams: [{name: a, url: "` + a.URL + `/mcp"}, {name: b, url: "` + b.URL + `/mcp"}]
+routes: [{match: {tool_name: one}, upstream: a}, {match: {tool_name: two}, upstream: b}]
+`
+	const tools, others = "clients do not see its tools", "clients cannot use its prompts and resources"
+	for _, tt := range []struct {
+		name, keys  string
+		first, next []string // advice
+	}{
+		{"a default", "default_upstream: a\n", nil, []string{tools, others}},
+		{"no default", "", []string{tools, others}, []string{tools, others}},
+		{"tools are searched", "default_upstream: a\ntool_search: {enabled: true, mode: synthesize}\n", nil, []string{others}},
+		{"federation", "federation: {enabled: true}\n", nil, nil},
+	} {
+		for i, r := range run(t, fileWith(t, servers+tt.keys))[:2] {
+			want := [][]string{tt.first, tt.next}[i]
+			for _, advice := range []string{tools, others} {
+				if strings.Contains(r.Advice, advice) != slices.Contains(want, advice) {
+					t.Errorf("%s, %s: %s", tt.name, r.Name, r.Advice)
+				}
+			}
+		}
+	}
+}
+
 // Nothing is written: no owner of a name is decided by looking.
 func TestAProbeChangesNothing(t *testing.T) {
 	s := sdkServer(t, true, "search")

@@ -67,7 +67,7 @@ func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.
 			return resp, nil
 		}
 	}
-	return a.fail(mcp.CodeMethodNotFound, "method_not_found", "method not found", http.StatusNotFound), nil
+	return a.refuse(&refusal.Generation, a.m.Method+": the revision of the client does not have the method"), nil
 }
 
 // Listen opens the stream of list_changed notifications.

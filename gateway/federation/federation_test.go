@@ -391,7 +391,8 @@ func TestWhatARequestSaysOfItsSender(t *testing.T) {
 			{"an old revision", "2024-10-07", "tools/list", ``, 200, `"tools":[{`, ""},
 			{"a revision with sessions", "2025-11-25", "tools/list", ``, 200, `"tools":[{`, ""},
 			{"none declared", "", "tools/list", ``, 200, `"tools":[{`, ""},
-			{"initialize of a revision without sessions", "2026-07-28", "initialize", complete, 404, `"code":-32601`, ""},
+			{"initialize of a revision without sessions", "2026-07-28", "initialize", complete, 404, `"code":-32601`, "generation_unsupported"},
+			{"another method that such a revision lacks", "2026-07-28", "ping", complete, 404, `"code":-32601`, "generation_unsupported"},
 			{"initialize that asks for such a revision", "", "initialize", ``, 200, `"protocolVersion":"2025-11-25"`, ""},
 		} {
 			message := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"protocolVersion":"2026-07-28","_meta":{%s}}}`, tt.method, tt.meta)

@@ -20,9 +20,10 @@ import (
 const (
 	minRefresh = time.Second
 	// minAnnounced is the pause between two readings after list_changed, or for a client that
-	// waits, on average: after a quiet time maxAnnounced of them need only minRefresh.
+	// waits, on average: after a quiet time maxAnnounced of them need only minBurst.
 	minAnnounced = 5 * time.Second
-	maxAnnounced = 4
+	maxAnnounced = 10
+	minBurst     = 100 * time.Millisecond
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 30 * time.Minute
 )
@@ -176,7 +177,7 @@ func (f *Federation) forgetPrivate(fd *feed) {
 // wait returns after a pause, and earlier when the lists are wanted; how much earlier
 // minAnnounced says.
 func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
-	rest := max(minRefresh, fd.owes(f.opts.Now())-(maxAnnounced-1)*minAnnounced)
+	rest := max(minBurst, fd.owes(f.opts.Now())-(maxAnnounced-1)*minAnnounced)
 	soonest, latest := time.NewTimer(min(pause, rest)), time.NewTimer(pause)
 	defer soonest.Stop()
 	defer latest.Stop()

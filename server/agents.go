@@ -36,10 +36,11 @@ func wireDeployment(d store.Deployment) api.Deployment {
 	}
 }
 
-// agents are the agents of a tenant. A configuration that a new agent comes with is its
-// first deployment, by the user of the calling key; one that differs from the present one
-// appends a deployment. Traces, budgets and SLA targets keep the id and name of a deleted
-// agent; the answer warns of what still refers to it.
+// agents are the agents of a tenant. The configuration that a new agent is created with
+// is its first deployment, recorded for the user of the calling key; an update with a
+// different configuration appends a deployment. Traces, budgets and SLA targets keep the
+// id and name of a deleted agent; the response to the deletion warns about resources that
+// still refer to it.
 var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
 	noun: "agent", cursor: agentsList,
 	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}},
@@ -84,8 +85,8 @@ var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
 	},
 }
 
-// referencesTo names the policies, budgets and SLA targets that are left behind
-// when an agent is deleted.
+// referencesTo returns a warning for each policy, budget and SLA target that still refers
+// to a deleted agent.
 func (c *call) referencesTo(id string) (warnings []string, err error) {
 	agent, err := c.tenant.GetAgent(c.Context(), id)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *call) referencesTo(id string) (warnings []string, err error) {
 	}
 	for _, b := range budgets {
 		if b.AgentID == id {
-			warnings = append(warnings, fmt.Sprintf("budget %q stays with the deleted agent and counts no more spending", b.Name))
+			warnings = append(warnings, fmt.Sprintf("budget %q still refers to the deleted agent and counts no more spending", b.Name))
 		}
 	}
 	slas, err := c.tenant.ListSLAs(c.Context())
@@ -125,13 +126,13 @@ func (c *call) referencesTo(id string) (warnings []string, err error) {
 	}
 	for _, t := range slas {
 		if t.AgentID == id {
-			warnings = append(warnings, fmt.Sprintf("SLA target %q stays with the deleted agent and sees no more traces", t.Name))
+			warnings = append(warnings, fmt.Sprintf("SLA target %q still refers to the deleted agent and gets no more traces", t.Name))
 		}
 	}
 	return boundWarnings(warnings), nil
 }
 
-// listTools serves GET /api/agents/:id/tools: what the agent's traces named.
+// listTools serves GET /api/agents/:id/tools: the tools that the agent's traces name.
 func (s *Server) listTools(c *call) error {
 	id, err := c.pathID("agent")
 	if err != nil {
@@ -152,7 +153,8 @@ func (s *Server) listTools(c *call) error {
 	return paged(c, each(tools, wireTool), total, page)
 }
 
-// listHistory serves GET /api/agents/:id/history, the most recent first.
+// listHistory serves GET /api/agents/:id/history: the agent's deployments, the most
+// recent first.
 func (s *Server) listHistory(c *call) error {
 	id, err := c.pathID("agent")
 	if err != nil {

@@ -148,7 +148,7 @@ func TestAgentRows(t *testing.T) {
 			r.ask(r.admin, "PUT", "/api/agents/"+id, fmt.Sprintf(`{"configYaml":"version: %d"}`, i)).want(200)
 		}
 		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"configYaml":"version: 24"}`).want(200)  // unchanged: no record
-		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"description":"no new text"}`).want(200) // neither
+		r.ask(r.admin, "PUT", "/api/agents/"+id, `{"description":"no new text"}`).want(200) // neither changes the configuration
 		a = r.ask(r.admin, "GET", "/api/agents/"+id+"/history", "").want(200)
 		a.object().is(t, "total", 26)
 		list := a.list()
@@ -167,8 +167,8 @@ func TestAgentRows(t *testing.T) {
 	})
 }
 
-// TestAgentTextIsData: what a client stores comes back as the same text, as
-// JSON, and is executed by nobody.
+// TestAgentTextIsData: text of a client is returned unchanged as JSON and is
+// never executed.
 func TestAgentTextIsData(t *testing.T) {
 	r := newRig(t)
 	for i, text := range []string{
@@ -186,8 +186,8 @@ func TestAgentTextIsData(t *testing.T) {
 	}
 }
 
-// TestAgentConfigSize: a configuration up to the documented bound is kept whole,
-// a longer one refused by its field.
+// TestAgentConfigSize: a configuration of the documented size is stored whole; a
+// longer one is a 400 that names the field.
 func TestAgentConfigSize(t *testing.T) {
 	r := newRig(t)
 	text := strings.Repeat("key: value # secret\n", 512<<10/20)
@@ -214,8 +214,8 @@ func TestDeletedAgentIsRemembered(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/t1", "").want(200).data().is(t, "agentId", id, "agentName", "gone")
 }
 
-// TestARenamedAgentKeepsWhatRefersToIt: traces by the former name count for its
-// budget, and the bundle of gateways says which names mean the agent.
+// TestARenamedAgentKeepsWhatRefersToIt: traces with the former name count for
+// the agent's budget, and the governance bundle has the former name as an alias.
 func TestARenamedAgentKeepsWhatRefersToIt(t *testing.T) {
 	r := newRig(t)
 	id := r.agent(r.admin, "ren")
@@ -234,7 +234,7 @@ func TestARenamedAgentKeepsWhatRefersToIt(t *testing.T) {
 	lacks(t, r.ask(r.admin, "GET", "/api/governance", "").want(200).object(), "aliases")
 }
 
-// lacks fails the test where an object has a member.
+// lacks fails the test when an object has the member.
 func lacks(t *testing.T, o object, name string) {
 	t.Helper()
 	if v, ok := o[name]; ok {
@@ -242,8 +242,8 @@ func lacks(t *testing.T, o object, name string) {
 	}
 }
 
-// TestDeletingAnAgentWarns: the answer names what refers to the agent, by its
-// name, a former name or its id.
+// TestDeletingAnAgentWarns: the response names the resources that refer to the
+// agent, by its name, a former name or its id.
 func TestDeletingAnAgentWarns(t *testing.T) {
 	r := newRig(t)
 	id := r.agent(r.admin, "old")

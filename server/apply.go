@@ -12,7 +12,9 @@ import (
 	"svc/store"
 )
 
-// apply serves POST /api/apply: what documents declare is made so, all or nothing.
+// apply serves POST /api/apply: it creates, changes and, on request, deletes
+// resources so that they are as the documents declare. Either all changes are made
+// or none.
 func (s *Server) apply(c *call) error {
 	var in api.Apply
 	if err := c.decode(&in); err != nil {
@@ -52,7 +54,8 @@ func (s *Server) apply(c *call) error {
 		func([]store.Change) error { return answer() })
 }
 
-// mayDeclare refuses a key that does not hold the scopes of every kind in documents.
+// mayDeclare returns a 403 when the calling key lacks a scope that one of the kinds
+// in documents takes.
 func (c *call) mayDeclare(docs []parsedDocument) error {
 	for _, k := range declaredKinds {
 		if !slices.ContainsFunc(docs, func(d parsedDocument) bool { return d.kind == k.name }) {
@@ -66,8 +69,8 @@ func (c *call) mayDeclare(docs []parsedDocument) error {
 	return nil
 }
 
-// readDocuments checks each document by itself, and that each has a name of its own.
-// Details name the document by its index.
+// readDocuments checks each document by itself, and that no two documents of a kind
+// have the same name. The details of its error name a document by its index.
 func readDocuments(in []api.Document) ([]parsedDocument, error) {
 	docs := make([]parsedDocument, len(in))
 	first := map[[2]string]int{}
@@ -94,7 +97,8 @@ func readDocuments(in []api.Document) ([]parsedDocument, error) {
 	return docs, nil
 }
 
-// read reads the spec of a document and returns what is wrong with the document.
+// read decodes and checks the spec of a document. It returns the problems that it
+// finds.
 func (d *parsedDocument) read(raw []byte) map[string]string {
 	spec := api.NewSpec(d.kind)
 	if spec == nil {
@@ -128,7 +132,7 @@ func (d *parsedDocument) read(raw []byte) map[string]string {
 	return found
 }
 
-// exporter writes what a tenant has as documents.
+// exporter converts the resources of a tenant to documents.
 type exporter struct {
 	all    store.Contents
 	agents map[string]string   // names by id
@@ -136,15 +140,15 @@ type exporter struct {
 	warns  []string
 }
 
-// exportDocuments serves GET /api/apply: the documents that declare what the tenant
-// has, of some kinds or of all, at one moment.
+// exportDocuments serves GET /api/apply: the documents that declare the tenant's
+// resources, of all kinds or of those in the query. All are read in one transaction.
 func (s *Server) exportDocuments(c *call) error {
 	q := c.query()
 	var kinds []string
 	if text := q.text("kind"); text != "" {
 		for kind := range strings.SplitSeq(text, ",") {
 			if !slices.Contains(api.DocumentKinds, kind) {
-				q.bad("kind", "must be some of "+strings.Join(api.DocumentKinds, ", ")+", with commas between them")
+				q.bad("kind", "must be one or more of "+strings.Join(api.DocumentKinds, ", ")+", separated by commas")
 			}
 			kinds = append(kinds, kind)
 		}
@@ -183,7 +187,8 @@ func (e *exporter) warn(format string, args ...any) {
 	e.warns = append(e.warns, fmt.Sprintf(format, args...))
 }
 
-// agent returns the name of the agent of a resource; false where it was deleted.
+// agent returns the name of the agent that a resource refers to; false when the
+// agent has been deleted.
 func (e *exporter) agent(noun, name, id string) (string, bool) {
 	agent, ok := e.agents[id]
 	if !ok {

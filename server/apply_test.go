@@ -14,8 +14,8 @@ import (
 	"svc/store"
 )
 
-// bundleOfEverything declares one resource of each kind and more, in an order in which
-// what is referred to comes last.
+// bundleOfEverything declares at least one resource of each kind. Documents come before
+// the resources that they refer to.
 const bundleOfEverything = `{"documents":[
 	{"kind":"SLATarget","name":"latency","spec":{"agent":"bot","p99LatencyMs":2000,"evaluationPeriod":"24h"}},
 	{"kind":"Budget","name":"monthly","spec":{"agent":"bot","period":"monthly","limitUsd":500.25}},
@@ -26,10 +26,10 @@ const bundleOfEverything = `{"documents":[
 	{"kind":"Agent","name":"bot","spec":{"modelName":"m-1","environment":"production","configYaml":"a: 1\n","formerNames":["robot"]}},
 	{"kind":"Team","name":"ops","spec":{"description":"on call","scopes":["agents:read","policies:write"]}}],"set":"prod"%s}`
 
-// apply sends documents and returns the answer.
+// apply sends documents and returns the response.
 func (r *rig) apply(key, body string) *reply { return r.ask(key, "POST", "/api/apply", body) }
 
-// changesOf writes the changes of an answer as "kind name change fields".
+// changesOf formats the changes in a response as "kind name change fields".
 func changesOf(t testing.TB, a *reply) (list []string) {
 	t.Helper()
 	var out api.Applied
@@ -74,7 +74,7 @@ func TestApply(t *testing.T) {
 	before := r.ask(r.admin, "GET", "/api/audit/events?limit=500", "").want(200).list()
 	r.apply(r.admin, all).want(200)
 	if n := len(r.ask(r.admin, "GET", "/api/audit/events?limit=500", "").want(200).list()); n != len(before) {
-		t.Errorf("%d events of an apply that changed nothing", n-len(before))
+		t.Errorf("%d audit events for an apply that changed nothing", n-len(before))
 	}
 	event := before[0] // newest first
 	event.is(t, "route", "/api/apply")
@@ -82,7 +82,8 @@ func TestApply(t *testing.T) {
 		t.Errorf("event %v", event)
 	}
 
-	// What is not in a spec is as in a new resource; what is the same is not changed.
+	// Members that are not in a spec have their defaults; resources that are already as
+	// declared are not changed.
 	wantChanges(t, r.apply(r.admin, `{"set":"prod","documents":[
 		{"kind":"Budget","name":"monthly","spec":{"agent":"bot","period":"daily","limitUsd":5}},
 		{"kind":"Agent","name":"bot"},
@@ -92,8 +93,7 @@ func TestApply(t *testing.T) {
 	wantChanges(t, r.apply(r.admin, `{"set":"prod","documents":[{"kind":"Agent","name":"  bot "}]}`), "Agent bot none")
 }
 
-// TestApplyRefuses: what is wrong is named by the index of its document, and nothing is
-// written.
+// TestApplyRefuses: the error names the document by its index, and nothing is written.
 func TestApplyRefuses(t *testing.T) {
 	r := newRig(t)
 	r.apply(r.admin, `{"documents":[{"kind":"Agent","name":"outside"},{"kind":"Agent","name":"of other"}]}`).want(200)
@@ -159,7 +159,8 @@ func TestApplyRefuses(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/teams", "").want(200).object().is(t, "total", 0)
 }
 
-// TestApplyPrunes: only what carries the set is deleted, and no more than looks meant.
+// TestApplyPrunes: only resources that carry the set are deleted, and at most a third
+// of them without a limit.
 func TestApplyPrunes(t *testing.T) {
 	r := newRig(t)
 	policies := func(names ...string) string {
@@ -178,20 +179,21 @@ func TestApplyPrunes(t *testing.T) {
 	r.apply(r.admin, body(policies("a", "b", "c"), `,"prune":true`)).wantDetail("prune")
 	r.apply(r.admin, body(policies("a"), `,"prune":true,"pruneLimit":2`)).wantDetail("pruneLimit")
 	r.apply(r.admin, body(policies("a", "b")+`,{"kind":"Budget","name":"x","spec":{"agent":"bot","period":"daily","limitUsd":5}}`, `,"prune":true,"pruneLimit":9`)).
-		wantDetail("documents[2].spec.agent") // the agent would be gone
+		wantDetail("documents[2].spec.agent") // a later step would delete the agent
 	wantChanges(t, r.apply(r.admin, body(policies("a", "b")+agent, `,"prune":true,"dryRun":true`)),
 		"Policy a none", "Policy b none", "Agent bot none", "Policy c delete")
 	wantChanges(t, r.apply(r.admin, body(policies("a", "b")+agent, `,"prune":true`)),
 		"Policy a none", "Policy b none", "Agent bot none", "Policy c delete")
 	wantChanges(t, r.apply(r.admin, body(policies("a"), `,"prune":true,"pruneLimit":2`)), "Policy a none", "Policy b delete", "Agent bot delete")
 	r.ask(r.admin, "GET", "/api/policies", "").want(200).object().is(t, "total", 2)
-	// What was taken over is deleted as well.
+	// Adopted resources are deleted as well.
 	wantChanges(t, r.apply(r.admin, body(policies("a", "other"), `,"adopt":true`)), "Policy a none", "Policy other update set")
 	wantChanges(t, r.apply(r.admin, body(policies("a"), `,"prune":true,"pruneLimit":1`)), "Policy a none", "Policy other delete")
 }
 
-// TestApplyTakesTheScopesOfEveryKind: a key that is limited to a team needs them for
-// documents, for what is pruned, and for what teams hold.
+// TestApplyTakesTheScopesOfEveryKind: a key that is limited to a team needs the scopes
+// of all kinds of the documents and of pruned resources, and the scopes of the teams
+// that it declares.
 func TestApplyTakesTheScopesOfEveryKind(t *testing.T) {
 	r := newRig(t)
 	key, team := r.teamKey("limited")
@@ -217,7 +219,7 @@ func TestApplyTakesTheScopesOfEveryKind(t *testing.T) {
 			}
 		}
 	}
-	// A team that would hold more than the key, and one that does.
+	// A team that would hold scopes that the key lacks, and a team that already does.
 	r.scopes(r.admin, team, "teams:write").want(200)
 	r.apply(key, `{"documents":[{"kind":"Team","name":"u","spec":{"scopes":["keys:write"]}}]}`).want(403)
 	r.apply(r.admin, `{"set":"s","documents":[{"kind":"Team","name":"v","spec":{"scopes":["keys:write"]}},{"kind":"Team","name":"w"}]}`).want(200)
@@ -230,7 +232,7 @@ func TestApplyTakesTheScopesOfEveryKind(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/policies", "").want(200).object().is(t, "total", 1)
 }
 
-// TestApplyIsIdempotent: a retry gets the answer of the first request.
+// TestApplyIsIdempotent: a retry gets the response to the first request.
 func TestApplyIsIdempotent(t *testing.T) {
 	r := newRig(t)
 	first := r.ask(r.admin, "POST", "/api/apply", `{"documents":[{"kind":"Agent","name":"a"}]}`, "Idempotency-Key", "k1").want(200)
@@ -240,8 +242,8 @@ func TestApplyIsIdempotent(t *testing.T) {
 	}
 }
 
-// TestApplyAtOnce: of two administrators who apply different documents at once each
-// finds all of its own afterwards or all of the other's, never some of both.
+// TestApplyAtOnce: when two administrators apply different documents concurrently, the
+// result is all of one or all of the other, never a mixture.
 func TestApplyAtOnce(t *testing.T) {
 	r := newRig(t)
 	documents := func(limit int) string {
@@ -270,8 +272,8 @@ func TestApplyAtOnce(t *testing.T) {
 	}
 }
 
-// TestExportIntoAnEmptyTenant: what one tenant exports makes another one that gateways
-// enforce alike, and that exports the same.
+// TestExportIntoAnEmptyTenant: applying the export of one tenant to an empty one yields
+// the same governance bundle and the same export.
 func TestExportIntoAnEmptyTenant(t *testing.T) {
 	r := newRig(t)
 	r.apply(r.admin, fmt.Sprintf(bundleOfEverything, "")).want(200)
@@ -299,7 +301,7 @@ func TestExportIntoAnEmptyTenant(t *testing.T) {
 	}
 	one, other := governanceOf(t, r, r.admin), governanceOf(t, r, r.other)
 	if one != other {
-		t.Errorf("gateways are told\n%s\nand of the copy\n%s", one, other)
+		t.Errorf("governance bundle\n%s\nand of the copy\n%s", one, other)
 	}
 	if !strings.Contains(one, `"alias":"robot"`) || !strings.Contains(one, `"on":"renamed once"`) || strings.Count(one, `"period"`) != 2 {
 		t.Errorf("the bundle is %s", one)
@@ -315,7 +317,7 @@ func TestExportIntoAnEmptyTenant(t *testing.T) {
 	r.ask(key, "GET", "/api/apply?kind=policy", "").wantDetail("kind")
 }
 
-// governanceOf is what gateways are told, without ids, times and the key.
+// governanceOf returns the governance bundle without ids, times and the key.
 func governanceOf(t testing.TB, r *rig, key string) string {
 	t.Helper()
 	var g api.Governance
@@ -339,7 +341,7 @@ func governanceOf(t testing.TB, r *rig, key string) string {
 	return string(out)
 }
 
-// TestExportWarns: what no document can say is named.
+// TestExportWarns: the warnings name the resources that documents cannot express.
 func TestExportWarns(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "a")

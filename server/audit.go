@@ -8,8 +8,9 @@ import (
 	"svc/store"
 )
 
-// reportAuditHead serves POST /api/audit/heads: where a gateway's audit chain
-// stands, kept out of reach of whoever can rewrite its files.
+// reportAuditHead serves POST /api/audit/heads: it stores the head (sequence
+// number and hash) of a gateway's audit chain, so that somebody who can
+// rewrite the gateway's files cannot rewrite the head too.
 func (s *Server) reportAuditHead(c *call) error {
 	var in api.AuditHeadReport
 	if err := c.decode(&in); err != nil {
@@ -32,7 +33,8 @@ func (s *Server) reportAuditHead(c *call) error {
 	return c.data(http.StatusCreated, wireAuditHead(head))
 }
 
-// listAuditHeads serves GET /api/audit/heads: data and total only.
+// listAuditHeads serves GET /api/audit/heads. The response has data and total
+// only.
 func (s *Server) listAuditHeads(c *call) error {
 	heads, err := c.tenant.ListAuditHeads(c.Context())
 	if err != nil {
@@ -41,7 +43,8 @@ func (s *Server) listAuditHeads(c *call) error {
 	return whole(c, each(heads, wireAuditHead))
 }
 
-// acceptAuditKey serves POST /api/audit/heads/accept.
+// acceptAuditKey serves POST /api/audit/heads/accept: it binds a gateway's
+// name to another signing key.
 func (s *Server) acceptAuditKey(c *call) error {
 	var in api.AuditKeyAccept
 	if err := c.decode(&in); err != nil {

@@ -16,8 +16,8 @@ func auditHeadBody(gateway string, seq int64, hash string) string {
 	return fmt.Sprintf(`{"gateway":%q,"trail":"0a1b","seq":%d,"hash":%q}`, gateway, seq, strings.Repeat(hash, 64))
 }
 
-// A gateway leaves the end of its audit chain; who may read audits sees it, and
-// what it contradicted.
+// A gateway reports the head of its audit chain. A key with audit:read lists the
+// head, and the head that the new one contradicts.
 func TestAuditHeads(t *testing.T) {
 	r := newRig(t)
 	ingest, _ := r.key(r.admin, "ingest")
@@ -49,7 +49,7 @@ func TestAuditHeads(t *testing.T) {
 	}
 }
 
-// checkpointKey is the key of a gateway.
+// checkpointKey is the signing key of a gateway.
 type checkpointKey struct {
 	public  string
 	private ed25519.PrivateKey
@@ -64,12 +64,12 @@ func newCheckpointKey(t testing.TB) checkpointKey {
 	return checkpointKey{base64.StdEncoding.EncodeToString(public), private}
 }
 
-// signature is the signature of a report.
+// signature signs a report.
 func (k checkpointKey) signature(in api.AuditHeadReport) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, in.SignedText()))
 }
 
-// body is a signed report.
+// body is the body of a signed report.
 func (k checkpointKey) body(t testing.TB, gateway string, seq int64) string {
 	t.Helper()
 	in := api.AuditHeadReport{Gateway: gateway, Trail: "0a1b", Seq: seq, Hash: fmt.Sprintf("%064d", seq), PublicKey: k.public}
@@ -81,8 +81,8 @@ func (k checkpointKey) body(t testing.TB, gateway string, seq int64) string {
 	return string(b)
 }
 
-// Another ingest key, with or without a key pair of its own, cannot replace the
-// heads of a gateway that signs them, nor push their evidence out.
+// Another ingest key, with or without a signing key of its own, cannot replace
+// the heads of a gateway that signs them, nor evict the evidence.
 func TestAnotherIngestKeyCannotFlushAuditHeads(t *testing.T) {
 	r := newRig(t)
 	mine, _ := r.key(r.admin, "ingest")
@@ -113,7 +113,7 @@ func TestAnotherIngestKeyCannotFlushAuditHeads(t *testing.T) {
 	if offered := list[0].OfferedKeys; len(offered) != 1 || offered[0].PublicKey != other.public || offered[0].KeyID != api.AuditKeyID(other.public) {
 		t.Errorf("offered: %+v", offered)
 	}
-	// The holder of the key itself leaves evidence that stays.
+	// A report by the holder of the signing key cannot remove evidence either.
 	for seq := int64(50); seq > 0; seq-- {
 		r.ask(mine, "POST", "/api/audit/heads", key.body(t, "gateway-1", seq)).want(201)
 	}
@@ -129,7 +129,8 @@ func TestAnotherIngestKeyCannotFlushAuditHeads(t *testing.T) {
 	}
 }
 
-// The name of a gateway is bound to its first key until somebody accepts another.
+// The name of a gateway is bound to its first key until an administrator accepts
+// another key.
 func TestAcceptingTheKeyOfAGateway(t *testing.T) {
 	r := newRig(t)
 	ingest, _ := r.key(r.admin, "ingest")
@@ -147,7 +148,7 @@ func TestAcceptingTheKeyOfAGateway(t *testing.T) {
 	r.ask(ingest, "POST", "/api/audit/heads", other.body(t, "gateway-1", 8)).want(201)
 	r.ask(ingest, "POST", "/api/audit/heads", key.body(t, "gateway-1", 9)).want(400)
 
-	// A signature is of this head and this gateway, with this key.
+	// A signature is valid only for its head, its gateway and its key.
 	signed := key.body(t, "gateway-2", 7)
 	for name, changed := range map[string]string{
 		"another line":    strings.Replace(signed, `"seq":7`, `"seq":8`, 1),
@@ -162,7 +163,8 @@ func TestAcceptingTheKeyOfAGateway(t *testing.T) {
 	}
 }
 
-// A key that is limited to a team changes no gateway's key, whatever its scopes.
+// A key that is limited to a team cannot change a gateway's key, whatever its
+// scopes are.
 func TestTeamKeysDoNotAcceptAuditKeys(t *testing.T) {
 	r := newRig(t)
 	ingest, _ := r.key(r.admin, "ingest")

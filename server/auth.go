@@ -11,24 +11,23 @@ import (
 	"svc/store"
 )
 
-// Bounds of the random part of a key that we are given, in characters. Those
-// that we make have 43: 256 random bits.
+// Bounds on the random part of an API key in a request, in characters. Keys that the server
+// creates have 43 characters: 256 random bits.
 const (
 	minSecret = 32
 	maxSecret = 128
 )
 
-// NewSecret makes the text of an API key: the prefix of its scope and 256
-// random bits (control-plane specification, API keys, 2).
+// NewSecret returns the text of a new API key: the prefix of its scope and 256 random bits
+// (control-plane specification, API keys, 2).
 func NewSecret(scope store.KeyScope) string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	_, _ = rand.Read(b[:]) // rand.Read never fails since Go 1.24
 	return api.KeyPrefixes[string(scope)] + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// SecretScope says which scope a key's text claims, and whether the text has
-// the form of a key at all: a known prefix, then 32 to 128 characters of
-// A-Z, a-z, 0-9, _ and -.
+// SecretScope returns the scope that the prefix of a key claims, and whether the text has
+// the form of a key: a known prefix, then 32 to 128 characters of A-Z, a-z, 0-9, _ and -.
 func SecretScope(secret string) (store.KeyScope, error) {
 	for _, scope := range api.KeyScopes {
 		random, ok := strings.CutPrefix(secret, api.KeyPrefixes[scope])
@@ -44,8 +43,8 @@ func SecretScope(secret string) (store.KeyScope, error) {
 	return "", fmt.Errorf("an API key begins with svc_api_, svc_agent_ or svc_ingest_")
 }
 
-// SecretPrefix is what may be shown of a key after its creation: the prefix of
-// its scope and four more characters.
+// SecretPrefix returns the part of a key that may be shown after its creation: the prefix
+// of its scope and four more characters.
 func SecretPrefix(secret string) string {
 	scope, err := SecretScope(secret)
 	if err != nil {
@@ -60,9 +59,9 @@ func isBase64URL(s string) bool {
 	}) < 0
 }
 
-// authenticate finds out whose request this is, by its one Authorization
-// header. The store is asked every time: what was deleted or deactivated
-// before the request began is refused. Every reason to refuse looks the same.
+// authenticate finds the key of a request by its one Authorization header. It queries the
+// store for every request, so a key that was deleted or deactivated before the request is
+// rejected. The error is the same for every reason.
 func (s *Server) authenticate(c *call) error {
 	values := c.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -92,9 +91,9 @@ func (s *Server) authenticate(c *call) error {
 	return nil
 }
 
-// permit checks the key against the route: its scope first, then the scopes of
-// the team that limits it, if any. Team limits do not concern keys of scope
-// ingest, which gateways use and which can do nothing that a team scope covers.
+// permit checks the key's scope against the route, and then the scopes of the team that
+// limits the key, if any. Team limits do not apply to keys of scope ingest: gateways use
+// them, and no team scope covers what they allow.
 func (c *call) permit() error {
 	if !slices.Contains(c.route.keys, c.key.Scope) {
 		return forbidden("a key of scope %s may not call this endpoint", c.key.Scope)
@@ -120,9 +119,9 @@ func (c *call) permit() error {
 	return forbidden("the team that this key is limited to lacks the scope %s", strings.Join(c.route.team, " or "))
 }
 
-// missingScope returns the first of the team scopes that the calling key does not
-// hold itself; empty when it missingScope them all. A key without a team missingScope every
-// one. What a key does not hold it must not pass on.
+// missingScope returns the first of the team scopes that the calling key does not hold;
+// empty when it holds them all. A key without a team holds every scope. A key must not
+// grant a scope that it does not hold.
 func (c *call) missingScope(scopes []string) (missing string) {
 	if c.team == nil {
 		return ""

@@ -10,33 +10,36 @@ import (
 	"svc/store"
 )
 
-// Bounds on requests that wait for a change of governance. More are answered at once.
+// Bounds on long polls: requests that wait for a change of the governance bundle. A
+// request beyond them is answered at once.
 const (
 	maxWaitingOfKey = 16
 	maxWaiting      = 4096
-	// lookEvery is how often the row of a tenant is read for all of its requests that
-	// wait, and wakeWithin how far their answers are spread: a change reaches gateways
-	// within the sum, well below a second.
+	// lookEvery is the interval in which the tenant's row is read, once for all
+	// requests that wait. wakeWithin is the time over which their responses are
+	// spread, so that they do not arrive together. A change reaches gateways within
+	// the sum of both.
 	lookEvery  = 200 * time.Millisecond
 	wakeWithin = 500 * time.Millisecond
-	// maxBundles bounds the tenants whose bundles are remembered.
+	// maxBundles bounds the number of cached bundles, one per tenant.
 	maxBundles = 1024
 )
 
-// bundles remembers the bundles of tenants and the requests that wait for another one.
+// bundles caches the bundles of tenants and counts the requests that wait for a new
+// one. It is safe for concurrent use.
 type bundles struct {
 	mu       sync.Mutex
 	byTenant map[string]*bundle
-	byKey    map[string]int // requests that wait
+	byKey    map[string]int // waiting requests by id of the key
 	all      int
 	watches  map[string]*watch
 }
 
-// watch looks for a change of one tenant's bundle, for all requests that wait for it.
+// watch polls for a change of one tenant's bundle, for all requests that wait for it.
 type watch struct {
 	waiting int
 	tag     string
-	changed chan struct{} // closed when tag is no longer the bundle's
+	changed chan struct{} // closed when the bundle no longer has the tag
 	end     context.CancelFunc
 }
 
@@ -59,7 +62,7 @@ func (bs *bundles) put(tenant string, b *bundle) {
 	bs.byTenant[tenant] = b
 }
 
-// enter counts a request that waits; false where there are too many.
+// enter counts a waiting request; false when there are too many.
 func (bs *bundles) enter(key string) bool {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -80,8 +83,10 @@ func (bs *bundles) leave(key string) {
 	}
 }
 
-// join returns what is closed when the bundle with the tag is no longer the tenant's;
-// nil where it is not any more. look runs until the last request has left.
+// join adds a waiting request to the watch of a tenant, and starts look when it is the
+// first. The channel is closed when the tenant's bundle no longer has the tag; it is
+// nil when the bundle already has another tag. look ends when the last request has
+// called part.
 func (bs *bundles) join(tenant, tag string, look func(context.Context)) (changed <-chan struct{}) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -110,7 +115,7 @@ func (bs *bundles) part(tenant string) {
 	}
 }
 
-// seen wakes the requests of a tenant whose bundle has another tag.
+// seen wakes the waiting requests of a tenant when its bundle has a new tag.
 func (bs *bundles) seen(tenant, tag string) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -120,8 +125,9 @@ func (bs *bundles) seen(tenant, tag string) {
 	}
 }
 
-// awaitBundle waits until the bundle of the caller's tenant is another one than b, and
-// returns it; b where nothing changes in time, too many wait, or the server stops.
+// awaitBundle waits until the bundle of the caller's tenant differs from b, and
+// returns the new one. It returns b when the time is over, when too many requests
+// wait, or when the server drains.
 func (s *Server) awaitBundle(c *call, b *bundle, wait time.Duration) (*bundle, error) {
 	if !s.bundles.enter(c.key.ID) {
 		return b, nil
@@ -157,8 +163,8 @@ func (s *Server) awaitBundle(c *call, b *bundle, wait time.Duration) (*bundle, e
 	return s.bundleOf(c.Context(), tenant, traces)
 }
 
-// watchBundle looks for changes of a tenant's bundle until nobody waits for one. What
-// cannot be read is looked at again.
+// watchBundle polls the bundle of a tenant until ctx ends. After an error it tries
+// again at the next tick.
 func (s *Server) watchBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTraces) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

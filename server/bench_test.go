@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest is what a request costs from authentication to its answer,
-// without the network: a read of one resource, and a refused key.
+// BenchmarkRequest measures a request from authentication to the response,
+// without the network: a read of one resource, and a rejected key.
 func BenchmarkRequest(b *testing.B) {
 	r := newRig(b)
 	r.srv.api.limit, r.srv.addresses.limit = 1<<40, 1<<40
@@ -18,7 +18,7 @@ func BenchmarkRequest(b *testing.B) {
 				req := httptest.NewRequest("GET", "/api/teams/"+id, nil)
 				req.Header.Set("Authorization", "Bearer "+bearer)
 				r.srv.ServeHTTP(httptest.NewRecorder(), req)
-				r.clock.advance(1e6) // so that windows stay of one size
+				r.clock.advance(1e6) // the clock advances, so that the window keeps its size
 			}
 		})
 	}

@@ -9,15 +9,16 @@ import (
 	"svc/server/api"
 )
 
-// Bounds on the request bodies that are in memory at one time. Decoded, a body
-// takes a small multiple of its bytes, because its lists are bounded too. A
-// tenant may have a quarter of all: four times the largest body.
+// Bounds on the bytes of request bodies in memory at one time. A decoded body
+// takes a small multiple of its bytes, because the lists in it are bounded
+// too. A tenant may use a quarter of the whole, which is four times the
+// largest body.
 const (
 	maxBodiesInMemory       = 128 << 20
 	maxTenantBodiesInMemory = maxBodiesInMemory / 4
 )
 
-// bodyMemory counts the bytes of request bodies in memory, in all and by
+// bodyMemory counts the bytes of request bodies in memory, in total and by
 // tenant. It is safe for concurrent use.
 type bodyMemory struct {
 	max, tenantMax int64
@@ -31,8 +32,8 @@ func newBodyMemory(limit, tenantLimit int64) *bodyMemory {
 	return &bodyMemory{max: limit, tenantMax: tenantLimit, byTenant: map[string]int64{}}
 }
 
-// acquire counts n more bytes of a tenant. It counts nothing and returns an
-// error where they exceed a bound.
+// acquire counts n more bytes of a tenant. When they would exceed a bound, it
+// counts nothing and returns an error.
 func (m *bodyMemory) acquire(tenant string, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +48,7 @@ func (m *bodyMemory) acquire(tenant string, n int64) error {
 	return nil
 }
 
-// release gives back what acquire has counted.
+// release subtracts bytes that acquire has counted.
 func (m *bodyMemory) release(tenant string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,16 +58,16 @@ func (m *bodyMemory) release(tenant string, n int64) {
 	}
 }
 
-// inMemory is how many bytes are counted now.
+// inMemory returns the number of bytes that are counted now.
 func (m *bodyMemory) inMemory() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// The answers past a bound. A request that is not accepted now will be in a
-// moment, as with the rate limit: clients and exporters that wait for
-// Retry-After need to know nothing more.
+// The responses when a bound is exceeded. They are 429 with Retry-After, as
+// with the rate limit, because clients and exporters already wait for it: the
+// request will be accepted a moment later.
 var (
 	errTenantBodies = &failure{http.StatusTooManyRequests, "too many bytes of this tenant's requests are being processed; send this one again later", nil}
 	errAllBodies    = &failure{http.StatusTooManyRequests, "too many bytes of requests are being processed; send this one again later", nil}
@@ -74,17 +75,17 @@ var (
 
 var errBodyTooLarge = errors.New("body too large")
 
-// readBody reads r, at most limit bytes, and counts its memory as it grows:
-// a client that declares a large body and sends nothing occupies nothing.
-// Size is the declared size, -1 when unknown. What is counted is released when
-// the request has been answered.
+// readBody reads r, at most limit bytes. It counts the memory as the body
+// grows, so a client that declares a large body and sends nothing occupies
+// nothing. size is the declared size, -1 when unknown. The counted bytes are
+// released when the request has been answered.
 func (c *call) readBody(r io.Reader, size, limit int64) ([]byte, error) {
 	var body []byte
 	for {
 		if len(body) == cap(body) {
 			grown := min(max(2*int64(cap(body)), smallBody), limit+1)
 			if size >= int64(len(body)) {
-				grown = min(grown, size+1) // one more byte than the body has, to see its end
+				grown = min(grown, size+1) // one byte more than the body, so that Read reports the end
 			}
 			if err := c.holdBody(grown - int64(cap(body))); err != nil {
 				return nil, err
@@ -104,11 +105,13 @@ func (c *call) readBody(r io.Reader, size, limit int64) ([]byte, error) {
 	}
 }
 
-// smallBody is the first buffer of a body of unknown or large size.
+// smallBody is the size of the first buffer for a body of unknown or large
+// size.
 const smallBody = 4 << 10
 
-// holdBody counts bytes of a body in memory. Routes without a key have small
-// bodies and a rate window for each address; they have no tenant to count for.
+// holdBody counts bytes of the request's body. Routes without a key are not
+// counted, because they have no tenant: their bodies are small, and each
+// address has a rate window.
 func (c *call) holdBody(n int64) error {
 	if c.tenant == nil || n == 0 {
 		return nil
@@ -122,7 +125,7 @@ func (c *call) holdBody(n int64) error {
 	return nil
 }
 
-// releaseBody ends the accounting of the request.
+// releaseBody subtracts all bytes that were counted for the request.
 func (c *call) releaseBody() {
 	if c.held > 0 {
 		c.server.bodies.release(c.tenant.ID(), c.held)
@@ -130,7 +133,7 @@ func (c *call) releaseBody() {
 	}
 }
 
-// payload reads the body, at most limit bytes of it.
+// payload reads the body, at most limit bytes.
 func (c *call) payload(limit int64) ([]byte, error) {
 	if c.read != nil {
 		return c.read, nil
@@ -159,7 +162,8 @@ func bodyTooLarge(limit int64) error {
 
 var errBodyUnreadable = &failure{http.StatusBadRequest, "the request body could not be read", nil}
 
-// maxBody is the largest body of the request, in bytes.
+// maxBody returns the size of the largest body that the route accepts, in
+// bytes.
 func (c *call) maxBody() int64 {
 	if c.route != nil && c.route.maxBody > 0 {
 		return c.route.maxBody
@@ -167,10 +171,10 @@ func (c *call) maxBody() int64 {
 	return api.MaxBody
 }
 
-// validator is a request body that can say what is wrong with itself.
+// validator is a request body that checks itself.
 type validator interface{ Validate() map[string]string }
 
-// decode reads the body into v, strictly, and checks it.
+// decode reads the body into v, strictly, and validates it.
 func (c *call) decode(v validator) error {
 	if err := plainBody(c); err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// upload is an ingest request whose body is still arriving.
+// upload is an ingest request whose body has not arrived completely.
 type upload struct {
 	body *io.PipeWriter
 	done chan *httptest.ResponseRecorder
 }
 
-// begin starts an ingest request of n bytes, of which a part has been read
-// when it returns.
+// begin starts an ingest request of n bytes and returns when a part of it has
+// been read.
 func (r *rig) begin(key string, n int, part string) *upload {
 	r.t.Helper()
 	pr, pw := io.Pipe()
@@ -32,13 +32,13 @@ func (r *rig) begin(key string, n int, part string) *upload {
 		pr.Close()
 		u.done <- w
 	}()
-	if _, err := io.WriteString(pw, part); err != nil { // returns when it has been read
+	if _, err := io.WriteString(pw, part); err != nil { // receives when the part has been read
 		r.t.Fatal(err)
 	}
 	return u
 }
 
-// end sends the rest and returns the answer.
+// end sends the rest and returns the response.
 func (u *upload) end(rest string) *httptest.ResponseRecorder {
 	_, _ = io.WriteString(u.body, rest)
 	u.body.Close()
@@ -47,9 +47,9 @@ func (u *upload) end(rest string) *httptest.ResponseRecorder {
 
 const small = `{"agentName":"a","status":"success"}`
 
-// The bytes of bodies in memory are bounded for each tenant: past the bound a
-// request is 429 with Retry-After, other tenants are served, and what was
-// answered counts no more.
+// The bytes of bodies in memory are bounded for each tenant. Beyond the bound a
+// request is 429 with Retry-After, other tenants are served, and the bytes of
+// answered requests are released.
 func TestBodiesInMemoryOfOneTenantAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.srv.bodies = newBodyMemory(64<<10, 16<<10)
@@ -67,8 +67,8 @@ func TestBodiesInMemoryOfOneTenantAreBounded(t *testing.T) {
 	if !strings.Contains(metrics.Body.String(), `svc_request_bodies_refused_total{bound="tenant"} 2`) {
 		t.Errorf("the metric does not count the two refused requests:\n%s", metrics.Body)
 	}
-	if w := u.end(large[13<<10:]); w.Code != http.StatusBadRequest { // its session is too long
-		t.Errorf("the one that was first: %d %s", w.Code, w.Body)
+	if w := u.end(large[13<<10:]); w.Code != http.StatusBadRequest { // its session id is too long
+		t.Errorf("the first request: %d %s", w.Code, w.Body)
 	}
 	r.ask(r.admin, "POST", "/api/traces", small).want(201)
 	if r.srv.bodies.inMemory() != 0 || len(r.srv.bodies.byTenant) != 0 {
@@ -76,7 +76,7 @@ func TestBodiesInMemoryOfOneTenantAreBounded(t *testing.T) {
 	}
 }
 
-// Several tenants together are bounded by the whole.
+// The bytes of several tenants together are bounded by the global bound.
 func TestBodiesInMemoryAreBoundedInAll(t *testing.T) {
 	r := newRig(t)
 	r.srv.bodies = newBodyMemory(24<<10, 16<<10)
@@ -92,19 +92,19 @@ func TestBodiesInMemoryAreBoundedInAll(t *testing.T) {
 	}
 }
 
-// Bytes count as they arrive: a declared length alone holds nothing.
+// Bytes count as they arrive; a declared length alone counts nothing.
 func TestADeclaredLengthOccupiesNoMemory(t *testing.T) {
 	r := newRig(t)
 	r.srv.bodies = newBodyMemory(16<<10, 16<<10)
 	idle := r.begin(r.admin, 15<<10, "{")
 	if used := r.srv.bodies.inMemory(); used > smallBody {
-		t.Errorf("%d bytes are counted for a body of which one has come", used)
+		t.Errorf("%d bytes are counted for a body of which one byte has arrived", used)
 	}
 	r.ask(r.admin, "POST", "/api/traces", small).want(201)
 	idle.end("")
 }
 
-// What gzip unpacks to counts, not what was sent.
+// The decompressed bytes of a gzip body count, not the compressed ones.
 func TestUnpackedBytesAreCounted(t *testing.T) {
 	r := newRig(t)
 	r.srv.bodies = newBodyMemory(1<<20, 256<<10)
@@ -121,7 +121,8 @@ func TestUnpackedBytesAreCounted(t *testing.T) {
 	}
 }
 
-// A body of any length, declared or not, is read whole or refused at its limit.
+// A body of any length, declared or not, is read completely or rejected at its
+// limit.
 func TestReadBody(t *testing.T) {
 	const limit = 10_000
 	for _, n := range []int{0, 1, smallBody - 1, smallBody, smallBody + 1, limit - 1, limit, limit + 1, 3 * limit} {

@@ -8,8 +8,8 @@ import (
 	"svc/store"
 )
 
-// changing makes what a request changes the caller's in the record of changes, and
-// dependent on If-Match where the request has one.
+// changing returns the tenant with the caller as the author of its changes in the
+// audit events, and with the condition of the If-Match header, if there is one.
 func (c *call) changing() error {
 	if c.Method == http.MethodGet {
 		return nil
@@ -22,7 +22,7 @@ func (c *call) changing() error {
 		var digests []string
 		for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
 			one = strings.TrimSpace(one)
-			if one == "*" { // whatever there is
+			if one == "*" { // any version
 				digests = nil
 				break
 			}
@@ -39,11 +39,11 @@ func (c *call) changing() error {
 	return nil
 }
 
-// etag puts the digest of a single object into the header of its answer.
+// etag sets the ETag header to the digest of the object in the response.
 func (c *call) etag(o *store.Object) { c.w.Header().Set("ETag", `"`+o.Digest()+`"`) }
 
-// listAuditEvents serves GET /api/audit/events: what administrators changed, newest
-// first.
+// listAuditEvents serves GET /api/audit/events: the changes that administrators
+// made, newest first.
 func (s *Server) listAuditEvents(c *call) error {
 	q := c.query()
 	page := q.cursorPage(eventsList, api.DefaultLimit)
@@ -81,7 +81,7 @@ func wireAuditEvent(e store.AuditEvent) api.AuditEvent {
 	}
 }
 
-// whoami serves GET /api/whoami: what the calling key is, and what it may.
+// whoami serves GET /api/whoami: the calling key, its tenant and its scopes.
 func (s *Server) whoami(c *call) error {
 	info, err := s.records.GetTenant(c.Context(), c.tenant.ID())
 	if err != nil {

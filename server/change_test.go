@@ -12,8 +12,8 @@ import (
 	"svc/server/api"
 )
 
-// TestAuditEventsOfAdministrators: a change has one event with who made it and the
-// request's id; the chain can be verified by a client from what it is given.
+// TestAuditEventsOfAdministrators: each change has one event with the user and the
+// request's id, and a client can verify the hash chain of the events.
 func TestAuditEventsOfAdministrators(t *testing.T) {
 	r := newRig(t)
 	secret, id := r.key(r.admin, "api")
@@ -22,7 +22,7 @@ func TestAuditEventsOfAdministrators(t *testing.T) {
 	r.ask(secret, "PUT", "/api/policies/"+policy, `{"enabled":false}`).want(200)
 	r.ask(secret, "PUT", "/api/policies/"+policy, `{"enabled":"x"}`).want(400)
 	r.ask(secret, "POST", "/api/policies", policyBody("q", ""), "Idempotency-Key", "once").want(201)
-	r.ask(secret, "POST", "/api/policies", policyBody("q", ""), "Idempotency-Key", "once").want(201) // the stored answer
+	r.ask(secret, "POST", "/api/policies", policyBody("q", ""), "Idempotency-Key", "once").want(201) // the stored response
 	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
 
 	var page api.AuditEvents
@@ -46,7 +46,7 @@ func TestAuditEventsOfAdministrators(t *testing.T) {
 		"POST /api/policies policy action,condition,enabled,name,on,phase,redactionStrategy true",
 		"POST /api/keys key createdBy,name,prefix,scope,teamId false",
 	}
-	if len(got) != 7 || strings.Join(got[:5], "\n") != strings.Join(want, "\n") { // and the tenant with its first key
+	if len(got) != 7 || strings.Join(got[:5], "\n") != strings.Join(want, "\n") { // the tenant and its first key are events too
 		t.Errorf("events are\n%s", strings.Join(got, "\n"))
 	}
 	if first := page.Data[3]; first.RequestID != a.header.Get("X-Request-Id") || first.Address != "192.0.2.1" || first.Object.ID != policy || first.Object.Name != "p" {
@@ -70,13 +70,13 @@ func TestAuditEventsOfAdministrators(t *testing.T) {
 	if n := len(r.ask(r.other, "GET", "/api/audit/events?object=policy", "").want(200).list()); n != 0 {
 		t.Errorf("another tenant sees %d events", n)
 	}
-	// The digest after is the ETag of the object.
+	// The digest after the change is the ETag of the object.
 	if tag := r.ask(r.admin, "GET", "/api/policies/"+policy, "").header.Get("ETag"); tag != `"`+page.Data[2].After+`"` {
 		t.Errorf("ETag %s, digest %s", tag, page.Data[2].After)
 	}
 }
 
-// TestIfMatch: a change of what was changed meanwhile is 412, for every kind.
+// TestIfMatch: a change with the ETag of an older version is 412, for every kind.
 func TestIfMatch(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "planner")
@@ -107,7 +107,7 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-// TestWhoami: every key learns what it is and what it may.
+// TestWhoami: every key can read its own tenant and scopes.
 func TestWhoami(t *testing.T) {
 	r := newRig(t)
 	limited, team := r.teamKey("limited", "costs:read")
@@ -120,8 +120,8 @@ func TestWhoami(t *testing.T) {
 	r.ask(ingest, "GET", "/api/whoami", "").want(200).data().has(t, "tenant", "key", "user", "limits")
 }
 
-// TestGovernanceWait: a poll that waits is answered within a second of the change, also
-// where the change came from elsewhere, and bounds hold.
+// TestGovernanceWait: a long poll is answered within a second of the change, also of a
+// change by another process, and the number of polls is bounded.
 func TestGovernanceWait(t *testing.T) {
 	r := newRig(t)
 	ingest, id := r.key(r.admin, "ingest")
@@ -129,7 +129,7 @@ func TestGovernanceWait(t *testing.T) {
 	r.ask(ingest, "GET", "/api/governance?wait=soon", "").wantDetail("wait")
 	r.ask(ingest, "GET", "/api/governance?wait=1ms", "", "If-None-Match", tag).want(304)
 	if a := r.ask(ingest, "GET", "/api/governance?wait=30s", "", "If-None-Match", `"other"`); a.status != 200 {
-		t.Errorf("a bundle that is not known waited: %d", a.status)
+		t.Errorf("a request with another ETag than the current one waited: %d", a.status)
 	}
 
 	var wg sync.WaitGroup
@@ -149,12 +149,12 @@ func TestGovernanceWait(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201)
 	wg.Wait()
 	for _, at := range woken {
-		if took := at.Sub(changed); took > 5*time.Second { // a second, on a machine with nothing else to do
+		if took := at.Sub(changed); took > 5*time.Second { // one second, on an idle machine
 			t.Errorf("answered after %s", took)
 		}
 	}
 
-	// More than the bound are answered at once.
+	// Polls beyond the bound are answered at once.
 	tag = r.ask(ingest, "GET", "/api/governance", "").want(200).header.Get("ETag")
 	for range maxWaitingOfKey {
 		if !r.srv.bundles.enter(id) {
@@ -165,7 +165,7 @@ func TestGovernanceWait(t *testing.T) {
 	for range maxWaitingOfKey {
 		r.srv.bundles.leave(id)
 	}
-	// A stop answers those that wait, and a key that is deleted meanwhile learns nothing.
+	// A drain answers the waiting polls. A key that is deleted while it waits gets 401.
 	done := make(chan int, 2)
 	gone, goneID := r.key(r.admin, "ingest")
 	wait := func(key string) {
@@ -196,11 +196,11 @@ func TestGovernanceWait(t *testing.T) {
 	})
 	r.srv.Drain()
 	if code := <-done; code != 304 {
-		t.Errorf("a stop answers %d", code)
+		t.Errorf("after the drain: %d", code)
 	}
 }
 
-// waitFor waits until something holds.
+// waitFor polls until a condition is true.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

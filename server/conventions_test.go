@@ -19,8 +19,8 @@ import (
 	"svc/store"
 )
 
-// TestListPaging: limit and offset of every list that pages; pages put together
-// are the whole list, until offset is at least total.
+// TestListPaging: limit and offset of every paged list. All pages together are
+// the complete list, until offset is at least total.
 func TestListPaging(t *testing.T) {
 	r := newRig(t)
 	for i := range 7 {
@@ -64,10 +64,10 @@ func TestListPaging(t *testing.T) {
 	}
 }
 
-// TestIDsAreOpaqueAndOrdered: ids are prefixed, of one form, and lists are
-// newest first even when everything was created in one instant.
+// TestIDsAreOpaqueAndOrdered: ids have a prefix and one form, and lists are
+// newest first even when all items were created at the same instant.
 func TestIDsAreOpaqueAndOrdered(t *testing.T) {
-	r := newRig(t) // the clock stands still
+	r := newRig(t) // the clock does not advance
 	var made []string
 	for i := range 20 {
 		made = append(made, r.agent(r.admin, fmt.Sprint("a", i)))
@@ -82,8 +82,8 @@ func TestIDsAreOpaqueAndOrdered(t *testing.T) {
 	}
 }
 
-// TestPathsThatAreNotIDs: what cannot be an id names nothing, and never reaches
-// the store.
+// TestPathsThatAreNotIDs: a path segment that cannot be an id is a 404 without a
+// query to the store.
 func TestPathsThatAreNotIDs(t *testing.T) {
 	r := newRig(t)
 	r.srv.records = deafStore{r.store}
@@ -97,7 +97,7 @@ func TestPathsThatAreNotIDs(t *testing.T) {
 	}
 }
 
-// deafStore knows keys and nothing else: any other question panics.
+// deafStore supports only the methods for keys: any other call panics.
 type deafStore struct{ store.Records }
 
 type deafTenant struct{ store.Tenant }
@@ -108,8 +108,8 @@ func (deafTenant) GetTeam(context.Context, string) (store.Team, error)     { pan
 func (deafTenant) GetPolicy(context.Context, string) (store.Policy, error) { panic("asked") }
 func (deafTenant) GetAgent(context.Context, string) (store.Agent, error)   { panic("asked") }
 
-// TestUnknownPathsAndMethods: 404 and 405 with the JSON error body, never the
-// texts and redirects of net/http; conventions are checked by ask.
+// TestUnknownPathsAndMethods: 404 and 405 have the JSON error body, never the
+// texts and redirects of net/http; ask checks the conventions.
 func TestUnknownPathsAndMethods(t *testing.T) {
 	r := newRig(t)
 	for _, tc := range []struct {
@@ -157,8 +157,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-// TestOverTheWire sends what httptest's recorder cannot: request lines as
-// strange clients write them.
+// TestOverTheWire sends requests that httptest's recorder cannot: unusual
+// request lines.
 func TestOverTheWire(t *testing.T) {
 	r := newRig(t)
 	ts := httptest.NewServer(r.srv)
@@ -223,8 +223,8 @@ func TestBodyLimits(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/teams", `{"name":"y"}`, "Content-Encoding", "identity").want(201)
 }
 
-// TestBodiesAreStrict: every endpoint that takes a body refuses what decode_test
-// refuses.
+// TestBodiesAreStrict: every endpoint with a body rejects what decode_test
+// rejects.
 func TestBodiesAreStrict(t *testing.T) {
 	r := newRig(t)
 	ids := r.specimens(r.admin, "one")
@@ -254,16 +254,16 @@ func TestBodiesAreStrict(t *testing.T) {
 	}
 }
 
-// TestRateLimitOverHTTP: 60 requests per minute per tenant, the excess 429, the
+// TestRateLimitOverHTTP: 60 requests per minute and tenant, 429 beyond them, the
 // three headers on every response, Retry-After on 429 only.
 func TestRateLimitOverHTTP(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 0 }) // the default
-	second, _ := r.key(r.admin, "agent")                 // the 1st request
+	second, _ := r.key(r.admin, "agent")                 // the first request
 	for i := 2; i <= 60; i++ {
 		key, path := r.admin, "/api/agents"
 		switch i % 4 {
 		case 1:
-			key = second // the window is the tenant's, not the key's
+			key = second // the window belongs to the tenant, not to the key
 		case 2:
 			path = "/api/nothing" // a 404 counts, too
 		}
@@ -294,8 +294,8 @@ func TestRateLimitOverHTTP(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/agents", "").want(200)
 }
 
-// TestRateLimitEdgeUnderConcurrency: at the edge of the window, with everyone at
-// once, exactly as many as the limit are let in.
+// TestRateLimitEdgeUnderConcurrency: of concurrent requests exactly as many as
+// the limit are accepted.
 func TestRateLimitEdgeUnderConcurrency(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 60 })
 	for round := range 3 {
@@ -323,8 +323,8 @@ func TestRateLimitEdgeUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestIngestHasItsOwnWindow: the data plane cannot use up the API's window, nor
-// the API that of the data plane.
+// TestIngestHasItsOwnWindow: ingest requests do not count in the API's window,
+// and vice versa.
 func TestIngestHasItsOwnWindow(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit, o.IngestRateLimit = 3, 2 })
 	ingest, _ := r.key(r.admin, "ingest")
@@ -345,14 +345,14 @@ func TestIngestHasItsOwnWindow(t *testing.T) {
 	}
 }
 
-// TestNoValidKeyCountsByAddress: without a valid key there is a window per
-// client address, with its headers, and no tenant pays for it.
+// TestNoValidKeyCountsByAddress: requests without a valid key count in a window
+// of the client address, with the headers, and in no tenant's window.
 func TestNoValidKeyCountsByAddress(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 3 })
 	from := func(address, key, path string) *reply {
 		req := httptest.NewRequest("GET", path, nil)
 		req.RemoteAddr = address
-		req.Header.Set("X-Forwarded-For", fmt.Sprint(time.Now().UnixNano())) // believed by nobody
+		req.Header.Set("X-Forwarded-For", fmt.Sprint(time.Now().UnixNano())) // a forwarding header, which is ignored
 		if key != "" {
 			req.Header.Set("Authorization", "Bearer "+key)
 		}
@@ -366,13 +366,13 @@ func TestNoValidKeyCountsByAddress(t *testing.T) {
 	}
 	from("192.0.2.1:2000", NewSecret(store.ScopeAPI), "/api/teams").want(429)
 	from("192.0.2.2:1000", "", "/api/teams").want(401)
-	from("192.0.2.1:1000", r.admin, "/api/teams").want(200) // a valid key is not kept out by its address
+	from("192.0.2.1:1000", r.admin, "/api/teams").want(200) // a valid key is not limited by its address
 	r.clock.advance(time.Minute)
 	from("192.0.2.1:1000", "", "/api/teams").want(401)
 }
 
-// TestHealth: /healthz and /readyz stand outside /api, need no key, and have no
-// window.
+// TestHealth: /healthz and /readyz are outside /api, need no key, and have no
+// rate window.
 func TestHealth(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 1 })
 	for range 5 {
@@ -388,11 +388,11 @@ func TestHealth(t *testing.T) {
 	r.ask("", "GET", "/healthz", "").want(200)
 	a := r.ask("", "GET", "/readyz", "").want(503)
 	if strings.Contains(string(a.raw), "disk") || !strings.Contains(r.log.String(), "disk") {
-		t.Errorf("why belongs into the log, not into the answer: %s", a.raw)
+		t.Errorf("the cause must be in the log and not in the response: %s", a.raw)
 	}
 }
 
-// sickStore fails every question with an error that names a path.
+// sickStore returns an error with a path from every method.
 type sickStore struct{ store.Records }
 
 var errDisk = errors.New("write /var/lib/svc/svc.db: no space left on disk")
@@ -402,8 +402,8 @@ func (sickStore) Authenticate(context.Context, store.KeyDigest) (store.Credentia
 	return store.Credential{}, errDisk
 }
 
-// TestInternalErrors: an error that nobody foresaw is a 500 with a request id
-// that the log has too, and without its text.
+// TestInternalErrors: an unexpected error is a 500 with a request id that is
+// also in the log; the text of the error is only in the log.
 func TestInternalErrors(t *testing.T) {
 	r := newRig(t)
 	check := func(a *reply, inLog string) {
@@ -427,11 +427,11 @@ func TestInternalErrors(t *testing.T) {
 	r.srv.records = panickyStore{r.store}
 	check(r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`), "out of cheese")
 	r.srv.records = r.store
-	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`).want(201) // the process lives
+	r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`).want(201) // the process stays healthy
 }
 
-// TestPanicMidAnswer: an answer that has begun is cut, not completed with an
-// error body that would read as part of it.
+// TestPanicMidAnswer: after a panic in a handler that has begun its response,
+// the connection is aborted; no error body is appended to the partial response.
 func TestPanicMidAnswer(t *testing.T) {
 	r := newRig(t)
 	r.srv.mux = r.srv.newMux([]route{{method: "GET", path: "/api/teams", keys: admins, handle: func(_ *Server, c *call) error {
@@ -449,15 +449,15 @@ func TestPanicMidAnswer(t *testing.T) {
 		_, err = io.ReadAll(resp.Body)
 	}
 	if err == nil {
-		t.Error("half an answer was taken for a whole one")
+		t.Error("a partial response looks complete")
 	}
 	if !strings.Contains(r.log.String(), "mid-answer") {
 		t.Error("the panic is not in the log")
 	}
 }
 
-// TestSecretsStayOutOfTheLog: at the most talkative level, neither keys nor
-// bodies nor signatures are logged.
+// TestSecretsStayOutOfTheLog: at level debug, neither keys nor bodies nor
+// signatures are logged.
 func TestSecretsStayOutOfTheLog(t *testing.T) {
 	r := newRig(t)
 	secret, _ := r.key(r.admin, "api")

@@ -11,8 +11,8 @@ import (
 	"svc/store"
 )
 
-// lookBacks are the periods of query strings and SLA targets as durations: the
-// window of that length that ends now.
+// lookBacks maps the periods of query strings and SLA targets to durations. A window of
+// that length ends now.
 var lookBacks = map[string]time.Duration{
 	"1h":  time.Hour,
 	"1d":  24 * time.Hour,
@@ -22,10 +22,11 @@ var lookBacks = map[string]time.Duration{
 	"90d": 90 * 24 * time.Hour,
 }
 
-// upTo is the exclusive end of a window that includes now itself.
+// upTo returns the exclusive end of a window that includes now.
 func upTo(now time.Time) time.Time { return now.Add(time.Nanosecond) }
 
-// breakdown serves GET /api/costs/breakdown, whose members are at top level, without data.
+// breakdown serves GET /api/costs/breakdown. The members of the response are at top level,
+// without data.
 func (s *Server) breakdown(c *call) error {
 	q := c.query()
 	period := q.enum("period", api.DefaultBreakdownPeriod, api.BreakdownPeriods)
@@ -52,7 +53,7 @@ func (s *Server) breakdown(c *call) error {
 	})
 }
 
-// groupKey names a group by the fields of its dimension and no others.
+// groupKey names a group by the fields of its dimensions and no others.
 func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 	switch by {
 	case store.GroupByAgent:
@@ -73,7 +74,7 @@ func wireBudget(b store.Budget, spent store.NanoUSD, now time.Time) api.Budget {
 	}
 }
 
-// spentOf asks for all budgets at once what they have spent.
+// spentOf reads what all given budgets have spent with one query.
 func spentOf(ctx context.Context, t store.TenantTraces, now time.Time, budgets []store.Budget) ([]store.NanoUSD, error) {
 	return t.Spend(ctx, each(budgets, func(b store.Budget) store.SpendQuery {
 		from, to := b.Period.Window(now)
@@ -81,7 +82,7 @@ func spentOf(ctx context.Context, t store.TenantTraces, now time.Time, budgets [
 	}))
 }
 
-// percent is spent per limit, to six decimals; a limit of nothing is used up.
+// percent returns spent per limit in percent, to six decimals; 100 for a limit of zero.
 func percent(spent, limit store.NanoUSD) float64 {
 	if limit <= 0 {
 		return 100
@@ -90,7 +91,7 @@ func percent(spent, limit store.NanoUSD) float64 {
 }
 
 // budgets are the budgets of a tenant. Their list has no pages, and POST answers with the
-// bare budget.
+// budget itself, without data.
 var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 	noun: "budget",
 	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
@@ -103,7 +104,7 @@ var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 	},
 	read: func(c *call, id string) (store.Budget, error) { return c.tenant.GetBudget(c.Context(), id) },
 	wire: func(c *call, b store.Budget) any { return wireBudget(b, 0, c.now) },
-	measured: func(c *call, budgets []store.Budget) ([]any, error) { // what they have spent in the period that contains now
+	measured: func(c *call, budgets []store.Budget) ([]any, error) { // spending in the period that contains now
 		spent, err := spentOf(c.Context(), c.traces, c.now, budgets)
 		if err != nil {
 			return nil, err
@@ -149,8 +150,8 @@ var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteBudget(c.Context(), id) },
 }
 
-// limitUSD turns a budget's limit into what is kept. Less than a nano-dollar
-// would be kept as no limit at all.
+// limitUSD converts the limit of a budget to the stored unit. A limit below one
+// nano-dollar is rejected, because it would be stored as zero.
 func limitUSD(usd float64) (store.NanoUSD, error) {
 	n, ok := store.DollarsToNano(usd)
 	if !ok || n == 0 {

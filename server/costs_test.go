@@ -10,7 +10,7 @@ import (
 	"svc/store"
 )
 
-// spend is a trace of one second that cost an amount.
+// spend is a trace of one second with a cost.
 func spend(id, agent string, at time.Time, usd float64) store.Trace {
 	cost, _ := store.DollarsToNano(usd)
 	return store.Trace{ID: id, AgentID: agent, Status: store.TraceSuccess, Environment: "production",
@@ -18,7 +18,7 @@ func spend(id, agent string, at time.Time, usd float64) store.Trace {
 		Cost: cost, Duration: time.Second, CreatedAt: at}
 }
 
-// TestBreakdownRow is GET /api/costs/breakdown.
+// TestBreakdownRow tests GET /api/costs/breakdown.
 func TestBreakdownRow(t *testing.T) {
 	figures := []string{"totalCostUsd", "inputTokens", "outputTokens", "traceCount", "avgCostPerTrace"}
 	r := newRig(t)
@@ -33,7 +33,7 @@ func TestBreakdownRow(t *testing.T) {
 	get := func(query string) object {
 		t.Helper()
 		o := r.ask(r.admin, "GET", "/api/costs/breakdown"+query, "").want(200).object()
-		return o.has(t, "period", "groupBy", "totalCostUsd", "data") // top level, not wrapped
+		return o.has(t, "period", "groupBy", "totalCostUsd", "data") // top level, without data
 	}
 	t.Run("defaults: 30d by agent", func(t *testing.T) {
 		o := get("").is(t, "period", "30d", "groupBy", "agent", "totalCostUsd", 12.3)
@@ -78,13 +78,14 @@ func budgetBody(name, agent, period string, limit any) string {
 	return fmt.Sprintf(`{"name":%q,"agentId":%q,"period":%q,"limitUsd":%v}`, name, agent, period, limit)
 }
 
-// TestBudgetRows has a test per row about budgets, the design's included.
+// TestBudgetRows has a test per row about budgets, including those of the
+// design.
 func TestBudgetRows(t *testing.T) {
 	t.Run("POST /api/costs/budgets", func(t *testing.T) {
 		r := newRig(t)
 		agent := r.agent(r.admin, "billing")
 		r.traces(spend("a", agent, epoch, 2.5))
-		b := r.ask(r.admin, "POST", "/api/costs/budgets", budgetBody("b", agent, "daily", 10)).want(201).object() // bare
+		b := r.ask(r.admin, "POST", "/api/costs/budgets", budgetBody("b", agent, "daily", 10)).want(201).object() // without data
 		b.has(t, budgetFields...).is(t, "name", "b", "agentId", agent, "agentName", "billing", "period", "daily",
 			"limitUsd", 10, "currentUsd", 2.5, "percentUsed", 25)
 		b.moment(t, "resetAt")
@@ -150,7 +151,7 @@ func TestBudgetRows(t *testing.T) {
 }
 
 // TestBudgetPeriods: UTC day, ISO week from Monday, calendar month; resetAt is
-// the next boundary, and what was spent before it no longer counts after it.
+// the next boundary, and earlier spending no longer counts after it.
 func TestBudgetPeriods(t *testing.T) {
 	for _, tc := range []struct{ name, period, now, resetAt string }{
 		{"day", "daily", "2026-03-01T12:00:00Z", "2026-03-02T00:00:00Z"},
@@ -186,7 +187,8 @@ func TestBudgetPeriods(t *testing.T) {
 	}
 }
 
-// TestMoneyIsExact: a thousand tenths of a cent are a dollar.
+// TestMoneyIsExact: amounts add up exactly: a thousand tenths of a cent are
+// one dollar.
 func TestMoneyIsExact(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "billing")
@@ -205,12 +207,13 @@ func slaBody(name, agent, targets, period string) string {
 	return fmt.Sprintf(`{"name":%q,"agentId":%q,%s"evaluationPeriod":%q}`, name, agent, targets, period)
 }
 
-// TestSLARows has a test per row about SLA targets, the design's included.
+// TestSLARows has a test per row about SLA targets, including those of the
+// design.
 func TestSLARows(t *testing.T) {
 	t.Run("POST /api/costs/sla", func(t *testing.T) {
 		r := newRig(t)
 		agent := r.agent(r.admin, "billing")
-		r.ask(r.admin, "POST", "/api/costs/sla", slaBody("s", agent, `"p99LatencyMs":500,"errorRatePercent":1,`, "24h")).want(201).object(). // bare
+		r.ask(r.admin, "POST", "/api/costs/sla", slaBody("s", agent, `"p99LatencyMs":500,"errorRatePercent":1,`, "24h")).want(201).object(). // without data
 																			has(t, slaFields...).is(t, "name", "s", "agentId", agent, "agentName", "billing", "p99LatencyMs", 500, "errorRatePercent", 1,
 			"evaluationPeriod", "24h", "currentP99Ms", 0, "currentErrorRate", 0, "status", "no_data")
 	})
@@ -268,8 +271,8 @@ func TestSLARows(t *testing.T) {
 	})
 }
 
-// TestSLAStatusIsCurrentWhenRead: the figures and the status follow the traces
-// at once, with no evaluator running.
+// TestSLAStatusIsCurrentWhenRead: the measurements and the status reflect new
+// traces at once, although no evaluator runs.
 func TestSLAStatusIsCurrentWhenRead(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "billing")
@@ -285,12 +288,13 @@ func TestSLAStatusIsCurrentWhenRead(t *testing.T) {
 	bad.ID = "worse"
 	r.traces(bad)
 	status().is(t, "status", "breached")
-	r.clock.advance(2 * time.Hour) // all of it has left the evaluation period
+	r.clock.advance(2 * time.Hour) // all traces are older than the evaluation period
 	status().is(t, "status", "no_data", "currentErrorRate", 0)
 }
 
-// TestStanding: at_risk is within 10 % of a target, the worst of both targets
-// counts, and what a policy blocked does not count against the error rate.
+// TestStanding: at_risk means within 10 % of a target; the worse of two
+// targets counts; and traces that a policy blocked do not count in the error
+// rate.
 func TestStanding(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
 	ms := time.Millisecond
@@ -324,7 +328,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestViolationsRow is GET /api/costs/sla/violations.
+// TestViolationsRow tests GET /api/costs/sla/violations.
 func TestViolationsRow(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "billing")

@@ -11,8 +11,8 @@ import (
 	"svc/store"
 )
 
-// The lists that are read from cursor to cursor. A cursor names its list, so that one
-// of another list is refused and not taken for a place in this one.
+// The lists that have cursors. A cursor names its list, so that a cursor of another list is
+// rejected.
 const (
 	teamsList      = 'T'
 	agentsList     = 'A'
@@ -23,14 +23,14 @@ const (
 	eventsList     = 'E'
 )
 
-// cursorPage is a page of a list that cursors lead through.
+// cursorPage is a page of a list, by cursor or by offset.
 type cursorPage struct {
 	store.Page
 	list  byte
-	asked bool // for a page behind a cursor, or behind the empty one: the first
+	asked bool // set for a page by cursor; the empty cursor means the first page
 }
 
-// cursorPage returns limit, offset and after.
+// cursorPage returns the limit, offset and after parameters.
 func (q *query) cursorPage(list byte, limit int) cursorPage {
 	p := cursorPage{Page: q.page(limit), list: list}
 	after, ok := q.get("after")
@@ -50,14 +50,15 @@ func (q *query) cursorPage(list byte, limit int) cursorPage {
 	return p
 }
 
-// withOneMore is the page and the item behind it, whose presence shows that a page follows.
+// withOneMore is the page with one more item, whose presence shows that another page
+// follows.
 func (p cursorPage) withOneMore() store.Page {
 	p.Limit++
 	return p.Page
 }
 
-// cutPage separates the items of a page from the one behind it, and returns the cursor of
-// the next page, which is empty on the last one.
+// cutPage removes the additional item of withOneMore from a page, and returns the cursor of
+// the next page. The cursor is empty on the last page.
 func cutPage[T any](p cursorPage, items []T, place func(*T) store.Place) (page []T, next string) {
 	if len(items) <= p.Limit {
 		return items, ""
@@ -66,8 +67,8 @@ func cutPage[T any](p cursorPage, items []T, place func(*T) store.Place) (page [
 	return items, cursorOf(p.list, place(&items[len(items)-1]))
 }
 
-// cursorOf is opaque to clients: the list, the time of the item, its id, and a checksum
-// that finds a cursor that was cut or altered on its way.
+// cursorOf returns the cursor of an item: the list, the time of the item, its id, and a
+// checksum that detects a truncated or changed cursor. It is opaque to clients.
 func cursorOf(list byte, p store.Place) string {
 	b := make([]byte, 0, 13+len(p.ID))
 	b = append(b, list)
@@ -92,13 +93,13 @@ func parseCursor(list byte, text string) (p store.Place, ok bool) {
 	return p, cursorOf(list, p) == text
 }
 
-// nextPage answers a list with paging and the cursor of the page behind it.
+// nextPage answers a list with paging and the cursor of the next page.
 func nextPage[T any](c *call, items []T, total int, p cursorPage, next string) error {
 	return c.writeJSON(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset, Next: next})
 }
 
-// linkNext says in a header where a client that counts through a long list goes on
-// without counting.
+// linkNext sets a Link header with the cursor of the next page, for clients that page
+// through a long list by offset.
 func (c *call) linkNext(next string) {
 	if next == "" {
 		return

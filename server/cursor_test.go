@@ -13,8 +13,8 @@ import (
 	"svc/store"
 )
 
-// TestCursorsLeadThroughLists: from the empty cursor to the page without a next, while
-// items come in, every item that was there is shown once, in order.
+// TestCursorsLeadThroughLists: paging by cursor returns every item that existed at the
+// start exactly once and in order, even when items are added meanwhile.
 func TestCursorsLeadThroughLists(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "agent")
@@ -86,8 +86,8 @@ func tenantOf(t *testing.T, r *rig) string {
 	return cred.TenantID
 }
 
-// TestLongOffsetsLinkToACursor: behind offset 100,000 a page takes one of the slots
-// for long pages, and a Link leads on without an offset.
+// TestLongOffsetsLinkToACursor: beyond offset 100,000 a page takes a slot for long
+// pages, and a Link header has a cursor for the next page.
 func TestLongOffsetsLinkToACursor(t *testing.T) {
 	r := newRig(t)
 	var batch []store.Trace
@@ -110,7 +110,7 @@ func TestLongOffsetsLinkToACursor(t *testing.T) {
 	}
 	next := r.ask(r.admin, "GET", link, "").want(200)
 	if list := next.list(); len(list) != 2 || list[0]["id"] != "1" || list[1]["id"] != "0" || next.object()["next"] != nil {
-		t.Errorf("behind the link: %v", next.object())
+		t.Errorf("the page of the link: %v", next.object())
 	}
 	last := r.ask(r.admin, "GET", fmt.Sprintf("/api/traces?offset=%d", longOffset+3), "").want(200)
 	if last.header.Get("Link") != "" {
@@ -119,11 +119,11 @@ func TestLongOffsetsLinkToACursor(t *testing.T) {
 	for range cap(r.srv.largePageSlots) {
 		r.srv.largePageSlots <- struct{}{}
 	}
-	r.ask(r.admin, "GET", "/api/traces?limit=2", "").want(200) // needs no slot
+	r.ask(r.admin, "GET", "/api/traces?limit=2", "").want(200) // takes no slot
 }
 
-// TestExportOfTraces: all traces that pass the filters, as lines of JSON or as CSV in
-// which no cell is a formula.
+// TestExportOfTraces: all traces that pass the filters, as NDJSON or as CSV without
+// formulas in cells.
 func TestExportOfTraces(t *testing.T) {
 	r := newRig(t)
 	var batch []store.Trace

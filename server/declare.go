@@ -10,13 +10,14 @@ import (
 	"svc/store"
 )
 
-// declared is one kind of resource as documents declare it.
+// declared is one kind of resource that documents can declare.
 type declared interface {
-	// scopes are the team scopes that reading and changing it take.
+	// scopes are the team scopes that reading and changing the kind take.
 	scopes() (read, write string)
-	// plan adds to a plan what the documents of the kind change.
+	// plan adds the changes that the documents of the kind make to a plan.
 	plan(p *plan, docs []parsedDocument)
-	// prune adds to a plan what carries the set and is in no document.
+	// prune adds the deletion of the resources that carry the set and are in no document
+	// to a plan.
 	prune(p *plan)
 	// export returns the resources as documents.
 	export(e *exporter) []api.Document
@@ -131,8 +132,8 @@ var declaredKinds = []struct {
 	}},
 }
 
-// sameText reports whether two JSON texts say the same with the same digits: what differs
-// is escapes, white space and the order of members.
+// sameText reports whether two JSON texts are equal, numbers compared by their digits.
+// Escapes, white space and the order of members may differ.
 func sameText(a, b json.RawMessage) bool {
 	read := func(text []byte) (v any, err error) {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -145,19 +146,19 @@ func sameText(a, b json.RawMessage) bool {
 	return err == nil && other == nil && reflect.DeepEqual(x, y)
 }
 
-// head is where a resource has what all kinds have.
+// head points to the members that resources of all kinds have.
 type head struct{ id, name, set *string }
 
-// declaredKind is a kind of resources T whose documents have specs S.
+// declaredKind is a kind of resource T whose documents have specs S.
 type declaredKind[T, S any] struct {
 	kind, noun, prefix string
 	read, write        string
-	few                bool // deleting them without being told how many is refused
+	few                bool // pruning resources of this kind takes pruneLimit
 
 	list   func(*store.Contents) []T
 	head   func(*T) head
 	fresh  func(p *plan, name string) T
-	apply  func(p *plan, doc parsedDocument, spec *S, to *T) // what the spec says, checked where that needs other resources
+	apply  func(p *plan, doc parsedDocument, spec *S, to *T) // checks of the spec that need other resources
 	former func(p *plan, doc parsedDocument, spec *S, of *T) []string
 	remove func(p *plan, t *T)
 	spec   func(e *exporter, t *T) (S, bool)
@@ -165,8 +166,8 @@ type declaredKind[T, S any] struct {
 
 func (k *declaredKind[T, S]) scopes() (read, write string) { return k.read, k.write }
 
-// find returns the resource with a name, the exact one before one that was stored
-// before names were normalized; several where names are not unique.
+// find returns the resource with a name. An exact match takes precedence over a name that
+// was stored before names were normalized. It returns several where names are not unique.
 func (k *declaredKind[T, S]) find(list []T, name string) (found []*T) {
 	var other []*T
 	for i := range list {
@@ -251,7 +252,7 @@ func (k *declaredKind[T, S]) prune(p *plan) {
 	}
 }
 
-// asResource is a pointer to a store type as what changes are made of.
+// asResource is a pointer to a store type, as changes take it.
 func asResource[T any](t *T) store.Resource { return any(t).(store.Resource) }
 
 func (k *declaredKind[T, S]) export(e *exporter) (docs []api.Document) {
@@ -266,7 +267,7 @@ func (k *declaredKind[T, S]) export(e *exporter) (docs []api.Document) {
 			e.warn("%s %q is one of several with this name: a document cannot say which", k.noun, name)
 		}
 		raw, err := json.Marshal(spec)
-		if err != nil { // specs are plain values
+		if err != nil { // a shallow copy is enough, because specs are plain values
 			e.warn("%s %q: %v", k.noun, name, err)
 			continue
 		}

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// maxDepth bounds the nesting of a body; the deepest documented one has 5.
+	// maxDepth bounds the nesting of a body; the deepest documented body has 5 levels.
 	maxDepth = 32
-	// maxMembers bounds the members of one object; the widest documented one has
-	// 20. The decoder remembers the names of an object to find duplicates.
+	// maxMembers bounds the members of one object; the largest documented object has 20.
+	// The decoder keeps the names of an object in memory to detect duplicates.
 	maxMembers = 256
 	// maxDetails bounds the entries of one details object.
 	maxDetails = 50
@@ -29,12 +29,12 @@ const (
 	hasNUL = "must not contain NUL"
 )
 
-// encodeOptions keep the meaning that the wire types give to omitempty.
+// encodeOptions keep the encoding/json meaning of omitempty in the wire types.
 var encodeOptions = jsonv1.OmitEmptyWithLegacySemantics(true)
 
-// encode turns a wire value into JSON. A nil slice becomes [], never null. The
-// wire types hold nothing that cannot be encoded; if one ever does, the client
-// gets an error body rather than half an answer.
+// encode returns the JSON of a wire value. A nil slice becomes [], never null. All wire
+// types can be encoded; if one cannot, the client gets a complete error body instead of
+// a partial response.
 func encode(v any) []byte {
 	b, err := json.Marshal(v, encodeOptions)
 	if err != nil {
@@ -43,18 +43,18 @@ func encode(v any) []byte {
 	return b
 }
 
-// decodeStrict reads body into the struct v points to: one JSON object in
-// valid UTF-8 with no duplicate, unknown or null member, no wrong type, no
-// NUL in a string and nothing after it. The error is a 400 whose details name
-// every offending member by its path.
+// decodeStrict reads body into the struct that v points to. The body must be one JSON
+// object in valid UTF-8, without duplicate, unknown or null members, wrong types, NUL in
+// strings or trailing data. The error is a 400 whose details name every offending member
+// by its path.
 func decodeStrict(body []byte, v any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return &failure{400, "the request body is empty; a JSON object is expected", nil}
 	}
 	err := json.Unmarshal(body, v, json.RejectUnknownMembers(true))
 	if err != nil {
-		// Numbers and times that are written otherwise than almost all: a second
-		// pass reads them, so that the first one needs to look for nothing.
+		// Uncommon spellings of numbers and times are read by a second pass with
+		// decodeOptions, so that the first pass stays fast.
 		reflect.ValueOf(v).Elem().SetZero()
 		err = json.Unmarshal(body, v, decodeOptions)
 	}
@@ -71,7 +71,7 @@ func decodeStrict(body []byte, v any) error {
 	switch {
 	case len(found) > 0:
 		return invalid(found)
-	case err != nil: // cannot be put down to a member
+	case err != nil: // the error has no member
 		return &failure{400, "the request body does not have the expected form", nil}
 	}
 	return nil
@@ -79,11 +79,11 @@ func decodeStrict(body []byte, v any) error {
 
 var (
 	errNotObject = &failure{400, "the request body must be a JSON object", nil}
-	errGoesOn    = &failure{400, "the request body goes on after its JSON object", nil}
+	errGoesOn    = &failure{400, "the request body has data after its JSON object", nil}
 )
 
-// inspect walks body once. It refuses what is not one JSON object, and returns
-// the paths of nulls and of strings that hold a NUL.
+// inspect walks body once. It rejects a body that is not one JSON object, and returns
+// the paths of nulls and of strings with a NUL.
 func inspect(body []byte) (map[string]string, error) {
 	found := map[string]string{}
 	d := jsontext.NewDecoder(bytes.NewReader(body))
@@ -101,7 +101,7 @@ func inspect(body []byte) (map[string]string, error) {
 		if d.StackDepth() > maxDepth {
 			return nil, &failure{400, fmt.Sprintf("the request body is nested deeper than %d levels", maxDepth), nil}
 		}
-		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n > 2*maxMembers { // names and values
+		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n > 2*maxMembers { // an object has twice as many tokens as members: names and values
 			return nil, &failure{400, fmt.Sprintf("an object of the request body has more than %d members", maxMembers), nil}
 		}
 		if len(found) >= maxDetails {
@@ -129,7 +129,7 @@ func inspect(body []byte) (map[string]string, error) {
 }
 
 // nullOfMatcher reports whether a null is a value that a condition on arguments compares
-// with: the one of equals, or one in one_of.
+// with: the value of equals, or an element of one_of.
 func nullOfMatcher(at jsontext.Pointer) bool {
 	if at.LastToken() != "equals" {
 		at = at.Parent()
@@ -144,7 +144,8 @@ func nullOfMatcher(at jsontext.Pointer) bool {
 	return strings.HasSuffix(string(at.Parent()), "/condition/arguments")
 }
 
-// malformed says where a body stops being JSON; a duplicate member is named.
+// malformed returns the error for a body that is not JSON, with the position; a
+// duplicate member is named.
 func malformed(err error) error {
 	var se *jsontext.SyntacticError
 	if !errors.As(err, &se) {
@@ -156,8 +157,8 @@ func malformed(err error) error {
 	return &failure{400, fmt.Sprintf("the request body is not valid JSON at byte %d", se.ByteOffset), nil}
 }
 
-// explain decodes each member of body by itself, so that all that are wrong
-// are named, not only the first. body has passed inspect.
+// explain decodes each member of body by itself, so that the error names all wrong
+// members and not only the first. body has passed inspect.
 func explain(body []byte, t reflect.Type, found map[string]string) {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if _, err := d.ReadToken(); err != nil {
@@ -184,7 +185,7 @@ func explain(body []byte, t reflect.Type, found map[string]string) {
 	}
 }
 
-// expectation says what a member should have been.
+// expectation returns the text of the type that a member should have.
 func expectation(se *json.SemanticError) string {
 	var many *api.TooManyError
 	switch {
@@ -221,9 +222,9 @@ func expectation(se *json.SemanticError) string {
 	return "has the wrong type"
 }
 
-// memberPath writes a JSON pointer the way details are keyed:
-// /traces/3/status becomes traces[3].status. Names come from the client and
-// are cut to a bounded length.
+// memberPath converts a JSON pointer to the form of the keys in details:
+// /traces/3/status becomes traces[3].status. Names come from the client and are
+// truncated.
 func memberPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for tok := range p.Tokens() {
@@ -245,7 +246,7 @@ func memberPath(p jsontext.Pointer) string {
 	return b.String()
 }
 
-// cut shortens s to at most n bytes at a character boundary.
+// cut truncates s to at most n bytes at a character boundary.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

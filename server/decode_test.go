@@ -14,7 +14,7 @@ import (
 	"svc/server/api"
 )
 
-// bodyOf has a member of every kind that request bodies have.
+// bodyOf has a member of each type in request bodies.
 type bodyOf struct {
 	Name   string    `json:"name"`
 	Count  int64     `json:"count"`
@@ -30,13 +30,13 @@ type bodyOf struct {
 	} `json:"items"`
 }
 
-// TestDecodeStrict: unknown, duplicate and null members, wrong types, bad JSON
-// and trailing data are 400, with details keyed by field.
+// TestDecodeStrict: unknown, duplicate and null members, wrong types, invalid
+// JSON and trailing data are 400, with details by field.
 func TestDecodeStrict(t *testing.T) {
 	for _, tc := range []struct {
 		name, body string
 		details    map[string]string
-		message    string // part of the error text, where there are no details
+		message    string // part of the error text, when there are no details
 	}{
 		{"empty", "", nil, "empty"},
 		{"white space", " \n", nil, "empty"},
@@ -52,8 +52,8 @@ func TestDecodeStrict(t *testing.T) {
 		{"array", `[]`, nil, "must be a JSON object"},
 		{"string", `"x"`, nil, "must be a JSON object"},
 		{"null", `null`, nil, "must be a JSON object"},
-		{"trailing data", `{"name":"x"} {}`, nil, "goes on after"},
-		{"trailing junk", `{"name":"x"} x`, nil, "goes on after"},
+		{"trailing data", `{"name":"x"} {}`, nil, "data after its JSON object"},
+		{"trailing junk", `{"name":"x"} x`, nil, "data after its JSON object"},
 		{"too deep", `{"name":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, nil, "deeper than 32"},
 		{"hopelessly deep", `{"name":` + strings.Repeat("[", 500_000), nil, "deeper than 32"},
 		{"unknown field", `{"nmae":"x"}`, map[string]string{"nmae": "unknown field"}, ""},
@@ -111,7 +111,7 @@ func TestDecodeAccepts(t *testing.T) {
 	}
 }
 
-// TestDecodeDetailsBounded: an answer to a hostile body stays small.
+// TestDecodeDetailsBounded: the response to a hostile body is small.
 func TestDecodeDetailsBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -137,8 +137,8 @@ func TestDecodeDetailsBounded(t *testing.T) {
 	}
 }
 
-// TestDecodeMembersBounded: the decoder remembers the names of an object, so
-// their number is bounded wherever the object is.
+// TestDecodeMembersBounded: the number of members is bounded in objects at any
+// depth, because the decoder keeps their names.
 func TestDecodeMembersBounded(t *testing.T) {
 	members := func(n int) string {
 		var b strings.Builder
@@ -183,9 +183,9 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever the bytes are, decoding ends in success or in a 400
-// whose details are bounded, and success means that the body was one JSON
-// object in which nothing was lost.
+// FuzzDecode: decoding of any bytes ends in success or in a 400 with bounded
+// details. Success means that the body was one JSON object and that nothing of
+// it was lost.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"name":"x"}`, `{"name":null}`, `{"name":1,"name":2}`, `{"items":[{"status":1}]}`, `[1]`, `{"a":{"b":[`, "{\"\xff\":1}",

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Whatever deploy/ asks of Prometheus exists, and the routes that it names do too.
+// Every metric and route that deploy/ refers to exists.
 func TestDeployedMetricsExist(t *testing.T) {
 	r := newRig(t)
 	req := httptest.NewRequest("GET", "/api/agents", nil)
@@ -37,12 +37,12 @@ func TestDeployedMetricsExist(t *testing.T) {
 		}
 		for _, name := range names {
 			if !known[name] {
-				t.Errorf("%s asks for %s, which is not exposed", file, name)
+				t.Errorf("%s uses the metric %s, which is not exposed", file, name)
 			}
 		}
 		for _, m := range regexp.MustCompile(`route="([^"]*)"`).FindAllStringSubmatch(string(data), -1) {
 			if !paths[m[1]] {
-				t.Errorf("%s asks for the route %s, which does not exist", file, m[1])
+				t.Errorf("%s uses the route %s, which does not exist", file, m[1])
 			}
 		}
 		if strings.HasSuffix(file, ".json") && !json.Valid(data) {

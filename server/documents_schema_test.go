@@ -10,7 +10,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// documentsSchema is the JSON Schema of documents in files, made of that of the API.
+// documentsSchema derives the JSON Schema of documents in files from that of the
+// API.
 func documentsSchema(t *testing.T) []byte {
 	t.Helper()
 	var doc struct {
@@ -53,7 +54,8 @@ func documentsSchema(t *testing.T) []byte {
 	return append(out, '\n')
 }
 
-// The schema in docs is that of the API, and tells documents from what are none.
+// The schema in docs matches that of the API, accepts valid documents and rejects
+// invalid ones.
 func TestDocumentsSchema(t *testing.T) {
 	const path = "../docs/documents.schema.json"
 	want := documentsSchema(t)

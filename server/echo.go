@@ -13,24 +13,26 @@ import (
 	"svc/server/api"
 )
 
-// echo says which members of an object a PUT takes from what GET answers, beside
-// those that can be set (decision API34).
+// echo lists the members that a PUT accepts although they cannot be set, because GET
+// returns them (decision API34).
 type echo struct {
-	// fixed are read-only: absent, or as they are.
+	// fixed members are read-only: absent, or equal to the current value.
 	fixed []string
-	// measured are read-only too, and change by themselves with traffic: any value of
-	// their type is taken, and none is kept.
+	// measured members are read-only too, and change with traffic: any value of the
+	// right type is accepted and ignored.
 	measured []string
-	// counted are read-only and only grow: at most what they are now.
+	// counted members are read-only and only grow: a value up to the current one is
+	// accepted.
 	counted []string
-	// instead says how a fixed member is changed.
+	// instead is the text that names the way to change a fixed member.
 	instead map[string]string
 }
 
-// decodeChange reads the body of a PUT into v, which has what can be set, after it has
-// checked and taken out what else GET answers. current is asked for the object as GET
-// answers it, only where the body has such a member. removed names the members that
-// are null and have a value now; whether they can be removed is the caller's to say.
+// decodeChange reads the body of a PUT into v, which has the members that can be set.
+// First it checks and removes the other members that GET returns. It calls current for
+// the object as GET returns it, only when the body has such a member. removed names
+// the members that are null in the body and have a value now; the caller decides
+// whether they can be removed.
 func (c *call) decodeChange(v validator, e echo, current func() (any, error)) (removed []string, err error) {
 	if err := plainBody(c); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (c *call) decodeChange(v validator, e echo, current func() (any, error)) (r
 	return removed, nil
 }
 
-// concerns reports whether a body has something that is not simply to be set.
+// concerns reports whether a body has a null or a member that cannot be set.
 func (e echo) concerns(given map[string]jsontext.Value) bool {
 	for name, value := range given {
 		if slices.Contains(e.fixed, name) || slices.Contains(e.measured, name) || slices.Contains(e.counted, name) || value.Kind() == 'n' {
@@ -76,32 +78,32 @@ func (e echo) concerns(given map[string]jsontext.Value) bool {
 	return false
 }
 
-// take removes from the members of a body what is not to be set, and says what is
-// wrong with it.
+// take removes the members that cannot be set from a body, and adds what is wrong with
+// them to wrong.
 func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string) (removed []string) {
-	_, whole := given["id"] // it is what was read, perhaps with changes
+	_, whole := given["id"] // the body is an object that was read before, perhaps with changes
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		value, known := given[name], now[name]
 		switch {
 		case slices.Contains(e.counted, name):
 			if !atMost(value, known) {
-				wrong[name] = "is read-only, and more than it is now: leave it out"
+				wrong[name] = "is read-only, and higher than its current value: leave it out"
 			}
 		case slices.Contains(e.measured, name):
 			if value.Kind() != known.Kind() {
-				wrong[name] = "is read-only, and of another type here"
+				wrong[name] = "is read-only, and has the wrong type: leave it out"
 			}
 		case slices.Contains(e.fixed, name):
 			if !sameJSON(value, known) {
-				wrong[name] = "is read-only, and differs from that of the object: leave it out"
+				wrong[name] = "is read-only, and differs from its current value: leave it out"
 				if instead := e.instead[name]; instead != "" {
 					wrong[name] += "; " + instead
 				}
 			}
-		case value.Kind() == 'n' && known.Kind() == 'n': // no value, as before
+		case value.Kind() == 'n' && known.Kind() == 'n': // without a value before and after
 		case value.Kind() == 'n' && (known.Kind() == '0' && (name == "p99LatencyMs" || name == "errorRatePercent")):
 			removed = append(removed, name)
-		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // stored before names were normalized
+		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // the name was stored before names were normalized
 		default:
 			continue
 		}
@@ -110,7 +112,7 @@ func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string
 	return removed
 }
 
-// atMost reports whether a JSON number is at most another one.
+// atMost reports whether the JSON number a is at most b.
 func atMost(a, b jsontext.Value) bool {
 	var x, y float64
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x <= y
@@ -122,8 +124,8 @@ func normalizedJSON(v jsontext.Value) bool {
 	return json.Unmarshal(v, &s) == nil && api.NormalizeName(s) == s
 }
 
-// membersOfBody returns the members of a JSON object; false where it is none, or is
-// none that a body may be: decodeStrict says why.
+// membersOfBody returns the members of a JSON object; false when the body is not an
+// object, or has an error that decodeStrict reports.
 func membersOfBody(body []byte) (map[string]jsontext.Value, bool) {
 	if _, err := inspect(body); err != nil {
 		return nil, false
@@ -148,8 +150,8 @@ func membersOfBody(body []byte) (map[string]jsontext.Value, bool) {
 	return members, true
 }
 
-// sameJSON reports whether two JSON values are equal, however they are written.
-// Timestamps are those that name the same moment.
+// sameJSON reports whether two JSON values are equal. Spelling does not matter, and
+// timestamps are equal when they are the same point in time.
 func sameJSON(a, b jsontext.Value) bool {
 	var x, y any
 	if len(b) == 0 || json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {

@@ -11,14 +11,15 @@ import (
 	"svc/store"
 )
 
-// echoes are the kinds of objects that PUT changes, by path.
+// echoes maps paths to the kinds of objects that PUT changes.
 var echoes = map[string]echo{
 	"/api/teams/{id}": teams.echo, "/api/agents/{id}": agents.echo, "/api/costs/budgets/{id}": budgets.echo,
 	"/api/costs/sla/{id}": slas.echo, "/api/policies/{id}": policies.echo,
 }
 
-// What GET answers, PUT takes, and changes nothing; each read-only member that
-// differs is refused by name. What traffic changes may have changed since.
+// PUT accepts the object that GET returned and changes nothing. A read-only member
+// with another value is a 400 that names it, unless traffic may have changed it
+// since.
 func TestPutTakesWhatGetAnswers(t *testing.T) {
 	doc, _ := servedDocument(t)
 	b := newBodyRig(t, doc)
@@ -63,7 +64,7 @@ func TestPutTakesWhatGetAnswers(t *testing.T) {
 				one[name] = object[name].(float64) - 1
 				b.ask(b.admin, "PUT", url, text(t, one)).want(200)
 			}
-			// What is wrong otherwise is named too.
+			// Other errors in the body are reported too.
 			wrong := maps.Clone(object)
 			wrong["id"], wrong["unnamed"] = "other", 1
 			b.ask(b.admin, "PUT", url, text(t, wrong)).wantDetail("id").wantDetail("unnamed")
@@ -72,7 +73,7 @@ func TestPutTakesWhatGetAnswers(t *testing.T) {
 				null[name] = nil
 				b.ask(b.admin, "PUT", url, text(t, null)).wantDetail(name)
 			}
-			// What is changed beside it is changed.
+			// Members that can be changed are changed along with them.
 			if _, ok := object["name"]; ok {
 				object["name"] = "another"
 				b.ask(b.admin, "PUT", url, text(t, object)).want(200).data().is(t, "name", "another", "id", object["id"])
@@ -82,8 +83,8 @@ func TestPutTakesWhatGetAnswers(t *testing.T) {
 	}
 }
 
-// A moment and a number are the same however they are written, a moment of another
-// time zone too.
+// Equal timestamps and numbers may be written in any form, and timestamps in any
+// time zone.
 func TestPutComparesValuesNotTexts(t *testing.T) {
 	r := newRig(t)
 	url := "/api/agents/" + r.agent(r.admin, "one")
@@ -93,12 +94,11 @@ func TestPutComparesValuesNotTexts(t *testing.T) {
 	team := "/api/teams/" + r.team(r.admin, "one", "agents:read")
 	r.ask(r.admin, "PUT", team, `{"memberCount":0.0,"scopes":["agents:read"]}`).want(200)
 	if got := r.ask(r.admin, "PUT", team, `{"scopes":[]}`).wantDetail("scopes").detail("scopes"); !strings.Contains(got, "PUT /api/teams/{id}/scopes") {
-		t.Errorf("the detail does not say how scopes are changed: %s", got)
+		t.Errorf("the detail does not name the way to change scopes: %s", got)
 	}
 }
 
-// A name that was stored before names were normalized stays when it comes back as it
-// was read.
+// A name that was stored before names were normalized is accepted unchanged.
 func TestPutKeepsAnOldSpelling(t *testing.T) {
 	r := newRig(t)
 	old := "caf\u0065\u0301"
@@ -112,7 +112,7 @@ func TestPutKeepsAnOldSpelling(t *testing.T) {
 	r.ask(r.admin, "PUT", url, text(t, object)).want(200).data().is(t, "name", old, "description", "new")
 }
 
-// One of the two figures of an SLA target can be taken away, not both.
+// Either measure of an SLA target can be removed, but not both.
 func TestNullTakesAFigureOfAnSLATargetAway(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "one")
@@ -127,7 +127,7 @@ func TestNullTakesAFigureOfAnSLATargetAway(t *testing.T) {
 	r.ask(r.admin, "PUT", url, `{"evaluationPeriod":null}`).wantDetail("evaluationPeriod")
 }
 
-// Single objects of every kind are read by id.
+// Objects of every kind can be read by id.
 func TestEveryKindIsReadByID(t *testing.T) {
 	doc, _ := servedDocument(t)
 	b := newBodyRig(t, doc)

@@ -13,8 +13,8 @@ import (
 	"svc/store/memory"
 )
 
-// TestTracesOfAnotherEngine: the records are in one store and the traces in another,
-// and every answer that needs both is the same as with one.
+// TestTracesOfAnotherEngine: with records and traces in different stores, responses
+// that need both are the same as with one store.
 func TestTracesOfAnotherEngine(t *testing.T) {
 	var traces *memory.Store
 	var fault error
@@ -36,20 +36,20 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 		t.Errorf("%d traces in the store of the records, %v", total, err)
 	}
 	r.ask(r.admin, "GET", "/api/traces", "").want(200).object().is(t, "total", 2)
-	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 2) // one was registered
+	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 2) // one agent was registered
 	r.ask(r.admin, "GET", "/api/policies/"+policy, "").want(200).data().is(t, "fireCount", 1)
 	r.ask(r.admin, "GET", "/api/costs/budgets", "").want(200).list()[0].is(t, "currentUsd", 1.5)
 	tool := r.ask(r.admin, "GET", "/api/agents/"+agent+"/tools", "").want(200).list()[0]
 	tool.is(t, "toolName", "search")
 	r.ask(r.admin, "GET", "/api/agents/agt_unknown/tools", "").want(404)
 
-	// The statistics have the agent's present name, whichever store is asked.
+	// Statistics show the agent's current name.
 	r.ask(r.admin, "PUT", "/api/agents/"+agent, `{"name":"invoices"}`).want(200)
 	groups := toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?period=1h&groupBy=agent", "").want(200).object()["groups"].([]any)[0])
 	groups.is(t, "agentName", "invoices")
 
-	// While its traces cannot be reached, requests that need them are to be sent again,
-	// and the others are answered as before.
+	// While the traces are unavailable, requests that need them are 503 with
+	// Retry-After, and the others succeed.
 	away := errors.New("dial tcp 10.0.0.7:9440: connection refused")
 	fault = fmt.Errorf("list traces: %w: %w", store.ErrUnavailable, away)
 	for _, path := range []string{"/api/traces", "/api/traces/1", "/api/traces/export", "/api/traces/stats", "/api/traces/stream", "/api/costs/breakdown", "/api/costs/budgets"} {
@@ -61,12 +61,13 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/traces", body).want(503)
 	r.ask(r.admin, "GET", "/api/agents", "").want(200)
 	if a := r.ask("", "GET", "/readyz", ""); a.status != 200 {
-		t.Errorf("/readyz is %d while only the traces are away", a.status)
+		t.Errorf("/readyz is %d while only the traces are unavailable", a.status)
 	}
 	fault = nil
 	r.ask(r.admin, "GET", "/api/traces", "").want(200)
 
-	// Without its traces the server says so, and goes on with its records.
+	// While the traces are unavailable, the server reports it and continues with its
+	// records.
 	if err := traces.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +76,8 @@ func TestTracesOfAnotherEngine(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/agents/"+agent, "").want(200)
 }
 
-// TestPoliciesWhileTracesAreUnavailable: a change of a policy or of a limit reaches
-// gateways, and budgets have spent what they had; only a budget that has not been compared
+// TestPoliciesWhileTracesAreUnavailable: changes of policies and limits reach
+// gateways, and budgets keep their last known spending; only a budget that has not been compared
 // with traces before needs them.
 func TestPoliciesWhileTracesAreUnavailable(t *testing.T) {
 	var fault error
@@ -104,7 +105,7 @@ func TestPoliciesWhileTracesAreUnavailable(t *testing.T) {
 	r.clock.advance(2 * budgetsLag)
 	r.ask(r.admin, "PUT", "/api/costs/budgets/"+daily, `{"limitUsd":1}`)
 	governance(0, true)
-	r.clock.advance(24 * time.Hour) // nothing is known of the next day
+	r.clock.advance(24 * time.Hour) // the spending of the next day is unknown
 	r.ask(r.admin, "GET", "/api/governance", "").want(503)
 	fault = nil
 	governance(0, false)
@@ -116,7 +117,7 @@ func TestPoliciesWhileTracesAreUnavailable(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/governance", "").want(503)
 }
 
-// faulty is a store of traces that fails as long as there is a fault.
+// faulty is a store of traces that fails while a fault is set.
 type faulty struct {
 	store.Traces
 	fault *error
@@ -129,7 +130,7 @@ func (f faulty) TracesOf(tenant string) store.TenantTraces {
 	return failing{err: *f.fault}
 }
 
-// failing is traces none of whose methods succeeds.
+// failing is a TenantTraces whose methods all fail.
 type failing struct {
 	store.TenantTraces
 	err error
@@ -155,14 +156,14 @@ func (f failing) PolicyFires(context.Context, []string) (map[string]int64, error
 	return nil, f.err
 }
 
-// TestATotalThatWasNotCounted: the answer says that a total is a lower bound.
+// TestATotalThatWasNotCounted: the response marks the total as a lower bound.
 func TestATotalThatWasNotCounted(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Traces = uncounted{o.Traces} })
 	r.traces(store.Trace{ID: "1", AgentName: "a", Status: store.TraceSuccess}, store.Trace{ID: "2", AgentName: "a", Status: store.TraceSuccess})
 	r.ask(r.admin, "GET", "/api/traces?limit=1", "").want(200).object().is(t, "total", 2, "totalIsLowerBound", true)
 }
 
-// uncounted is traces whose lists are not counted beyond the page.
+// uncounted is a TenantTraces whose lists are not counted beyond the page.
 type uncounted struct{ store.Traces }
 
 func (u uncounted) TracesOf(tenant string) store.TenantTraces {
@@ -176,8 +177,8 @@ func (u uncountedTenant) ListUncounted(ctx context.Context, f store.TraceFilter,
 	return list, p.Offset + len(list), true, err
 }
 
-// TestReadinessOfAStoreThatTakesNoWrites: what the probe found makes /readyz 503. The
-// reason is in the log, once, and on the metrics listener.
+// TestReadinessOfAStoreThatTakesNoWrites: when the probe reports a reason, /readyz is
+// 503. The reason is logged once, and is shown on the metrics listener.
 func TestReadinessOfAStoreThatTakesNoWrites(t *testing.T) {
 	var hangs error
 	r := newRig(t, func(o *Options) { o.Writable = func() error { return hangs } })
@@ -190,7 +191,7 @@ func TestReadinessOfAStoreThatTakesNoWrites(t *testing.T) {
 	hangs = errors.New("a write to /var/lib/svc/svc.db has not ended")
 	for range 3 {
 		if a := r.ask("", "GET", "/readyz?verbose", "").want(503); strings.Contains(string(a.raw), "/var/lib") {
-			t.Errorf("the public answer tells the reason: %s", a.raw)
+			t.Errorf("the public response has the reason: %s", a.raw)
 		}
 	}
 	if got := strings.Count(r.log.String(), "has not ended"); got != 1 {

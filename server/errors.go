@@ -9,9 +9,9 @@ import (
 	"svc/store"
 )
 
-// failure is an answer that is not a success: what the client sees of an
-// error. Handlers return one for what they find themselves and pass the
-// store's errors on; outcome is the one table from both to a status.
+// failure is an unsuccessful response: the part of an error that the client gets.
+// Handlers return a failure for the problems that they detect, and return errors of
+// the store unchanged; outcome maps both to a status.
 type failure struct {
 	status  int
 	message string
@@ -20,23 +20,24 @@ type failure struct {
 
 func (f *failure) Error() string { return fmt.Sprintf("%d %s", f.status, f.message) }
 
-// invalid is a 400 whose details are keyed by field.
+// invalid returns a 400 with details by field.
 func invalid(details map[string]string) error {
 	return &failure{http.StatusBadRequest, "invalid input", details}
 }
 
-// invalidField is a 400 about one field.
+// invalidField returns a 400 about one field.
 func invalidField(field, format string, args ...any) error {
 	return invalid(map[string]string{field: fmt.Sprintf(format, args...)})
 }
 
-// forbidden is a 403; the message says what is lacking, never what exists.
+// forbidden returns a 403. Its message names the missing permission and never a
+// resource that exists.
 func forbidden(format string, args ...any) error {
 	return &failure{http.StatusForbidden, fmt.Sprintf(format, args...), nil}
 }
 
-// notFound is a 404 about a resource; the tenant of others and what never
-// existed look the same.
+// notFound returns a 404 about a resource. It is the same for resources of other
+// tenants and resources that do not exist.
 func notFound(what string) error {
 	return &failure{http.StatusNotFound, what + " not found", nil}
 }
@@ -49,13 +50,13 @@ var (
 	errTooMany      = &failure{http.StatusTooManyRequests, "rate limit exceeded", nil}
 )
 
-// unavailableFor is the Retry-After of an answer that needs an engine which cannot be
-// reached, in seconds.
+// unavailableFor is the Retry-After, in seconds, of a response when an engine of the
+// store cannot be reached.
 const unavailableFor = "5"
 
-// outcome turns any error into what the client sees (control-plane
-// specification, Errors). Errors that nobody foresaw answer 500 with a fixed
-// text: what went wrong inside is for the log, found by the request id.
+// outcome maps any error to the response of the client (control-plane specification,
+// Errors). Unexpected errors are 500 with a fixed text; the cause is only logged,
+// with the request id.
 func outcome(err error, requestID string) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -86,7 +87,7 @@ func outcome(err error, requestID string) *failure {
 	return &failure{http.StatusInternalServerError, "internal server error", map[string]string{"requestId": requestID}}
 }
 
-// abandoned reports whether err only says that the client has gone.
+// abandoned reports whether err only means that the client has disconnected.
 func abandoned(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) && ctx.Err() != nil
 }

@@ -16,8 +16,8 @@ import (
 var exportFormats = []string{"ndjson", "csv"}
 
 // exportTraces serves GET /api/traces/export: all traces that pass the filters, newest
-// first, written as they are read. An export that fails half way is cut off, so that
-// it is not taken for a whole one.
+// first, written as they are read. When an export fails after it began, the connection
+// is aborted, so that the client does not take the export for complete.
 func (s *Server) exportTraces(c *call) error {
 	q := c.query()
 	filter, format := traceFilter(q), q.enum("format", exportFormats[0], exportFormats)
@@ -52,7 +52,7 @@ func (s *Server) exportTraces(c *call) error {
 		}
 		_ = connection.SetWriteDeadline(time.Now().Add(answerGrace + time.Duration(b.Len())*time.Second/answerRate))
 		if _, err := c.w.Write(b.Bytes()); err != nil {
-			return nil // the client has gone
+			return nil // the client has disconnected
 		}
 		if len(traces) < page.Limit {
 			return nil
@@ -62,7 +62,7 @@ func (s *Server) exportTraces(c *call) error {
 	}
 }
 
-// exportPage reads one page of an export in one of the slots for long pages.
+// exportPage reads one page of an export, in one of the slots for long pages.
 func (s *Server) exportPage(c *call, f store.TraceFilter, page store.Page) ([]store.Trace, error) {
 	release, err := s.longPageSlot(c)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) exportPage(c *call, f store.TraceFilter, page store.Page) ([]st
 	return traces, err
 }
 
-// writeNDJSON writes a trace a line, as lists show it.
+// writeNDJSON writes each trace on a line, in the form of lists.
 func writeNDJSON(b *bytes.Buffer, traces []store.Trace, _ bool) error {
 	for i := range traces {
 		b.Write(encode(wireTraceItem(traces[i])))
@@ -88,8 +88,8 @@ var exportColumns = []string{"id", "createdAt", "agentId", "agentName", "status"
 	"piiDetected", "policiesFired", "requestId", "principal", "ruleId", "reason", "errorKind",
 	"cacheReadTokens", "cacheCreationTokens", "client", "clientVersion"}
 
-// writeCSV writes a trace a record (RFC 4180), with the columns' names first. Lists
-// are joined by semicolons.
+// writeCSV writes each trace as a CSV record (RFC 4180), after a record with the
+// column names. Lists are joined with semicolons.
 func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
 	w := csv.NewWriter(b)
 	w.UseCRLF = true
@@ -125,8 +125,8 @@ func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
 	return w.Error()
 }
 
-// cell is text of a trace as a cell: what a spreadsheet would run as a formula begins
-// with an apostrophe, because the text comes from outside.
+// cell returns the text of a CSV cell. Text that a spreadsheet would run as a formula
+// gets an apostrophe in front, because the texts of traces are not trusted.
 func cell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text

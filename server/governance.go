@@ -15,16 +15,16 @@ import (
 	"svc/store"
 )
 
-// budgetsLag is how old the standing of budgets in a bundle may be: it changes with
-// traces, without any change of a record.
+// budgetsLag is the largest age of the state of budgets in a bundle. The state
+// changes with traces, which do not change the revision of the records.
 const budgetsLag = time.Second
 
-// governance serves GET /api/governance: what gateways enforce. The ETag is
-// of the bundle's content, so a gateway that asks often is told 304 until a
-// policy changes or a budget is exceeded or reset. With wait the answer comes when
-// that happens, or when the time is over.
+// governance serves GET /api/governance: the policies and budgets that gateways
+// enforce. The ETag is a digest of the bundle, so a gateway that polls gets 304 until
+// a policy changes or a budget is exceeded or reset. With the parameter wait, the
+// response is sent when that happens or when the time is over.
 func (s *Server) governance(c *call) error {
-	wait, err := waitOf(c.URL.Query().Get("wait")) // what else there is, is ignored
+	wait, err := waitOf(c.URL.Query().Get("wait")) // other parameters are ignored
 	if err != nil {
 		return err
 	}
@@ -40,10 +40,11 @@ func (s *Server) governance(c *call) error {
 	return c.tagged(http.StatusOK, b.body, b.tag)
 }
 
-// maxWait bounds how long an answer about governance is held back.
+// maxWait bounds the time for which a response about governance is delayed.
 const maxWait = time.Minute
 
-// waitOf is how long an answer may be held back; 0 when nothing was asked.
+// waitOf returns the time for which a response may be delayed; 0 when the parameter
+// is absent.
 func waitOf(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -55,33 +56,35 @@ func waitOf(text string) (time.Duration, error) {
 	return min(d, maxWait), nil
 }
 
-// bundle is what gateways of a tenant are told, made for a revision of its records.
+// bundle is the governance response for the gateways of a tenant, made for a revision
+// of the tenant's records.
 type bundle struct {
 	revision string
 	tag      string
 	body     []byte
-	budgets  bool                       // the standing of some is in it
-	spent    map[spending]store.NanoUSD // of all of them
-	until    time.Time                  // the end of the first of their periods
+	budgets  bool                       // whether the bundle has the state of budgets
+	spent    map[spending]store.NanoUSD // of all budgets
+	until    time.Time                  // the earliest end of a period of a budget
 	checked  time.Time
 }
 
-// spending names what a budget is compared with: the costs of an agent from the begin of a
-// period on.
+// spending identifies the sum that a budget limits: the costs of an agent since the start of a
+// period.
 type spending struct {
 	agent  string
 	period store.BudgetPeriod
 	from   time.Time
 }
 
-// fresh reports whether a bundle still is what gateways are to be told.
+// fresh reports whether a bundle is still valid for the revision at now.
 func (b *bundle) fresh(revision string, now time.Time) bool {
 	return b != nil && b.revision == revision &&
 		(!b.budgets || now.Before(b.until) && !now.Before(b.checked) && now.Before(b.checked.Add(budgetsLag)))
 }
 
-// bundleOf returns the bundle of a tenant. One that was made for the present revision
-// is made again only for the standing of budgets: a poll reads one row.
+// bundleOf returns the bundle of a tenant. A cached bundle of the current revision is
+// made again only when the state of its budgets is too old, so that most polls read
+// one row.
 func (s *Server) bundleOf(ctx context.Context, tenant store.Tenant, traces store.TenantTraces) (*bundle, error) {
 	revision, err := tenant.GovernanceRevision(ctx)
 	if err != nil {
@@ -93,18 +96,18 @@ func (s *Server) bundleOf(ctx context.Context, tenant store.Tenant, traces store
 	}
 	b, err := makeBundle(ctx, tenant, traces, now, known)
 	if errors.Is(err, store.ErrUnavailable) && known != nil && known.revision == revision && now.Before(known.until) {
-		return known, nil // what the budgets had spent when it could be asked
+		return known, nil // uses the state of the budgets of the last successful read
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.revision = revision // read before the rest: what changed meanwhile is seen by the next poll
+	b.revision = revision // the revision was read first, so the next poll detects changes since then
 	s.bundles.put(tenant.ID(), b)
 	return b, nil
 }
 
 // makeBundle reads what gateways enforce. Changes of policies reach gateways also while
-// traces are unavailable: budgets then have spent what they had in the bundle before.
+// traces are unavailable: budgets then keep their spending of the previous bundle.
 func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTraces, now time.Time, before *bundle) (*bundle, error) {
 	on := true
 	policies, _, err := tenant.ListPolicies(ctx, store.PolicyFilter{Enabled: &on}, store.Page{})
@@ -162,8 +165,8 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 	return b, nil
 }
 
-// spentBefore is what budgets had spent in their present periods when a bundle was made.
-// It returns err where the bundle does not have all of them.
+// spentBefore returns what budgets had spent in their current periods when the bundle was made.
+// It returns err when the bundle does not have all of them.
 func (b *bundle) spentBefore(now time.Time, budgets []store.Budget, err error) ([]store.NanoUSD, error) {
 	if b == nil {
 		return nil, err
@@ -180,19 +183,19 @@ func (b *bundle) spentBefore(now time.Time, budgets []store.Budget, err error) (
 	return spent, nil
 }
 
-// tagOf is the ETag of a body.
+// tagOf returns the ETag of a body.
 func tagOf(body []byte) string {
 	digest := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(digest[:16]) + `"`
 }
 
-// taggedBody answers with body and an ETag of it, or 304 to a client that has
-// it.
+// taggedBody answers with body and its ETag, or with 304 when the client has this
+// version.
 func (c *call) taggedBody(status int, body []byte) error {
 	return c.tagged(status, body, tagOf(body))
 }
 
-// tagged is taggedBody of a body whose ETag is known.
+// tagged is taggedBody for a body whose ETag is known.
 func (c *call) tagged(status int, body []byte, tag string) error {
 	h := c.w.Header()
 	h.Set("ETag", tag)

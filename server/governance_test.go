@@ -51,7 +51,7 @@ func TestGovernanceBundle(t *testing.T) {
 	}
 }
 
-// The ETag changes with what a gateway has to know, and with nothing else.
+// The ETag changes only with values that gateways need.
 func TestGovernanceETag(t *testing.T) {
 	r := newRig(t)
 	ingest, _ := r.key(r.admin, "ingest")
@@ -102,11 +102,11 @@ func TestGovernancePermissions(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/governance", "").want(200)
 }
 
-// Figures have the labels of the route table and nothing from the wire.
+// The labels of metrics come from the route table, never from requests.
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", batch(full, full)).want(201)
-	// What is sent again is not counted again.
+	// Duplicates are not counted.
 	outcomes := batch(traceAt("b1", "a", "error", r.clock.Now(), "blocked", "true"), traceAt("b2", "a", "error", r.clock.Now(), "blocked", "true"), traceAt("f", "a", "error", r.clock.Now()))
 	r.ask(r.admin, "POST", "/api/traces", outcomes).want(201)
 	r.ask(r.admin, "POST", "/api/traces", outcomes).want(201)
@@ -140,7 +140,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, wire := range []string{"some-id-of-the-wire", "unheard-of", "BREW", "planner"} {
 		if strings.Contains(text, wire) {
-			t.Errorf("%s of the wire became a label", wire)
+			t.Errorf("%s of a request became a label", wire)
 		}
 	}
 }

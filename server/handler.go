@@ -10,9 +10,8 @@ import (
 	"svc/store"
 )
 
-// call is one request as its handler sees it: who asks, on which tenant, and
-// where the answer goes. The tenant is the receiver of every query, so that
-// none can forget it.
+// call is one request with its key, its tenant and its response. Handlers query
+// the store only through the tenant, so that no query can omit it.
 type call struct {
 	*http.Request
 	w     *writer
@@ -26,22 +25,22 @@ type call struct {
 	tenant store.Tenant
 	traces store.TenantTraces
 
-	read   []byte // the body, once read
+	read   []byte // the body, after it was read
 	server *Server
-	held   int64 // bytes of bodies that are counted for this request
+	held   int64 // bytes of bodies counted for this request
 
-	// The answer. Handlers set it and serve sends it, so that an answer can
-	// be kept for a retry before the client has it.
+	// The response. Handlers set it and serve sends it, so that it can be stored
+	// for a retry before the client gets it.
 	status int
 	body   []byte
-	// replayBody is what a retry gets instead of body, where they differ.
+	// replayBody is the body for a retry, where it differs from body.
 	replayBody []byte
 
 	idempotent     *store.IdempotentRequest // set while a POST with an Idempotency-Key runs
-	responseStored bool                     // a retry of it gets its response
+	responseStored bool                     // whether a retry gets the stored response
 }
 
-// writer notes whether an answer has begun, and with which status.
+// writer records whether the response has begun, and its status.
 type writer struct {
 	http.ResponseWriter
 	began  bool
@@ -60,11 +59,10 @@ func (w *writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap returns the wrapped writer for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serve is the path of every request under /api; res is nil when no route has
-// the path.
+// serve handles every request under /api; res is nil when no route has the path.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
 	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now(), server: s}
 	began := time.Now()
@@ -80,9 +78,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
 	c.flush()
 }
 
-// run takes a request through its gates in the order that the specification
-// implies: who are you (401), not too fast (429), is there such a thing (404,
-// 405), may you (403), and then the handler.
+// run checks a request in the order of the specification: authentication (401),
+// rate limit (429), path and method (404, 405), permission (403). Then it calls
+// the handler.
 func (s *Server) run(c *call, res *resource) error {
 	if c.route != nil && c.route.public {
 		return c.route.handle(s, c)
@@ -127,8 +125,8 @@ func (s *Server) run(c *call, res *resource) error {
 	return c.route.handle(s, c)
 }
 
-// count takes the request off a window and writes the window's state into the
-// headers of the answer.
+// count counts the request in a window and sets the rate limit headers of the
+// response.
 func (c *call) count(ws *windows, name string) error {
 	var q quota
 	if shared := c.server.shared; shared != nil && ws.kind != "" {
@@ -143,7 +141,8 @@ func (c *call) count(ws *windows, name string) error {
 	return nil
 }
 
-// fail makes an error the answer, and logs it once if it is the server's fault.
+// fail sets the response for an error, and logs the error once when it is a fault
+// of the server.
 func (s *Server) fail(c *call, err error) {
 	f := outcome(err, c.id)
 	switch {
@@ -163,43 +162,45 @@ func (s *Server) fail(c *call, err error) {
 	c.reply(f)
 }
 
-// reply makes a failure the answer.
+// reply sets the response of a failure.
 func (c *call) reply(f *failure) {
 	c.replayBody = nil
 	c.status, c.body = f.status, encode(api.Error{Error: f.message, Details: f.details})
 }
 
-// flush sends the answer, if the handler has not sent one itself.
+// flush sends the response, unless the handler has already sent one.
 func (c *call) flush() {
 	if c.w.began || c.status == 0 {
 		return
 	}
-	// Who does not read a large answer must not keep it in memory for ever.
+	// A client that does not read a large response must not keep it in memory
+	// without limit.
 	if len(c.body) > smallAnswer {
 		writeDeadline := answerGrace + time.Duration(len(c.body))*time.Second/answerRate
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeDeadline)) // not every connection has deadlines
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeDeadline)) // not every connection supports deadlines
 	}
 	writeJSON(c.w, c.status, c.body)
 }
 
-// A client may take answerGrace for an answer of more than smallAnswer bytes, plus
-// the time that it needs at answerRate bytes a second.
+// A client may take answerGrace for a response of more than smallAnswer bytes,
+// plus the time that the bytes take at answerRate bytes a second.
 const (
 	smallAnswer = 64 << 10
 	answerGrace = 30 * time.Second
 	answerRate  = 64 << 10
 )
 
-// writeJSON sends a whole JSON body.
+// writeJSON sends a JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = w.Write(body) // the client has disconnected
 }
 
-// pattern names the route for the log; paths hold ids and stay out of it.
+// pattern returns the route for the log. Paths are not logged because they contain
+// ids.
 func (c *call) pattern() string {
 	if c.route == nil {
 		return ""
@@ -207,7 +208,7 @@ func (c *call) pattern() string {
 	return c.route.path
 }
 
-// writeJSON answers with v itself.
+// writeJSON answers with v, without data.
 func (c *call) writeJSON(status int, v any) error {
 	c.status, c.body = status, encode(v)
 	return nil
@@ -228,12 +229,12 @@ func paged[T any](c *call, items []T, total int, p store.Page) error {
 	return c.writeJSON(http.StatusOK, api.Page[T]{Data: items, Total: total, Limit: p.Limit, Offset: p.Offset})
 }
 
-// whole answers a list that comes in one piece: data and total only.
+// whole answers with a complete list: data and total only.
 func whole[T any](c *call, items []T) error {
 	return c.writeJSON(http.StatusOK, api.List[T]{Data: items, Total: len(items)})
 }
 
-// each turns the store's nouns into wire types.
+// each converts a slice of store resources to wire types.
 func each[A, B any](in []A, f func(A) B) []B {
 	out := make([]B, len(in))
 	for i, a := range in {
@@ -242,11 +243,11 @@ func each[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// query returns a reader of the request's parameters.
+// query returns a reader of the request's query parameters.
 func (c *call) query() *query { return newQuery(c.URL.RawQuery) }
 
-// pathID returns the :id of the path. What cannot be an id names nothing: it
-// never reaches the store.
+// pathID returns the :id of the path. A text that cannot be an id is a 404 without
+// a query to the store.
 func (c *call) pathID(what string) (string, error) {
 	id := c.PathValue("id")
 	if !api.ValidID(id) {

@@ -12,19 +12,19 @@ import (
 const (
 	contentType       = "application/json; charset=utf-8"
 	idempotencyHeader = "Idempotency-Key"
-	// replayedHeader marks a response that was sent before.
+	// replayedHeader marks a stored response that is sent again.
 	replayedHeader = "Idempotency-Replayed"
 	// maxIdempotencyKey bounds an Idempotency-Key, in bytes.
 	maxIdempotencyKey = 255
-	// storeTimeout bounds how long storing a response may take after the client has
-	// gone.
+	// storeTimeout bounds the time for storing a response after the client has
+	// disconnected.
 	storeTimeout = 5 * time.Second
 )
 
-// withIdempotency runs a POST that carries an Idempotency-Key: the first response to
-// it is stored and sent again to whoever repeats it. A concurrent duplicate waits for
-// the one in flight. Only failures of the server are not stored: nothing was done
-// then, and a retry is what they call for.
+// withIdempotency runs a POST with an Idempotency-Key. The first response is stored and
+// sent again for each retry. A concurrent duplicate waits for the request in flight.
+// Failures of the server (5xx) are not stored: nothing was changed, and a retry should run
+// the request again.
 func (s *Server) withIdempotency(c *call) error {
 	token, err := idempotencyToken(c.Header)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Server) withIdempotency(c *call) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), storeTimeout)
 		defer cancel()
 		if err := c.tenant.AbandonAttempt(ctx, r); err != nil {
-			s.log.Error("idempotent request not given up; its retries wait until it runs out", "request_id", c.id, "route", c.pattern(), "error", err)
+			s.log.Error("idempotent request not released; its retries wait until it expires", "request_id", c.id, "route", c.pattern(), "error", err)
 		}
 	}()
 	if err := c.route.handle(s, c); err != nil {
@@ -61,14 +61,14 @@ func (s *Server) withIdempotency(c *call) error {
 		}
 		s.fail(c, err)
 	}
-	if c.responseStored { // in the transaction of its change
+	if c.responseStored { // the response was stored in the transaction of the change
 		return nil
 	}
-	// Nothing was changed; the response is stored whether the client still listens or not.
+	// Nothing was changed. The response is stored even if the client has disconnected.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), storeTimeout)
 	defer cancel()
 	if err := c.tenant.FinishAttempt(ctx, r, c.response()); err != nil {
-		// A retry finds out again what this request did.
+		// The response cannot be stored for retries, so a retry runs the request again.
 		s.log.Error("response not stored for retries", "request_id", c.id, "route", c.pattern(), "error", err)
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *Server) withIdempotency(c *call) error {
 	return nil
 }
 
-// response is what a retry of the request gets.
+// response returns the response for retries of the request.
 func (c *call) response() store.StoredResponse {
 	r := store.StoredResponse{Status: c.status, ContentType: contentType, Body: c.body}
 	if c.replayBody != nil {
@@ -85,9 +85,9 @@ func (c *call) response() store.StoredResponse {
 	return r
 }
 
-// create runs the write of a POST and answers with what respond makes of its result.
-// For an idempotent request the response is stored in the transaction of the write,
-// so respond must not use the store: what it needs is read before.
+// create runs the write of a POST and sets the response that respond makes of its result.
+// For an idempotent request the response is stored in the transaction of the write.
+// Therefore respond must not use the store; the data that it needs is read before.
 func create[T any](c *call, write func(ctx context.Context) (T, error), respond func(T) error) error {
 	ctx, answered := c.Context(), false
 	var refused error

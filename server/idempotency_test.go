@@ -14,7 +14,7 @@ import (
 	"svc/store"
 )
 
-// creations are the bodies of every POST that takes an Idempotency-Key.
+// creations has a body for every POST that takes an Idempotency-Key.
 func creations(r *rig) map[string]string {
 	agent, team := r.agent(r.admin, "an agent"), r.team(r.admin, "a team")
 	key := newCheckpointKey(r.t)
@@ -33,7 +33,7 @@ func creations(r *rig) map[string]string {
 	}
 }
 
-// madeStatus is the status of the answer to a POST that made something.
+// madeStatus is the success status of a POST.
 func madeStatus(path string) int {
 	if path == "/api/apply" {
 		return 200
@@ -41,8 +41,8 @@ func madeStatus(path string) int {
 	return 201
 }
 
-// TestIdempotencyOnEveryPOST: every POST but ingest and webhook takes an
-// Idempotency-Key, and its retry gets the first answer again.
+// TestIdempotencyOnEveryPOST: every POST except ingest and the webhook takes an
+// Idempotency-Key, and a retry gets the first response.
 func TestIdempotencyOnEveryPOST(t *testing.T) {
 	posts := map[string]bool{}
 	for _, rt := range routes() {
@@ -84,8 +84,8 @@ func TestIdempotencyOnEveryPOST(t *testing.T) {
 	}
 }
 
-// TestIdempotencyOfCreatedKey: the kept answer is the first one without its
-// secret, and no second key is made.
+// TestIdempotencyOfCreatedKey: the stored response is the first one without its
+// secret, and no second key is created.
 func TestIdempotencyOfCreatedKey(t *testing.T) {
 	r := newRig(t)
 	const body = `{"name":"new","scope":"agent"}`
@@ -98,8 +98,7 @@ func TestIdempotencyOfCreatedKey(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/keys", "").want(200).object().is(t, "total", 2)
 }
 
-// TestIdempotencyScope: an Idempotency-Key belongs to the calling key and the
-// route.
+// TestIdempotencyScope: an Idempotency-Key belongs to the calling key and the route.
 func TestIdempotencyScope(t *testing.T) {
 	r := newRig(t)
 	post := func(key, path, body string) object {
@@ -109,7 +108,7 @@ func TestIdempotencyScope(t *testing.T) {
 	team := post(r.admin, "/api/teams", `{"name":"x"}`)
 	post(r.admin, "/api/agents", `{"name":"x"}`) // another route
 	second, _ := r.key(r.admin, "api")
-	r.ask(second, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "same").wantDetail("name") // another key: its own attempt
+	r.ask(second, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "same").wantDetail("name") // another key: an idempotent request of its own
 	post(r.other, "/api/teams", `{"name":"x"}`)                                                       // another tenant
 	id := toObject(t, team["data"])["id"].(string)
 	other := r.team(r.admin, "y")
@@ -118,7 +117,7 @@ func TestIdempotencyScope(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/teams/"+other+"/members", "").want(200).object().is(t, "total", 1)
 }
 
-// TestIdempotencyOtherBody: the same key with another body is 400, and does
+// TestIdempotencyOtherBody: the same key with another body is 400 and changes
 // nothing.
 func TestIdempotencyOtherBody(t *testing.T) {
 	r := newRig(t)
@@ -129,8 +128,8 @@ func TestIdempotencyOtherBody(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/teams", "").want(200).object().is(t, "total", 1)
 }
 
-// TestIdempotencyKeepsRefusals: a refusal is an answer, too: the first one comes
-// again, even when the reason has gone.
+// TestIdempotencyKeepsRefusals: a 4xx is stored too: a retry gets it even when its
+// reason no longer exists.
 func TestIdempotencyKeepsRefusals(t *testing.T) {
 	r := newRig(t)
 	id := r.team(r.admin, "x")
@@ -142,7 +141,7 @@ func TestIdempotencyKeepsRefusals(t *testing.T) {
 	}
 }
 
-// TestIdempotencyLasts24Hours.
+// TestIdempotencyLasts24Hours: a stored response expires after 24 hours.
 func TestIdempotencyLasts24Hours(t *testing.T) {
 	r := newRig(t)
 	post := func() *reply { return r.ask(r.admin, "POST", "/api/teams", `{"name":"x"}`, "Idempotency-Key", "k") }
@@ -150,7 +149,7 @@ func TestIdempotencyLasts24Hours(t *testing.T) {
 	r.clock.advance(24*time.Hour - time.Second)
 	post().want(201)
 	r.clock.advance(2 * time.Second)
-	post().wantDetail("name") // the attempt is forgotten, the team is not
+	post().wantDetail("name") // the idempotent request has expired; the team exists
 }
 
 func TestIdempotencyKeyForm(t *testing.T) {
@@ -163,8 +162,8 @@ func TestIdempotencyKeyForm(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/teams", `{"name":"y"}`, "Idempotency-Key", "").want(201) // none
 }
 
-// TestIdempotencyTwins: of many concurrent twins one does the work, the others
-// wait and get its answer.
+// TestIdempotencyTwins: of concurrent duplicates one runs; the others wait and get
+// its response.
 func TestIdempotencyTwins(t *testing.T) {
 	r := newRig(t)
 	const n = 20
@@ -192,7 +191,7 @@ func TestIdempotencyTwins(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 1)
 }
 
-// twinTenant stops the creation of teams until it is let go, or fails it.
+// twinTenant blocks CreateTeam until the test lets it continue or fail.
 type twinStore struct {
 	store.Records
 	gate chan error // one value for each CreateTeam
@@ -217,8 +216,8 @@ func (t twinTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.
 	return t.Tenant.CreateTeam(ctx, in)
 }
 
-// TestIdempotencyTwinInFlight: a twin waits for the first, takes its place when
-// that one fails by the server's fault, and leaves when its own client does.
+// TestIdempotencyTwinInFlight: a duplicate waits for the first request, runs when
+// that one fails with a 5xx, and stops waiting when its client disconnects.
 func TestIdempotencyTwinInFlight(t *testing.T) {
 	gate := make(chan error)
 	r := newRig(t, func(o *Options) { o.Records = twinStore{o.Records, gate} })
@@ -239,7 +238,7 @@ func TestIdempotencyTwinInFlight(t *testing.T) {
 		}()
 	}
 	start(context.Background(), "first")
-	time.Sleep(20 * time.Millisecond) // let it become the one at work; the outcome does not depend on it
+	time.Sleep(20 * time.Millisecond) // lets the duplicate begin to wait; the result does not depend on it
 	start(context.Background(), "second")
 	impatient, leave := context.WithCancel(context.Background())
 	start(impatient, "third")
@@ -249,21 +248,21 @@ func TestIdempotencyTwinInFlight(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	leave()
-	<-done // the third, whatever it was told: nobody listens
+	<-done // the client of the third has disconnected, so its result does not matter
 	gate <- errors.New("disk on fire")
 	failed := <-done
 	if failed.code != 500 || strings.Contains(failed.body, "fire") {
 		t.Errorf("%d %s", failed.code, failed.body)
 	}
-	gate <- nil // the other one does the work now
+	gate <- nil // now the duplicate runs
 	ok := <-done
 	if ok.code != 201 || ok.name == failed.name {
 		t.Errorf("%s: %d %s", ok.name, ok.code, ok.body)
 	}
 }
 
-// TestIdempotencyClientLeaves: the answer is kept although the client has gone
-// before it was written.
+// TestIdempotencyClientLeaves: the response is stored although the client
+// disconnected before it was written.
 func TestIdempotencyClientLeaves(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -279,7 +278,7 @@ func TestIdempotencyClientLeaves(t *testing.T) {
 	}
 }
 
-// leavingStore lets the client go right after a team was created.
+// leavingStore disconnects the client right after a team was created.
 type leavingStore struct {
 	store.Records
 	leave func()
@@ -294,7 +293,7 @@ func (s leavingStore) Tenant(id string) store.Tenant {
 	return leavingTenant{s.Records.Tenant(id), s.leave}
 }
 
-// FinishAttempt heeds its context, as a store across a network does.
+// FinishAttempt fails when its context is canceled, like a store across a network.
 func (t leavingTenant) FinishAttempt(ctx context.Context, a store.IdempotentRequest, answer store.StoredResponse) error {
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, t.AbandonAttempt(context.WithoutCancel(ctx), a))
@@ -308,9 +307,9 @@ func (t leavingTenant) CreateTeam(ctx context.Context, in store.TeamCreate) (sto
 	return team, err
 }
 
-// TestIdempotencyWhenTheStoreFailsAfterTheChange: the store takes no write after the
-// change of a request. Its response is stored with the change, so that no retry makes
-// the change again.
+// TestIdempotencyWhenTheStoreFailsAfterTheChange: the store fails every write after
+// the change of a request. The response was stored in the transaction of the change,
+// so no retry makes the change again.
 func TestIdempotencyWhenTheStoreFailsAfterTheChange(t *testing.T) {
 	r := newRig(t)
 	for path, body := range creations(r) {
@@ -324,7 +323,8 @@ func TestIdempotencyWhenTheStoreFailsAfterTheChange(t *testing.T) {
 	}
 }
 
-// unfinishingStore stores no response outside the transaction of a change.
+// unfinishingStore fails FinishAttempt, so it stores no response outside the
+// transaction of a change.
 type unfinishingStore struct{ store.Records }
 
 type unfinishingTenant struct{ store.Tenant }
@@ -337,8 +337,8 @@ func (unfinishingTenant) FinishAttempt(context.Context, store.IdempotentRequest,
 	return errors.New("the store takes no writes")
 }
 
-// TestIdempotencyPanic: a panic of the handler frees the attempt, so that a
-// retry does not wait for ever.
+// TestIdempotencyPanic: a panic of the handler releases the idempotent request, so
+// that a retry does not wait until it expires.
 func TestIdempotencyPanic(t *testing.T) {
 	r := newRig(t)
 	r.srv.records = panickyStore{r.store}

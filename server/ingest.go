@@ -15,14 +15,14 @@ import (
 	"svc/store"
 )
 
-// ingestBody is the body of POST /api/traces: one trace, or several under
-// traces. The one trace is nil where the body has no member of it.
+// ingestBody is the body of POST /api/traces: one trace, or several in the member
+// traces. The single trace is nil when the body has no member of a trace.
 type ingestBody struct {
 	*api.TraceInput
 	Traces *api.TraceList `json:"traces"`
 }
 
-// Validate checks the one trace, or all of the batch.
+// Validate checks the single trace, or all traces of the batch.
 func (b *ingestBody) Validate() map[string]string {
 	if b.Traces == nil {
 		return b.one().Validate()
@@ -34,7 +34,7 @@ func (b *ingestBody) Validate() map[string]string {
 	return batch.Validate()
 }
 
-// one is the one trace; a body without any member is a trace without any.
+// one returns the single trace; an empty one when the body has no members.
 func (b *ingestBody) one() *api.TraceInput {
 	if b.TraceInput == nil {
 		return &api.TraceInput{}
@@ -42,8 +42,8 @@ func (b *ingestBody) one() *api.TraceInput {
 	return b.TraceInput
 }
 
-// ingestTraces serves POST /api/traces: all of the batch is durable before it
-// answers, or nothing of it is kept.
+// ingestTraces serves POST /api/traces. It answers after all traces of the batch
+// are durable; on an error none is stored.
 func (s *Server) ingestTraces(c *call) error {
 	if err := plainBody(c); err != nil {
 		return err
@@ -80,7 +80,8 @@ func (s *Server) ingestTraces(c *call) error {
 	return c.data(http.StatusCreated, result)
 }
 
-// plainBody refuses a compressed body where the endpoint takes none.
+// plainBody rejects a compressed body on endpoints that do not support
+// compression.
 func plainBody(c *call) error {
 	if e := c.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return invalidField("Content-Encoding", "is not supported on this endpoint; send plain JSON")
@@ -88,8 +89,8 @@ func plainBody(c *call) error {
 	return nil
 }
 
-// stripBatchIndex renames the fields of an error about a batch of one: its sender
-// knows of no batch.
+// stripBatchIndex renames the fields in the error of a single trace: its sender
+// did not send a batch with indexes.
 func stripBatchIndex(e *store.Error) *store.Error {
 	out := &store.Error{Kind: e.Kind, Message: e.Message, Fields: make(map[string]string, len(e.Fields))}
 	for field, problem := range e.Fields {
@@ -98,10 +99,10 @@ func stripBatchIndex(e *store.Error) *store.Error {
 	return out
 }
 
-// ingestOTLP serves POST /api/otlp/v1/traces: what an OpenTelemetry exporter
-// sends with nothing but its endpoint and a header set. Traces of one request
-// may be committed in several steps; they are idempotent by their ids, so an
-// exporter that sends again after an error changes nothing twice.
+// ingestOTLP serves POST /api/otlp/v1/traces for OpenTelemetry exporters, which
+// need only the endpoint and a header with the key. The traces of one request may
+// be committed in several transactions. They are idempotent by their ids, so an
+// exporter that repeats a request after an error stores nothing twice.
 func (s *Server) ingestOTLP(c *call) error {
 	format, err := otlp.ParseContentType(c.Header.Get("Content-Type"))
 	if err != nil {
@@ -125,14 +126,14 @@ func (s *Server) ingestOTLP(c *call) error {
 	}
 	why := ""
 	if result.Rejected > 0 {
-		why = fmt.Sprintf("%d of %d spans were rejected: ids, parents or times make no sense, or a trace has more than %d tokens or a cost of more than %d dollars",
+		why = fmt.Sprintf("%d of %d spans were rejected: ids, parents or times are invalid, or a trace has more than %d tokens or a cost of more than %d dollars",
 			result.Rejected, batch.Spans, api.MaxTokens, api.MaxCostUSD)
 	}
 	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, why))
 	return nil
 }
 
-// unpack undoes the Content-Encoding of an OTLP request.
+// unpack decodes the Content-Encoding of an OTLP request.
 func (c *call) unpack(packed []byte) ([]byte, error) {
 	encoding := c.Header.Get("Content-Encoding")
 	if otlp.Plain(encoding) {
@@ -153,30 +154,31 @@ func (c *call) unpack(packed []byte) ([]byte, error) {
 	return body, err
 }
 
-// badOTLP is a 400. Errors of the API are JSON everywhere; exporters log the
-// text and look at the status only.
+// badOTLP returns a 400. Errors are JSON on every endpoint; exporters only
+// evaluate the status and log the text.
 func badOTLP(err error) error {
 	return &failure{http.StatusBadRequest, err.Error(), nil}
 }
 
-// raw sends an answer that is not JSON of ours.
+// raw sends a response whose body is not a JSON type of the API.
 func (c *call) raw(status int, contentType string, body []byte) {
 	h := c.w.Header()
 	if contentType != "" {
 		h.Set("Content-Type", contentType)
 	}
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = c.w.Write(body) // the client has disconnected
 }
 
-// batchIDHeader names a batch of traces, the same whenever it is sent again.
+// batchIDHeader carries the id of a batch of traces, which is the same on every
+// retry.
 const batchIDHeader = "Svc-Batch-Id"
 
-// maxBatchID bounds a batch id, in bytes: what is appended to it stays below
-// store.MaxBatchID.
+// maxBatchID bounds a batch id, in bytes, so that it stays below store.MaxBatchID
+// when a suffix is appended.
 const maxBatchID = 400
 
-// batchID returns the id that a reporter gives a batch; empty where it gives none.
+// batchID returns the id that the sender gave the batch; empty when there is none.
 func batchID(h http.Header) (string, error) {
 	values := h.Values(batchIDHeader)
 	switch {
@@ -195,8 +197,8 @@ func batchID(h http.Header) (string, error) {
 	return values[0], nil
 }
 
-// storeTraces stores traces that have been checked, as many at a time as the
-// store takes. The parts of a batch that has an id have ids too.
+// storeTraces stores checked traces, in parts of the size that the store accepts.
+// When the batch has an id, each part has an id derived from it.
 func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, id string, inputs []api.TraceInput) (api.IngestResult, error) {
 	var total api.IngestResult
 	stored := 0
@@ -205,7 +207,7 @@ func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, id strin
 		batch := make([]store.Trace, n)
 		for i := range batch {
 			s.fromWire(&batch[i], &inputs[i])
-			if batch[i].Cost > api.MaxCostUSD*1e9 { // by the price table: a cost that was sent has been checked
+			if batch[i].Cost > api.MaxCostUSD*1e9 { // the cost comes from the price table: a cost in the request was checked before
 				field := fmt.Sprintf("traces[%d].costUsd", stored+i)
 				return total, store.FieldError(store.Invalid, "invalid input", field, costTooHigh)
 			}
@@ -227,11 +229,11 @@ func (s *Server) storeTraces(ctx context.Context, t store.TenantTraces, id strin
 	return total, nil
 }
 
-// costTooHigh says why a trace without a cost of its own is refused.
+// costTooHigh returns the reason why a trace that was priced here is rejected.
 var costTooHigh = fmt.Sprintf("by the price table its tokens cost more than %d dollars, the most that one trace may", api.MaxCostUSD)
 
-// fromWire makes a trace of its input. A trace without a cost is priced; one
-// that a policy blocked is an error.
+// fromWire converts the input to a trace. A trace without a cost is priced; a
+// trace that a policy blocked has status error.
 func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 	*t = store.Trace{
 		ID: in.ID, AgentID: in.AgentID, AgentName: in.AgentName,
@@ -289,13 +291,12 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 	}
 }
 
-// duration turns milliseconds of the wire, which Validate has bounded, into a
-// duration.
+// duration converts milliseconds of the wire, which Validate has bounded.
 func duration(ms float64) time.Duration {
 	return time.Duration(math.Round(ms * float64(time.Millisecond)))
 }
 
-// milliseconds is a duration as the wire shows it.
+// milliseconds converts a duration to the unit of the wire.
 func milliseconds(d time.Duration) float64 {
 	return float64(d) / float64(time.Millisecond)
 }

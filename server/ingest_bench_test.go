@@ -17,10 +17,10 @@ import (
 	"svc/store/bolt"
 )
 
-// BenchmarkIngest takes in batches of 500 traces from 4 clients, with durable
-// commits to a store on disk: over HTTP on loopback (the clients share the
-// cores), with time-ordered and with random ids, and the same traces straight
-// into the store, for the ratio. It reports traces a second.
+// BenchmarkIngest ingests batches of 500 traces from 4 clients into a store
+// on disk with durable commits: over HTTP on loopback (the clients share the
+// CPUs), with time-ordered and with random ids. The same traces written
+// directly to the store are the baseline. It reports traces per second.
 func BenchmarkIngest(b *testing.B) {
 	b.Run("http", func(b *testing.B) { benchmarkHTTP(b, false) })
 	b.Run("http random ids", func(b *testing.B) { benchmarkHTTP(b, true) })
@@ -46,7 +46,7 @@ func benchStore(b *testing.B) (store.Engine, store.TenantTraces, string) {
 	return st, st.TracesOf(info.ID), secret
 }
 
-// fromClients runs b.N batches, split among the clients.
+// fromClients runs b.N batches, distributed over the clients.
 func fromClients(b *testing.B, client func() func() error) {
 	b.Helper()
 	var next atomic.Int64
@@ -135,7 +135,7 @@ func benchmarkStore(b *testing.B) {
 	})
 }
 
-// BenchmarkDecodeBatch is the reading and checking of one batch of 500.
+// BenchmarkDecodeBatch measures decoding and checking a batch of 500.
 func BenchmarkDecodeBatch(b *testing.B) {
 	var many []string
 	for i := range 500 {

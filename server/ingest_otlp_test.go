@@ -25,8 +25,8 @@ import (
 	"svc/server/api"
 )
 
-// An agent instrumented with OpenTelemetry's GenAI conventions shows up as
-// traces, with nothing but its exporter's endpoint and header set.
+// An agent that is instrumented with OpenTelemetry's GenAI conventions sends traces
+// with only its exporter's endpoint and a header set.
 func TestOTLPRealExporter(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -94,7 +94,7 @@ func TestOTLPRealExporter(t *testing.T) {
 	}
 }
 
-// With a key that is not good the exporter is told so.
+// With an invalid key the exporter gets an error.
 func TestOTLPRealExporterWithoutKey(t *testing.T) {
 	r := newRig(t)
 	srv := httptest.NewServer(r.srv)
@@ -133,7 +133,8 @@ func otlpSpans(t testing.TB, n int) []byte {
 
 const otlpPath, protobufType = "/api/otlp/v1/traces", "application/x-protobuf"
 
-// The ids of the root span make it idempotent; more than one store batch works.
+// The ids of root spans make a request idempotent; a request may fill several
+// batches of the store.
 func TestOTLPIsIdempotent(t *testing.T) {
 	r := newRig(t)
 	body := otlpSpans(t, 2500)
@@ -158,7 +159,7 @@ func packed(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// Junk, or over 8 MiB unpacked, is a 400 with the API's error body.
+// An invalid body, or more than 8 MiB unpacked, is a 400 with the API's error body.
 func TestOTLPRefusals(t *testing.T) {
 	r := newRig(t)
 	for _, test := range []struct {
@@ -183,8 +184,8 @@ func TestOTLPRefusals(t *testing.T) {
 	}
 }
 
-// Each tool that spans of a trace call is counted by its calls; a trace that is sent
-// again counts nothing.
+// Each tool that a trace's spans call is counted once per call; a duplicate trace
+// counts nothing.
 func TestOTLPCountsEveryToolOfATrace(t *testing.T) {
 	r := newRig(t)
 	span := func(id, name, tool string) string {
@@ -214,8 +215,8 @@ func TestOTLPCountsEveryToolOfATrace(t *testing.T) {
 	}
 }
 
-// Counts beyond what a trace may have are a partial success: the other traces of
-// the request are stored, and nothing is cut to a figure that nobody sent.
+// Counts above the bounds of a trace are a partial success: the other traces of the
+// request are stored, and no value is lowered to its bound.
 func TestOTLPRejectsExcessiveCounts(t *testing.T) {
 	r := newRig(t)
 	span := func(trace string, tokens string) string {

@@ -15,7 +15,7 @@ import (
 	"svc/store"
 )
 
-// full is a trace with every field.
+// full is a trace with every field set.
 const full = `{"id":"tr_1","agentName":"planner","status":"success","environment":"production","sessionId":"s-1",
 "modelProvider":"openai","modelName":"gpt-4o","inputTokens":1000,"outputTokens":500,"costUsd":0.25,"durationMs":123.5,
 "injectionScore":0.4,"piiDetected":["EMAIL"],"policiesFired":[{"id":"pol_1","name":"p","action":"warn"}],
@@ -44,10 +44,9 @@ func TestIngestOneTrace(t *testing.T) {
 	}
 }
 
-// A trace's status is success or error and no operation changes it: a trace that
-// is sent again with another status, cost or agent is a duplicate, and no method
-// but GET is known for a trace (control-plane specification, States and
-// transitions).
+// A trace never changes: a trace that is sent again with another status, cost or
+// agent is a duplicate, and GET is the only method for a trace (control-plane
+// specification, States and transitions).
 func TestTraceStatusNeverChanges(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", traceAt("once", "planner", "success", r.clock.Now(), "costUsd", "1")).want(201)
@@ -65,7 +64,7 @@ func TestTraceStatusNeverChanges(t *testing.T) {
 	}
 }
 
-// Up to 1,000 traces in one request; the whole batch or nothing.
+// Up to 1,000 traces in one request; all of a batch are stored or none.
 func TestIngestBatch(t *testing.T) {
 	r := newRig(t)
 	var many []string
@@ -81,8 +80,8 @@ func TestIngestBatch(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/traces", batch(twice, twice)).want(201).data().is(t, "accepted", 1, "duplicates", 1)
 }
 
-// A bad trace fails the batch with details that name its index and field, and
-// nothing of it is stored.
+// An invalid trace fails the batch with details that name its index and field, and
+// nothing of the batch is stored.
 func TestIngestBadTraceFailsTheBatch(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
@@ -129,7 +128,8 @@ func TestIngestBadTraceFailsTheBatch(t *testing.T) {
 	}
 }
 
-// What is not JSON, too large, compressed or several things at once is a 400.
+// A body that is not JSON, is too large, is compressed, or has a trace and a batch is
+// a 400.
 func TestIngestBadBodies(t *testing.T) {
 	r := newRig(t)
 	for name, body := range map[string]string{
@@ -144,7 +144,8 @@ func TestIngestBadBodies(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/traces", `{"agentName":"a","status":"success","traces":[`+full+`]}`).wantDetail("traces")
 }
 
-// A batch of the shortest entries is refused without becoming memory.
+// A batch of very many very short entries is rejected before memory is allocated for
+// them.
 func TestIngestBatchIsBoundedWhileRead(t *testing.T) {
 	r := newRig(t)
 	body := `{"traces":[` + strings.Repeat("{},", 200_000) + `{}]}`
@@ -153,7 +154,7 @@ func TestIngestBatchIsBoundedWhileRead(t *testing.T) {
 	}
 }
 
-// The lists inside a trace are bounded while they are read, too.
+// The lists inside a trace are bounded during decoding, too.
 func TestIngestListsAreBoundedWhileRead(t *testing.T) {
 	r := newRig(t)
 	for _, list := range []string{"policiesFired", "spans", "qualityScores", "piiDetected"} {
@@ -178,7 +179,7 @@ func TestIngestListsAreBoundedWhileRead(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes of memory f takes.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -187,7 +188,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Only after the commit is durable: the answer waits for the store.
+// The response is sent only after the commit is durable.
 func TestIngestIsVisibleWhenAcknowledged(t *testing.T) {
 	r := newRig(t)
 	for i := range 20 {
@@ -197,8 +198,8 @@ func TestIngestIsVisibleWhenAcknowledged(t *testing.T) {
 	}
 }
 
-// An unknown agentName registers that agent; toolName feeds its observed
-// tools; fired policies are counted.
+// An unknown agentName registers that agent; toolName is added to its observed tools;
+// policies that fired are counted.
 func TestIngestRegistersAgentsAndTools(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
@@ -227,7 +228,8 @@ func TestIngestRegistersAgentsAndTools(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/c", "").want(200).data().is(t, "agentName", "fresh")
 }
 
-// No costUsd: computed from the price table. A cost of zero is a cost.
+// Without costUsd the cost is computed from the price table. A cost of zero is a
+// cost.
 func TestIngestComputesCost(t *testing.T) {
 	r := newRig(t)
 	model := `,"agentName":"a","status":"success","modelProvider":"openai","modelName":"gpt-4o-2024-08-06","inputTokens":1000,"outputTokens":500`
@@ -255,7 +257,8 @@ func TestIngestComputesCost(t *testing.T) {
 	}
 }
 
-// Cached tokens are parts of the input tokens, are read back, and are exported.
+// Cached tokens are parts of the input tokens; they are returned by reads and
+// exports.
 func TestIngestCachedTokens(t *testing.T) {
 	r := newRig(t)
 	const trace = `{"id":"c","agentName":"a","status":"success","inputTokens":100,"cacheReadTokens":60,"cacheCreationTokens":40}`
@@ -270,8 +273,8 @@ func TestIngestCachedTokens(t *testing.T) {
 	}
 }
 
-// The client of a trace is what the caller's program calls itself: bounded, read back
-// by every read, and found by its name.
+// The client of a trace is the name of the caller's program: bounded, returned by
+// every read, and usable as a filter.
 func TestIngestClient(t *testing.T) {
 	r := newRig(t)
 	const trace = `{"id":"c","agentName":"a","status":"success","principal":"alice","client":{"name":"claude-code","version":"2.1.0"}}`
@@ -300,7 +303,7 @@ func TestIngestClient(t *testing.T) {
 		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
 		r.ask(r.admin, "POST", "/api/traces", batch(body)).wantDetail("traces[0]." + field)
 	}
-	// Gateways of earlier builds send the caller in place of the client.
+	// Gateways of earlier releases send the caller in the field of the client.
 	r.ask(r.admin, "POST", "/api/traces", batch(`{"id":"old","agentName":"a","status":"success","client":"bob"}`)).want(201)
 	old := r.ask(r.admin, "GET", "/api/traces/old", "").want(200).data().is(t, "principal", "bob")
 	if _, there := old["client"]; there {
@@ -315,8 +318,8 @@ func TestIngestBlockedIsAnError(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/b", "").want(200).data().is(t, "status", "error", "blocked", true)
 }
 
-// createdAt: the receipt time if absent; at most 5 minutes ahead; late
-// arrivals count where they belong.
+// createdAt is the time of receipt when absent, and at most 5 minutes in the future;
+// late traces count in their own period.
 func TestIngestCreatedAt(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
@@ -354,7 +357,7 @@ func TestIngestMakesIDs(t *testing.T) {
 	}
 }
 
-// Which key may ingest: api and ingest; team limits do not concern it.
+// Which keys may ingest: api and ingest; team limits do not apply.
 func TestIngestPermissions(t *testing.T) {
 	r := newRig(t)
 	ingest, _ := r.key(r.admin, "ingest")
@@ -381,7 +384,7 @@ func TestIngestPermissions(t *testing.T) {
 	r.ask(agent, "GET", "/api/traces", "").want(200)
 }
 
-// Ingest has a window of its own.
+// Ingest has its own rate window.
 func TestIngestWindow(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit, o.IngestRateLimit = 100, 3 })
 	one := `{"agentName":"a","status":"success"}`
@@ -400,7 +403,7 @@ func TestIngestWindow(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/traces", one).want(201)
 }
 
-// post sends a body as it is. Unlike ask it does not expect a JSON answer.
+// post sends a body as it is. Unlike ask, it does not expect a JSON response.
 func (r *rig) post(key, path, contentType, encoding string, body []byte) *reply {
 	r.t.Helper()
 	req := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
@@ -418,7 +421,7 @@ func (r *rig) post(key, path, contentType, encoding string, body []byte) *reply 
 	return a
 }
 
-// Whatever is posted: 201 or 400, and a 400 stores nothing.
+// For any body the response is 201 or 400, and a 400 stores nothing.
 func FuzzIngest(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(batch(full, full)))
@@ -443,8 +446,8 @@ func FuzzIngest(f *testing.F) {
 	})
 }
 
-// TestIngestBatchID: a batch with an id can be sent again although its traces have
-// none, also where the store takes it in parts, and bad ids are refused.
+// TestIngestBatchID: a batch with an id can be sent again although its traces have no
+// ids, also when the store takes it in parts. Invalid ids are rejected.
 func TestIngestBatchID(t *testing.T) {
 	r := newRig(t)
 	body := `{"traces":[{"agentName":"a","status":"success"},{"agentName":"a","status":"success"}]}`

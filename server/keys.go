@@ -20,7 +20,7 @@ func wireKeyItem(k store.Key) api.KeyItem {
 	return item
 }
 
-// listKeys serves GET /api/keys: metadata, never a secret.
+// listKeys serves GET /api/keys: metadata without secrets.
 func (s *Server) listKeys(c *call) error {
 	q := c.query()
 	page, filter := q.cursorPage(keysList, api.DefaultLimit), store.KeyFilter{Scope: store.KeyScope(q.enum("scope", "", api.KeyScopes))}
@@ -35,8 +35,8 @@ func (s *Server) listKeys(c *call) error {
 	return nextPage(c, each(keys, wireKeyItem), total, page, next)
 }
 
-// createKey serves POST /api/keys, the only answer that ever holds a secret. A
-// retry gets the answer without it.
+// createKey serves POST /api/keys, whose response is the only one with a secret. A
+// retry gets the response without the secret.
 func (s *Server) createKey(c *call) error {
 	var in api.KeyCreate
 	if err := c.decode(&in); err != nil {
@@ -67,10 +67,10 @@ func (s *Server) createKey(c *call) error {
 	})
 }
 
-// mayMint refuses a key that could do more than the one that makes it. A key
-// that a team limits makes keys for teams whose scopes it holds, and for its
-// own user only: the same deactivation must end both. It makes none of scope
-// ingest, which no team limits.
+// mayMint rejects a key with more permissions than the calling key. A key that is
+// limited to a team can only create keys for teams whose scopes it holds, and only
+// for its own user, so that deactivating the user disables both. It cannot create
+// keys of scope ingest, which no team limits.
 func (s *Server) mayMint(c *call, scope store.KeyScope, teamID, owner string) error {
 	if c.team == nil {
 		return nil
@@ -111,9 +111,9 @@ func (s *Server) getKey(c *call) error {
 	return c.data(http.StatusOK, wireKeyItem(k))
 }
 
-// deleteKey serves DELETE /api/keys/:id. The key is refused from the next
-// request on. A key that a team limits deletes the keys that it could have made
-// itself. The last key that could still do everything stays.
+// deleteKey serves DELETE /api/keys/:id. The key is rejected from the next request
+// on. A key that is limited to a team can delete only keys that it could have
+// created. The last unlimited key that works cannot be deleted.
 func (s *Server) deleteKey(c *call) error {
 	id, err := c.pathID("key")
 	if err != nil {
@@ -128,7 +128,8 @@ func (s *Server) deleteKey(c *call) error {
 	return c.deleted()
 }
 
-// mayDelete refuses the deletion of a key that the caller's key could not have made.
+// mayDelete rejects the deletion of a key that the calling key could not have
+// created.
 func (s *Server) mayDelete(c *call, id string) error {
 	if c.team == nil {
 		return nil
@@ -146,7 +147,7 @@ func (s *Server) mayDelete(c *call, id string) error {
 	}
 	team, err := c.tenant.GetTeam(c.Context(), k.TeamID)
 	if store.KindOf(err) == store.NotFound {
-		return nil // the key stopped working with its team
+		return nil // the team was deleted, so the key no longer works
 	}
 	if err != nil {
 		return err

@@ -89,8 +89,8 @@ func TestKeyRows(t *testing.T) {
 	})
 }
 
-// TestKeyLastUsed: lastUsedAt is there on list items, null when unused, and
-// follows use without a write per request.
+// TestKeyLastUsed: lastUsedAt is in the items of lists, is null for an unused
+// key, and is updated without a write per request.
 func TestKeyLastUsed(t *testing.T) {
 	r := newRig(t)
 	secret, id := r.key(r.admin, "agent")
@@ -117,7 +117,7 @@ func TestKeyLastUsed(t *testing.T) {
 }
 
 // TestKeyRotation: both keys are valid at the same time; the old one is deleted
-// once lastUsedAt shows that the new one is in use.
+// after lastUsedAt shows that the new one is used.
 func TestKeyRotation(t *testing.T) {
 	r := newRig(t)
 	old, oldID := r.key(r.admin, "agent")
@@ -130,7 +130,7 @@ func TestKeyRotation(t *testing.T) {
 }
 
 // TestAuthorizationHeader: Authorization: Bearer <API_KEY>; a missing or invalid
-// key answers 401, and no answer tells why.
+// key is 401, and the response never has the reason.
 func TestAuthorizationHeader(t *testing.T) {
 	r := newRig(t)
 	key := r.admin
@@ -223,8 +223,8 @@ func TestSecretForm(t *testing.T) {
 	}
 }
 
-// TestTeamLimitedKeys: a key made with teamId may do what the team's scopes
-// allow at that moment, checked on every request.
+// TestTeamLimitedKeys: a key with a teamId has the current scopes of the team,
+// checked on every request.
 func TestTeamLimitedKeys(t *testing.T) {
 	r := newRig(t)
 	key, team := r.teamKey("readers", "agents:read")
@@ -269,8 +269,8 @@ func TestTeamLimitedKeys(t *testing.T) {
 	})
 }
 
-// TestNoKeyMintsBeyondItself: no key can make a key, or widen a team, beyond
-// what it holds itself.
+// TestNoKeyMintsBeyondItself: no key can create a key, or extend a team, with
+// scopes that it does not hold itself.
 func TestNoKeyMintsBeyondItself(t *testing.T) {
 	setup := func(t *testing.T) (r *rig, key, team string) {
 		r = newRig(t)
@@ -352,8 +352,8 @@ func TestNoKeyMintsBeyondItself(t *testing.T) {
 	})
 }
 
-// TestALimitedKeyChangesOnlyWhatItCouldHaveMade: keys and teams that may do more
-// than a limited key, and keys of other users, are out of its reach.
+// TestALimitedKeyChangesOnlyWhatItCouldHaveMade: a limited key cannot change keys
+// and teams with more permissions, or keys of other users.
 func TestALimitedKeyChangesOnlyWhatItCouldHaveMade(t *testing.T) {
 	r := newRig(t)
 	limited, own := r.teamKey("limited", "keys:read", "keys:write", "teams:read", "teams:write")
@@ -403,9 +403,9 @@ func TestALimitedKeyChangesOnlyWhatItCouldHaveMade(t *testing.T) {
 	r.ask(limited, "DELETE", "/api/teams/"+lesser, "").want(200)
 }
 
-// TestLimitedKeysDoNotIngest: no team scope covers the writing of traces and of
-// audit heads, and the bundle of policies, with the secret of redactions, needs
-// policies:read. Keys of scope ingest are not concerned.
+// TestLimitedKeysDoNotIngest: no team scope covers ingesting traces and reporting
+// audit heads, and reading the governance bundle, which has the secret for
+// redactions, takes policies:read. Keys of scope ingest are not affected.
 func TestLimitedKeysDoNotIngest(t *testing.T) {
 	r := newRig(t)
 	const trace = `{"agentName":"bot","status":"success","durationMs":1,"costUsd":9999}`
@@ -427,8 +427,8 @@ func TestLimitedKeysDoNotIngest(t *testing.T) {
 	r.ask(gateway, "GET", "/api/governance", "").want(200)
 }
 
-// TestTheLastUnlimitedKeyStays: a tenant does not lose its last key that may do
-// everything by a request.
+// TestTheLastUnlimitedKeyStays: a tenant's last unlimited key cannot be deleted
+// by a request.
 func TestTheLastUnlimitedKeyStays(t *testing.T) {
 	r := newRig(t)
 	first := r.ask(r.admin, "GET", "/api/keys", "").want(200).list()[0]["id"].(string)
@@ -458,8 +458,8 @@ func TestTheLastUnlimitedKeyStays(t *testing.T) {
 	}
 }
 
-// TestTeamsAreChangedOneAtATime: a limited key does not change a team by an older
-// view of what the team may do.
+// TestTeamsAreChangedOneAtATime: a limited key cannot change a team on the basis
+// of scopes that have changed meanwhile.
 func TestTeamsAreChangedOneAtATime(t *testing.T) {
 	r := newRig(t)
 	limited, _ := r.teamKey("limited", "teams:write", "agents:read")
@@ -477,7 +477,7 @@ func TestTeamsAreChangedOneAtATime(t *testing.T) {
 	}
 }
 
-// hesitantStore lets time pass between reading a team and changing it.
+// hesitantStore pauses between reading a team and changing it.
 type hesitantStore struct{ store.Records }
 
 type hesitantTenant struct{ store.Tenant }
@@ -489,12 +489,12 @@ func (t hesitantTenant) UpdateTeam(ctx context.Context, id string, up store.Team
 	return t.Tenant.UpdateTeam(ctx, id, up)
 }
 
-// TestKeysAreStoredAsDigests: the store file never holds a secret.
+// TestKeysAreStoredAsDigests: the store file never contains a secret.
 func TestKeysAreStoredAsDigests(t *testing.T) {
 	r := newRig(t)
 	file, ok := r.store.(*bolt.Store)
 	if !ok {
-		return // store/postgres looks into its tables
+		return // the test of store/postgres reads its tables instead
 	}
 	secret, _ := r.key(r.admin, "api")
 	r.ask(r.admin, "POST", "/api/keys", `{"name":"again","scope":"api"}`, "Idempotency-Key", "k1").want(201)

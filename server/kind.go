@@ -7,30 +7,31 @@ import (
 	"svc/store"
 )
 
-// kind is one kind of object that the API lists, creates, reads, changes and deletes.
-// Its methods are the handlers of all kinds; its functions are what a kind does in its own
-// way. T is what the store keeps, C and U are the bodies of POST and PUT. A kind is not
-// changed after it is made, and serves requests concurrently.
+// kind is one kind of resource that the API lists, creates, reads, changes and deletes. Its methods
+// are the HTTP handlers of all kinds; its functions are the differences between kinds. T is the type
+// of the store, C and U are the bodies of POST and PUT. A kind does not change after it was made, and
+// serves requests concurrently.
 type kind[T, C, U any] struct {
 	noun   string
-	cursor byte // names its list in cursors; 0: the list has no pages
+	cursor byte // the list's name in cursors; 0: the list has no pages
 	echo   echo
 
-	// find reads the filters of a list and returns what reads a page of it.
+	// find parses the filters of a list and returns a function that reads a page.
 	find func(c *call, q *query) func(store.Page) ([]T, int, error)
 	read func(c *call, id string) (T, error)
-	// wire is an object as GET answers it, without the figures that traces give it.
+	// wire returns a resource as GET answers it, without measurements from traces.
 	wire func(c *call, o T) any
-	// item is an object as lists show it, where that is not as GET answers it.
+	// item returns a resource as lists show it; nil when that is the same as wire.
 	item func(o T) any
-	// measured is wire with the figures, for several objects at once; nil for kinds that have none.
+	// measured returns wire with measurements from traces, for several resources at once; nil for
+	// kinds without measurements.
 	measured func(c *call, objects []T) ([]any, error)
 
-	// lock makes a check that the caller may change an object, and the change, one step; nil: nothing
-	// is to be checked.
+	// lock makes the permission check of the caller and the change atomic; nil for kinds without such
+	// a check.
 	lock func(c *call, id string) (unlock func(), err error)
-	// newName and newNameOf are the name that a body gives an object, nil for none; both are nil for
-	// kinds whose names need not differ.
+	// newName and newNameOf return the name in a body, nil for none. Both are nil for kinds whose
+	// names need not be unique.
 	newName   func(in *C) *string
 	newNameOf func(in *U) *string
 
@@ -39,13 +40,13 @@ type kind[T, C, U any] struct {
 	remove func(c *call, id string) (warnings []string, err error)
 }
 
-// before is what decoding the body of a PUT has found out about the object.
+// before is the result of decoding the body of a PUT: facts about the resource before the change.
 type before[T any] struct {
-	removed []string // the members that are null and have a value now
-	object  T        // as it is now, where removed has members
+	removed []string // members that are null in the body and have a value now
+	object  T        // the current resource, set when removed is not empty
 }
 
-// list serves GET of all objects.
+// list serves GET of the list.
 func (k *kind[T, C, U]) list(_ *Server, c *call) error {
 	q := c.query()
 	var page cursorPage
@@ -79,7 +80,7 @@ func (k *kind[T, C, U]) list(_ *Server, c *call) error {
 	return nextPage(c, out, total, page, next)
 }
 
-// show is objects as lists show them.
+// show converts resources to the items of a list.
 func (k *kind[T, C, U]) show(c *call, objects []T) ([]any, error) {
 	switch {
 	case k.item != nil:
@@ -90,7 +91,7 @@ func (k *kind[T, C, U]) show(c *call, objects []T) ([]any, error) {
 	return each(objects, func(o T) any { return k.wire(c, o) }), nil
 }
 
-// get serves GET of one object.
+// get serves GET of one resource.
 func (k *kind[T, C, U]) get(_ *Server, c *call) error {
 	id, err := c.pathID(k.noun)
 	if err != nil {
@@ -108,7 +109,7 @@ func (k *kind[T, C, U]) get(_ *Server, c *call) error {
 	return c.data(http.StatusOK, out)
 }
 
-// withFigures is an object as GET answers it.
+// withFigures returns a resource as GET answers it, with measurements.
 func (k *kind[T, C, U]) withFigures(c *call, o T) (any, error) {
 	if k.measured == nil {
 		return k.wire(c, o), nil
@@ -120,7 +121,7 @@ func (k *kind[T, C, U]) withFigures(c *call, o T) (any, error) {
 	return out[0], nil
 }
 
-// post serves POST. The answers of the kinds differ.
+// post serves POST. The form of the response depends on the kind.
 func (k *kind[T, C, U]) post(_ *Server, c *call) error {
 	var in C
 	if err := c.decode(any(&in).(validator)); err != nil {
@@ -134,8 +135,8 @@ func (k *kind[T, C, U]) post(_ *Server, c *call) error {
 	return k.create(c, &in)
 }
 
-// unique refuses the name of another object of the kind. The self of a new one is empty; a
-// nil name is no change.
+// unique rejects the name of another resource of the kind. self is empty for a new resource; a nil
+// name means that the name is not changed.
 func (k *kind[T, C, U]) unique(c *call, self string, name *string) error {
 	if name == nil {
 		return nil
@@ -150,8 +151,8 @@ func (k *kind[T, C, U]) unique(c *call, self string, name *string) error {
 	})
 }
 
-// put serves PUT with any subset of the members of an object, those that are read-only as
-// they are (decision API34).
+// put serves PUT with any subset of the members of a resource. Read-only members are accepted with
+// their current values (decision API34).
 func (k *kind[T, C, U]) put(s *Server, c *call) error {
 	id, err := c.pathID(k.noun)
 	if err != nil {
@@ -164,7 +165,7 @@ func (k *kind[T, C, U]) put(s *Server, c *call) error {
 		if was.object, err = k.read(c, id); err != nil {
 			return nil, err
 		}
-		if len(k.echo.counted) > 0 { // compared with what traces say now
+		if len(k.echo.counted) > 0 { // the current object includes measurements from traces
 			return k.withFigures(c, was.object)
 		}
 		return k.wire(c, was.object), nil
@@ -189,10 +190,10 @@ func (k *kind[T, C, U]) put(s *Server, c *call) error {
 		return err
 	}
 	out, err := k.withFigures(c, o)
-	if err != nil { // the change is made: figures that cannot be read must not look like a failure of it
-		s.log.Warn("the answer to a change lacks figures", "object", k.noun, "id", id, "request_id", c.id, "error", err)
+	if err != nil { // the change was made, so an error when reading measurements must not fail the request
+		s.log.Warn("the response to a change lacks measurements", "object", k.noun, "id", id, "request_id", c.id, "error", err)
 		out = k.wire(c, o)
-		warnings = append(warnings, "the change is made; what traces say of it cannot be read now, and is shown as if there were no traces")
+		warnings = append(warnings, "the change was made; measurements from traces cannot be read now and are shown as if there were no traces")
 	}
 	c.etag(asResource(&o).Object())
 	return c.writeJSON(http.StatusOK, api.Single[any]{Data: out, Warnings: warnings})

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// decodeOptions read every spelling of an integer and of an RFC 3339 timestamp:
-// 1.0 and 1e3 are integers to a JSON schema, and T and Z may be lower case.
+// decodeOptions accept every spelling of integers and of RFC 3339 timestamps:
+// 1.0 and 1e3 are integers in JSON Schema, and T and Z may be lower case.
 var decodeOptions = json.JoinOptions(
 	json.RejectUnknownMembers(true),
 	json.WithUnmarshalers(json.JoinUnmarshalers(
@@ -24,7 +24,7 @@ var decodeOptions = json.JoinOptions(
 
 var errNotInteger = errors.New("must be an integer")
 
-// readInteger reads a number without a fractional part, however it is written.
+// readInteger decodes a number without a fractional part in any spelling.
 func readInteger[T int | int64](d *jsontext.Decoder, to *T) error {
 	if d.PeekKind() != '0' {
 		return errors.ErrUnsupported
@@ -47,7 +47,7 @@ func readInteger[T int | int64](d *jsontext.Decoder, to *T) error {
 
 var errNotTimestamp = errors.New("must be an RFC 3339 timestamp")
 
-// readTimestamp reads an RFC 3339 timestamp.
+// readTimestamp decodes an RFC 3339 timestamp.
 func readTimestamp(d *jsontext.Decoder, to *time.Time) error {
 	if d.PeekKind() != '"' {
 		return errors.ErrUnsupported
@@ -64,8 +64,9 @@ func readTimestamp(d *jsontext.Decoder, to *time.Time) error {
 	return nil
 }
 
-// parseTimestamp reads RFC 3339 in full: T and Z in either case, and a leap
-// second, which is the last nanosecond of its minute: clocks have no other.
+// parseTimestamp parses RFC 3339 in full, with T and Z in either case. A leap
+// second becomes the last nanosecond of its minute, because time.Time has no
+// leap seconds.
 func parseTimestamp(s string) (time.Time, bool) {
 	s = strings.ToUpper(s)
 	const second = len("2006-01-02T15:04:")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Every spelling of RFC 3339 is a timestamp in bodies and in query strings; other
+// Every spelling of RFC 3339 is accepted in bodies and in query strings; other
 // forms of ISO 8601 are not.
 func TestTimestampsAreRFC3339(t *testing.T) {
 	r := newRig(t)
@@ -48,7 +48,7 @@ func TestTimestampsAreRFC3339(t *testing.T) {
 	}
 }
 
-// An integer is a number without a fractional part, however it is written.
+// Every spelling of a number without a fractional part is an integer.
 func TestIntegersInEverySpelling(t *testing.T) {
 	r := newRig(t)
 	for text, want := range map[string]any{"1.0": 1.0, "1e3": 1000.0, "25e-1": nil, "1000000000.0": 1e9, "0.0": 0.0, "-0.0": 0.0,

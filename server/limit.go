@@ -13,32 +13,33 @@ import (
 // specification, Limits: requests per minute, sliding window).
 const windowLength = time.Minute
 
-// maxAddresses bounds how many client addresses without a valid key are
-// told apart. Past it, new addresses share one window.
+// maxAddresses bounds the number of client addresses without a valid key that have
+// their own window. Further addresses share one window.
 const maxAddresses = 16384
 
-// quota is the state of one rate window as one request sees it.
+// quota is the state of one rate window for one request.
 type quota struct {
 	allowed   bool
 	limit     int           // requests allowed per window
-	remaining int           // requests left in the window, this one already taken off
+	remaining int           // requests left in the window, after this request
 	reset     time.Time     // when the oldest counted request leaves the window
-	wait      time.Duration // how long a refused request should wait; 0 when allowed
+	wait      time.Duration // how long a rejected request should wait; 0 when allowed
 }
 
-// window is an exact sliding log of accepted requests: a request is accepted
-// when fewer than limit were accepted within the window that ends now. One
-// that is exactly windowLength old has left. Refused requests do not count,
-// so a client that keeps asking is let in again as soon as there is room.
+// window is an exact sliding log of accepted requests: a request is accepted when
+// fewer than limit were accepted within the window that ends now. A request that
+// is exactly windowLength old is no longer in the window. Rejected requests do not
+// count, so a client that keeps sending is accepted as soon as the window has
+// room.
 type window struct {
-	at   []time.Time // accepted requests, oldest first, from head on
+	at   []time.Time // times of the accepted requests, oldest first, from head on
 	head int
-	last time.Time // latest moment seen; the clock may step back
+	last time.Time // latest time seen; the clock may step back
 }
 
-// advance drops what has left the window at now. When the clock steps back,
-// everything counted moves with it: the count stays right and nobody is
-// locked out for the size of the step.
+// advance removes the requests that are older than the window at now. When the
+// clock steps back, all recorded timestamps are shifted by the step: the count
+// stays correct, and no client is locked out for the size of the step.
 func (w *window) advance(now time.Time) {
 	if step := w.last.Sub(now); step > 0 {
 		for i := w.head; i < len(w.at); i++ {
@@ -55,7 +56,8 @@ func (w *window) advance(now time.Time) {
 	}
 }
 
-// quota describes the window at now; count is what it holds.
+// quota returns the state of the window at now; count is the number of requests in
+// it.
 func (w *window) quota(now time.Time, limit int, allowed bool) quota {
 	count := len(w.at) - w.head
 	q := quota{allowed: allowed, limit: limit, remaining: max(limit-count, 0), reset: now.Add(windowLength)}
@@ -68,17 +70,17 @@ func (w *window) quota(now time.Time, limit int, allowed bool) quota {
 	return q
 }
 
-// windows holds the sliding windows of one kind (tenants, or client
-// addresses). Its methods are safe for concurrent use.
+// windows holds the sliding windows of one kind (tenants, or client addresses).
+// Its methods are safe for concurrent use.
 type windows struct {
-	kind  string // names the windows among those of all processes; empty: not shared
+	kind  string // prefix of the windows in the shared store; empty: not shared
 	limit int
-	max   int // windows kept; 0 means no bound
+	max   int // number of windows kept; 0 means no bound
 
 	mu     sync.Mutex
 	byName map[string]*list.Element // of *namedWindow
 	recent *list.List               // most recently used in front
-	shared window                   // for names that found no room
+	shared window                   // shared by the names beyond the bound
 }
 
 type namedWindow struct {
@@ -90,7 +92,8 @@ func newWindows(limit, max int) *windows {
 	return &windows{limit: limit, max: max, byName: map[string]*list.Element{}, recent: list.New()}
 }
 
-// note counts a request that was accepted elsewhere, whether there is room or not.
+// note counts a request that was accepted by the shared windows, even when the
+// window is full.
 func (ws *windows) note(name string, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -99,7 +102,7 @@ func (ws *windows) note(name string, now time.Time) {
 	w.at = append(w.at, now)
 }
 
-// take counts a request of name at now if the window has room for it.
+// take counts a request of name at now if its window is not full.
 func (ws *windows) take(name string, now time.Time) quota {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -112,7 +115,7 @@ func (ws *windows) take(name string, now time.Time) quota {
 	return w.quota(now, ws.limit, true)
 }
 
-// peek describes the window of name at now and counts nothing.
+// peek returns the state of the window of name at now and counts nothing.
 func (ws *windows) peek(name string, now time.Time) quota {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -125,9 +128,9 @@ func (ws *windows) peek(name string, now time.Time) quota {
 	return w.quota(now, ws.limit, true)
 }
 
-// find returns the window of name. A window is only ever forgotten when it is
-// empty: an address must not get a fresh minute by hiding behind many others.
-// When all are in use, the names that have none share one.
+// find returns the window of name. Only an empty window is evicted: otherwise an
+// address could get a fresh window by sending from many other addresses. When no
+// window can be evicted, new names share one.
 func (ws *windows) find(name string, now time.Time) *window {
 	if e, ok := ws.byName[name]; ok {
 		ws.recent.MoveToFront(e)
@@ -159,8 +162,8 @@ func setRateHeaders(h http.Header, q quota) {
 	}
 }
 
-// ceilSeconds rounds up, so that a client that waits until X-RateLimit-Reset
-// never comes a fraction of a second too early.
+// ceilSeconds rounds up, so that a client that waits until X-RateLimit-Reset never
+// comes too early.
 func ceilSeconds(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -168,9 +171,9 @@ func ceilSeconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// clientAddress names the peer for the windows of requests without a valid
-// key. Forwarding headers are not believed: anyone can write them. An IPv6
-// peer counts as its /64, which one subscriber owns whole.
+// clientAddress returns the key of the peer in the windows of requests without a
+// valid key. Forwarding headers are ignored because any client can set them. An
+// IPv6 peer counts as its /64, which usually belongs to one subscriber.
 func clientAddress(r *http.Request) string {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -185,7 +188,7 @@ func clientAddress(r *http.Request) string {
 	return addr.String()
 }
 
-// peerAddress is the address of the peer, whole.
+// peerAddress is the full address of the peer.
 func peerAddress(r *http.Request) string {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

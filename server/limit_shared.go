@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// SharedWindows are request windows that all processes of one store share.
+// SharedWindows are request windows that all processes of a store share. Implementations
+// are safe for concurrent use.
 type SharedWindows interface {
-	// Take counts a request in the window of a name, if fewer than limit were counted
-	// within length. It returns how many there are then, and how old the oldest is. After
-	// an error nothing is known.
+	// Take counts a request in the window of a name when fewer than limit requests were
+	// counted within length. It returns the count after that, and the age of the oldest
+	// request. After an error the state of the window is unknown.
 	Take(ctx context.Context, name string, limit int, length time.Duration) (taken bool, count int, oldest time.Duration, err error)
-	// Failing reports whether requests go uncounted there at present, and Failures how
-	// many calls have failed.
+	// Failing reports whether requests are currently not counted there. Failures returns
+	// the number of failed calls.
 	Failing() bool
 	Failures() uint64
 }
 
-// takeShared is take in the windows that all processes share. The windows of this
-// process count what it accepts too, and decide while the shared ones do not answer.
+// takeShared is take for the windows that all processes share. The windows of this
+// process count the accepted requests too, and are used while the shared ones are
+// unavailable.
 func (ws *windows) takeShared(ctx context.Context, shared SharedWindows, name string, now time.Time) quota {
 	taken, count, oldest, err := shared.Take(ctx, ws.kind+":"+name, ws.limit, windowLength)
 	if err != nil {

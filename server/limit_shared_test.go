@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// otherWindows are shared windows that hold what other processes have accepted.
+// otherWindows are shared windows in which other processes have counted requests.
 type otherWindows struct {
 	count int
 	names []string
@@ -31,8 +31,8 @@ func (o *otherWindows) Take(_ context.Context, name string, limit int, _ time.Du
 func (o *otherWindows) Failing() bool    { return o.fail != nil }
 func (o *otherWindows) Failures() uint64 { return 7 }
 
-// What other processes accepted counts; without an answer this process decides by what
-// it has accepted itself, and the metrics say so.
+// Requests that other processes accepted count. When the shared windows fail, this
+// process uses the requests that it accepted itself, and the metrics report it.
 func TestSharedWindowsDecide(t *testing.T) {
 	shared := &otherWindows{count: 7}
 	r := newRig(t, func(o *Options) { o.RateLimit, o.Windows = 10, shared })
@@ -63,7 +63,7 @@ func TestSharedWindowsDecide(t *testing.T) {
 	get(429, "0")
 	metric("svc_rate_windows_shared 1")
 	shared.fail = errors.New("away")
-	get(200, "6") // three of ten were accepted here
+	get(200, "6") // three of ten were accepted by this process
 	metric("svc_rate_windows_shared 0")
 	metric("svc_rate_window_failures_total 7")
 	if !strings.HasPrefix(shared.names[0], "api:") {
@@ -71,7 +71,7 @@ func TestSharedWindowsDecide(t *testing.T) {
 	}
 }
 
-// Without shared windows the metrics say that each process has its own.
+// Without shared windows the metrics report that each process has its own.
 func TestOwnWindowsAreInTheMetrics(t *testing.T) {
 	r := newRig(t)
 	w := httptest.NewRecorder()

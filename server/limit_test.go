@@ -16,7 +16,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestRateWindowEdge(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		at   time.Duration // of the 61st request, after 60 at once
+		at   time.Duration // wait of the 61st request after 60 at once
 		want bool
 	}{
 		{"same instant", 0, false},
@@ -48,8 +48,8 @@ func TestRateWindowEdge(t *testing.T) {
 	}
 }
 
-// TestRateWindowSlides: the window is no fixed minute. Half at the end of one
-// minute and half at the beginning of the next still add up.
+// TestRateWindowSlides: the window slides and is no fixed minute. Half of the
+// limit at the end of one minute and half at the beginning of the next add up.
 func TestRateWindowSlides(t *testing.T) {
 	ws := newWindows(60, 0)
 	for range 30 {
@@ -71,7 +71,7 @@ func TestRateWindowSlides(t *testing.T) {
 	}
 }
 
-// TestRateWindowRefusedDoNotCount: asking while refused does not prolong it.
+// TestRateWindowRefusedDoNotCount: rejected requests do not prolong the wait.
 func TestRateWindowRefusedDoNotCount(t *testing.T) {
 	ws := newWindows(1, 0)
 	ws.take("t", epoch)
@@ -92,8 +92,8 @@ func TestRateWindowPerTenant(t *testing.T) {
 	}
 }
 
-// TestRateWindowConcurrentEdge: of many requests at one instant exactly the
-// limit is let through, whatever the interleaving; and again a minute later.
+// TestRateWindowConcurrentEdge: of many concurrent requests exactly the limit
+// is accepted, in any interleaving; and again a minute later.
 func TestRateWindowConcurrentEdge(t *testing.T) {
 	ws := newWindows(60, 0)
 	for round := range 3 {
@@ -123,7 +123,8 @@ func TestRateWindowConcurrentEdge(t *testing.T) {
 	}
 }
 
-// TestRateWindowAgreesWithModel compares the window with counting a list.
+// TestRateWindowAgreesWithModel compares the window with a list of all accepted
+// requests.
 func TestRateWindowAgreesWithModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 5).Draw(t, "limit")
@@ -156,8 +157,8 @@ func TestRateWindowAgreesWithModel(t *testing.T) {
 	})
 }
 
-// TestRateWindowClockStep: a clock that steps back neither locks anyone out for
-// the size of the step nor forgives what was used.
+// TestRateWindowClockStep: when the clock steps back, no client is locked out
+// for the size of the step, and used requests still count.
 func TestRateWindowClockStep(t *testing.T) {
 	ws := newWindows(2, 0)
 	ws.take("t", epoch)
@@ -177,8 +178,8 @@ func TestRateWindowClockStep(t *testing.T) {
 	}
 }
 
-// TestAddressWindowsBounded: an address does not get a fresh window by hiding
-// behind more addresses than are kept; idle ones make room.
+// TestAddressWindowsBounded: an address does not get a fresh window when more
+// addresses than the bound send requests; empty windows are evicted.
 func TestAddressWindowsBounded(t *testing.T) {
 	ws := newWindows(1, 3)
 	for _, a := range []string{"a", "b", "c"} {
@@ -205,7 +206,7 @@ func TestAddressWindowsBounded(t *testing.T) {
 	}
 }
 
-// TestWindowMemory: a window keeps no more than what is in it.
+// TestWindowMemory: a window allocates no more memory than its limit needs.
 func TestWindowMemory(t *testing.T) {
 	ws := newWindows(100, 0)
 	now := epoch
@@ -241,7 +242,7 @@ func TestRateHeaders(t *testing.T) {
 	for name, want := range map[string]string{
 		"X-RateLimit-Limit":     "60",
 		"X-RateLimit-Remaining": "59",
-		"X-RateLimit-Reset":     fmt.Sprint(epoch.Unix() + 1), // rounded up: waiting for it is enough
+		"X-RateLimit-Reset":     fmt.Sprint(epoch.Unix() + 1), // rounded up, so that waiting for it is enough
 		"Retry-After":           "",
 	} {
 		if got := h.Get(name); got != want {

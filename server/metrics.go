@@ -14,9 +14,9 @@ import (
 	"svc/store"
 )
 
-// metrics are the figures of the control plane, in a registry of their own.
-// Labels come from the route table and from documented statuses, never from
-// the wire: their number is bounded.
+// metrics are the Prometheus metrics of the control plane, in a registry of
+// their own. Labels come from the route table and from documented statuses,
+// never from requests, so their number is bounded.
 type metrics struct {
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
@@ -39,7 +39,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 		}, []string{"route", "method"}),
 		traces: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "svc_traces_ingested_total", Help: "Traces taken in, by what became of them.",
+			Name: "svc_traces_ingested_total", Help: "Traces ingested, by result.",
 		}, []string{"outcome"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svc_traced_requests_total", Help: "Requests of traces that were accepted, by their outcome: success, blocked by a rule, a limit or a policy, or failed with another error.",
@@ -98,13 +98,13 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 	return m
 }
 
-// ownWindows stands for windows that are not shared.
+// ownWindows is the SharedWindows of a process without shared windows.
 type ownWindows struct{ SharedWindows }
 
 func (ownWindows) Failing() bool    { return true }
 func (ownWindows) Failures() uint64 { return 0 }
 
-// countWindows registers the figures of the request windows.
+// countWindows registers the metrics of the request windows.
 func (m *metrics) countWindows(w SharedWindows) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_rate_windows_shared", Help: "1 while all processes share the request windows of tenants, 0 while this process has its own: without --redis-url, or while Redis does not answer.",
@@ -118,7 +118,7 @@ func (m *metrics) countWindows(w SharedWindows) {
 	}, func() float64 { return float64(w.Failures()) }))
 }
 
-// The bounds on bodies in memory, as a label names them.
+// The label values for the bounds on bodies in memory.
 const (
 	boundTenant = "tenant"
 	boundAll    = "all"
@@ -155,11 +155,12 @@ func (m *metrics) served(c *call, status int, took time.Duration) {
 	}
 }
 
-// streamPath is the one route whose requests last as long as they like.
+// streamPath is the only route whose requests have no time limit; their
+// durations are not observed.
 const streamPath = "/api/traces/stream"
 
-// Metrics returns the handler of the figures, in Prometheus's text format. It
-// asks for no key and is for a listener of its own.
+// Metrics returns the handler of the metrics, in Prometheus's text format. It
+// needs no key and must be served by a separate listener.
 func (s *Server) Metrics() http.Handler {
 	return promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 }

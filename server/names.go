@@ -7,11 +7,11 @@ import (
 	"svc/store"
 )
 
-// Names were stored as they came before they were normalized. These stay as they
-// are: they are found by their exact spelling, and a new name must differ from
-// them in its normalized form.
+// Names that were stored before names were normalized stay as they are. They are
+// found by their exact spelling, and a new name must differ from them in its
+// normalized form.
 
-// agentNames returns the names of the agents and their former ones.
+// agentNames returns the current and the former names of all agents.
 func (c *call) agentNames() ([]string, error) {
 	agents, _, err := c.tenant.ListAgents(c.Context(), store.AgentFilter{}, store.Page{})
 	if err != nil {
@@ -29,7 +29,8 @@ func (c *call) agentNames() ([]string, error) {
 }
 
 // agentReference returns the name of the agent that a field of a body refers to:
-// the normalized name, or the name as it was sent where an agent has exactly that.
+// the name as it was sent when an agent has exactly that name, else the normalized
+// name.
 func (c *call) agentReference(field, sent string) (string, error) {
 	name := api.NormalizeName(sent)
 	problem := api.NameProblem(name)
@@ -48,9 +49,9 @@ func (c *call) agentReference(field, sent string) (string, error) {
 	return name, nil
 }
 
-// UniqueName refuses a normalized name where an object other than self has it in
-// another spelling. That an object has it in this spelling is for the store, in
-// the transaction that takes it.
+// UniqueName rejects a normalized name when an object other than self has it in
+// another spelling. The store rejects a name in the same spelling, in the
+// transaction of the write.
 func UniqueName[T any](noun, name, self string, others []T, idAndName func(T) (id, name string)) error {
 	var clash error
 	for _, o := range others {

@@ -16,8 +16,8 @@ const (
 	decomposed = "cafe\u0301"
 )
 
-// named is a resource whose name a person chooses. Body is the body of its
-// creation with the name %s, quoted.
+// named is a resource with a name. body is the body of its creation, with %s for the
+// quoted name.
 type named struct {
 	what, path, body string
 	unique           bool
@@ -48,8 +48,8 @@ func (n named) object(a *reply) object {
 	return a.data()
 }
 
-// Names of all resources are trimmed and in NFC, in the answer and in the store;
-// what a reader does not see is a 400 that names the field.
+// Names of all resources are trimmed and normalized to NFC, in the response and in
+// the store; a name with invisible characters is a 400 that names the field.
 func TestNamesAreStoredNormalized(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "of budgets")
@@ -82,7 +82,7 @@ func TestNamesAreStoredNormalized(t *testing.T) {
 	}
 }
 
-// A policy's agent is referred to by its normalized name.
+// A policy refers to its agent by the normalized name.
 func TestOnOfAPolicyIsNormalized(t *testing.T) {
 	r := newRig(t)
 	r.agent(r.admin, composed)
@@ -94,7 +94,7 @@ func TestOnOfAPolicyIsNormalized(t *testing.T) {
 	p.data().is(t, "on", composed)
 	path := "/api/policies/" + p.data().id(t)
 	r.ask(r.admin, "PUT", path, `{"on":"cafe\u0301 "}`).want(200).data().is(t, "on", composed)
-	for _, bad := range []string{`"a\u200bb"`, `"\ufeff"`, `" "`} { // a blank one must not come to mean all agents
+	for _, bad := range []string{`"a\u200bb"`, `"\ufeff"`, `" "`} { // a blank name must not mean all agents
 		r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, "b", bad)).wantDetail("on")
 		r.ask(r.admin, "PUT", path, `{"on":`+bad+`}`).wantDetail("on")
 		r.ask(r.admin, "POST", "/api/policies/templates/apply", `{"template":"pii-protection","agentName":`+bad+`}`).wantDetail("agentName")
@@ -120,7 +120,7 @@ func TestAgentsAreRegisteredUnderCleanNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, _ := r.key(r.admin, "ingest")
-	for range 2 { // the second time names are known
+	for range 2 { // the second time the names are cached
 		r.ask(key, "POST", "/api/traces", string(body)).want(201)
 		for i := range b.Traces {
 			b.Traces[i].ID += "x"
@@ -148,8 +148,8 @@ func TestAgentsAreRegisteredUnderCleanNames(t *testing.T) {
 	r.ask(key, "POST", "/api/traces", `{"agentName":"*","status":"success","durationMs":1}`).wantDetail("agentName")
 }
 
-// Names that were stored before names were normalized stay, mean what they meant,
-// and are not taken in another spelling.
+// Names that were stored before names were normalized stay unchanged and keep their
+// meaning; another spelling of them is rejected.
 func TestNamesStoredBeforeStay(t *testing.T) {
 	r := newRig(t)
 	ctx, one := context.Background(), r.store.Tenant("one")
@@ -170,7 +170,8 @@ func TestNamesStoredBeforeStay(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Traces by the exact spelling belong to the agent that has it, from memory too.
+	// Traces with the exact spelling belong to the agent that has it, also when the
+	// name is cached.
 	key, _ := r.key(r.admin, "ingest")
 	for i := range 2 {
 		for name, id := range ids {
@@ -183,7 +184,8 @@ func TestNamesStoredBeforeStay(t *testing.T) {
 		t.Errorf("agents are %v", agents)
 	}
 
-	// Policies refer to it so, and it changes without its name.
+	// Policies refer to it by the exact spelling, and other members of it can be
+	// changed.
 	path := "/api/policies/" + p[0].ID
 	r.ask(r.admin, "PUT", path, `{"enabled":true}`).want(200).data().is(t, "name", old, "on", old)
 	for name := range ids {
@@ -196,7 +198,7 @@ func TestNamesStoredBeforeStay(t *testing.T) {
 	}
 	r.ask(r.admin, "PUT", "/api/agents/"+ids[old], `{"environment":"prod"}`).want(200).data().is(t, "name", old)
 
-	// Another spelling is taken.
+	// Another spelling is rejected as taken.
 	for _, path := range []string{"/api/agents", "/api/teams"} {
 		if got := r.ask(r.admin, "POST", path, `{"name":"`+composed+`"}`).want(400).detail("name"); !strings.Contains(got, "another spelling") {
 			t.Errorf("%s: details.name is %q", path, got)
@@ -205,6 +207,6 @@ func TestNamesStoredBeforeStay(t *testing.T) {
 	id := r.team(r.admin, "other")
 	r.ask(r.admin, "PUT", "/api/teams/"+id, `{"name":"`+composed+`"}`).wantDetail("name")
 
-	// Its owner may take it.
+	// The agent itself may change to the normalized spelling.
 	r.ask(r.admin, "PUT", "/api/agents/"+ids[decomposed], `{"name":"`+decomposed+`"}`).want(200).data().is(t, "name", composed)
 }

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// document is the OpenAPI 3.1 document, made of openapi.yaml.
+// document is the OpenAPI 3.1 document, generated from openapi.yaml.
 //
 //go:embed openapi.json
 var document []byte
 
 // OpenAPI returns the OpenAPI 3.1 document of the API, as it is served at
-// /api/openapi.json. It must not be changed.
+// /api/openapi.json. The caller must not change it.
 func OpenAPI() []byte { return document }
 
 // openAPI serves GET /api/openapi.json.

@@ -15,15 +15,15 @@ import (
 	"svc/server/api"
 )
 
-// bodyRoute is an endpoint whose request body the document describes.
+// bodyRoute is an endpoint with a request body in the document.
 type bodyRoute struct {
 	method, path string
 	at           string // pointer to the schema
 	schema       map[string]any
 }
 
-// bodyRoutes lists the endpoints with a JSON body of a format of the API's own.
-// OTLP and identity events are the formats of others, who may add members.
+// bodyRoutes lists the endpoints with a JSON body that is defined by this API. OTLP
+// and identity events are defined by others, who may add members.
 func bodyRoutes(doc map[string]any) []bodyRoute {
 	var out []bodyRoute
 	for path, item := range doc["paths"].(map[string]any) {
@@ -42,11 +42,11 @@ func bodyRoutes(doc map[string]any) []bodyRoute {
 	return out
 }
 
-// bodyRig is a control plane with one of everything that bodies refer to.
+// bodyRig is a control plane with one of every resource that bodies refer to.
 type bodyRig struct {
 	*rig
 	gen  *samples
-	ids  map[string]string // by documented path, what its {id} is
+	ids  map[string]string // values of {id}, by documented path
 	sign checkpointKey
 	n    int
 }
@@ -61,7 +61,7 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	b := &bodyRig{rig: r, sign: newCheckpointKey(t)}
 	b.gen = &samples{t: t, doc: doc, meet: map[string]any{
 		"arguments":   map[string]any{"/a": map[string]any{"absent": true}},
-		"inputTokens": 1_000_000_000, // of which cached tokens are a part
+		"inputTokens": 1_000_000_000, // includes the cached tokens
 		"agentId":     agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
 		"template": "pii-protection", "on": "one", "name": "named by finish", "id": "named_by_finish",
 		"hash": strings.Repeat("a", 64), "publicKey": b.sign.public, "signature": strings.Repeat("s", 88),
@@ -73,8 +73,8 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	return b
 }
 
-// finishDocuments gives documents names that nothing has and an agent that exists, and
-// a body the members that others of it need.
+// finishDocuments gives documents unused names and an existing agent, and adds the
+// members of the body that depend on each other.
 func finishDocuments(fresh string, body map[string]any) {
 	documents, _ := body["documents"].([]any)
 	documents = slices.Clone(documents)
@@ -108,8 +108,8 @@ func (b *bodyRig) url(rt bodyRoute) string {
 	return strings.Replace(rt.path, "{id}", b.ids[rt.path], 1)
 }
 
-// finish puts values into a body that only its request can have: a name or an id
-// that is not taken, a signature, a member of the team.
+// finish sets the values of a body that depend on the request: an unused name or id, a
+// signature, the member of the team.
 func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 	b.n++
 	body = maps.Clone(body)
@@ -121,13 +121,13 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 	}
 	if e, ok := echoes[rt.path]; ok && rt.method == "PUT" {
 		now := b.ask(b.admin, "GET", b.url(rt), "").want(200).data()
-		for _, name := range slices.Concat(e.fixed, e.counted) { // as they are
+		for _, name := range slices.Concat(e.fixed, e.counted) { // unchanged
 			if _, ok := body[name]; ok {
 				body[name] = now[name]
 			}
 		}
 		for one, other := range map[string]string{"p99LatencyMs": "errorRatePercent", "errorRatePercent": "p99LatencyMs"} {
-			if given, ok := body[one]; ok && given == nil { // at least one stays
+			if given, ok := body[one]; ok && given == nil { // at least one must stay
 				body[other] = 5
 			}
 		}
@@ -145,7 +145,7 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 	switch rt.path {
 	case "/api/apply":
 		finishDocuments(fresh, body)
-	case "/api/policies/templates/apply": // a template is applied once for an agent
+	case "/api/policies/templates/apply": // a template is applied once per agent
 		for _, policy := range b.ask(b.admin, "GET", "/api/policies?limit=500", "").want(200).list() {
 			b.ask(b.admin, "DELETE", "/api/policies/"+policy.id(b.t), "").want(200)
 		}
@@ -159,7 +159,7 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 	return body
 }
 
-// bodies yields the samples of an endpoint's body, each once and ready to be sent.
+// bodies yields each sample of an endpoint's body once, ready to be sent.
 func (b *bodyRig) bodies(rt bodyRoute) iter.Seq[map[string]any] {
 	return func(yield func(map[string]any) bool) {
 		seen := map[string]bool{}
@@ -194,8 +194,9 @@ func fits(t testing.TB, s *jsonschema.Schema, body string) error {
 	return s.Validate(v)
 }
 
-// Whatever body the served document allows is accepted, and a member that it does
-// not name is refused by the document and by the server, in every object of a body.
+// Every body that the served document allows is accepted. A member that the document
+// does not name is rejected by the document and by the server, in every object of a
+// body.
 func TestServedSchemasAndServerAcceptTheSameMembers(t *testing.T) {
 	doc, compiler := servedDocument(t)
 	all := bodyRoutes(doc)
@@ -231,8 +232,8 @@ func TestServedSchemasAndServerAcceptTheSameMembers(t *testing.T) {
 	}
 }
 
-// refuse fails the test unless schema and server refuse a body, the server with a
-// detail about the member at.
+// refuse fails the test unless the schema and the server reject a body, the server
+// with a detail about the member at.
 func (b *bodyRig) refuse(t *testing.T, rt bodyRoute, schema *jsonschema.Schema, body, at string) {
 	t.Helper()
 	if fits(t, schema, body) == nil {
@@ -243,8 +244,7 @@ func (b *bodyRig) refuse(t *testing.T, rt bodyRoute, schema *jsonschema.Schema, 
 	}
 }
 
-// A member that belongs to another form of a body is refused by the document and by
-// the server.
+// A member of another form of a body is rejected by the document and by the server.
 func TestMembersOfOtherFormsAreRefused(t *testing.T) {
 	doc, compiler := servedDocument(t)
 	forms := 0
@@ -266,8 +266,8 @@ func TestMembersOfOtherFormsAreRefused(t *testing.T) {
 	}
 }
 
-// mixed returns copies of a value of a schema, each with a member that another form
-// of the same object has and this one does not.
+// mixed returns copies of a value of a schema, each with a member that belongs to
+// another form of the same object.
 func (b *bodyRig) mixed(schema map[string]any, v map[string]any) []map[string]any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return b.mixed(b.gen.resolve(ref), v)
@@ -326,14 +326,14 @@ func (b *bodyRig) sameForm(members, v map[string]any) bool {
 	return true
 }
 
-// Answers may get members in later releases: no object in an answer is closed, and
-// every object of a request body is.
+// Responses may get members in later releases: no object in a response is closed
+// (additionalProperties: false), and every object in a request body is.
 func TestRequestsAreClosedAndAnswersOpen(t *testing.T) {
 	doc, _ := servedDocument(t)
 	gen := &samples{t: t, doc: doc}
 	for _, rt := range bodyRoutes(doc) {
 		gen.walk(rt.schema, map[string]bool{}, func(at string, s map[string]any) {
-			if s["additionalProperties"] != false && s["propertyNames"] == nil { // a map says which names it has
+			if s["additionalProperties"] != false && s["propertyNames"] == nil { // a map defines which names it has
 				t.Errorf("%s %s: %s does not say that it has no other members", rt.method, rt.path, at)
 			}
 		})
@@ -353,8 +353,7 @@ func TestRequestsAreClosedAndAnswersOpen(t *testing.T) {
 	}
 }
 
-// walk calls visit with each schema of an object that is below v, references
-// included.
+// walk calls visit with each object schema below v, and follows references.
 func (g *samples) walk(v any, seen map[string]bool, visit func(at string, schema map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -13,16 +13,16 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// samples makes values of the schemas of the served document. Values of members
-// that name something, such as agentId, are given by their member names.
+// samples generates values of the schemas of the served document. Values of members
+// that refer to something, such as agentId, are given by their member names.
 type samples struct {
 	t    testing.TB
 	doc  map[string]any
 	meet map[string]any // values by member name
 }
 
-// of returns values of a schema that together have each of its branches, enum
-// values and members. member is the name of the member that the value is of.
+// of returns values of a schema that together cover each of its branches, enum
+// values and members. member is the name of the member that the value is for.
 func (g *samples) of(schema map[string]any, member string) []any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return g.of(g.resolve(ref), member)
@@ -86,8 +86,8 @@ func (g *samples) of(schema map[string]any, member string) []any {
 	return nil
 }
 
-// objects returns values of an object's schema: with the required members, with
-// each optional one beside those, with all, and with each value of each member.
+// objects returns values of an object schema: with the required members only, with
+// each optional member added, with all members, and with each value of each member.
 func (g *samples) objects(schema map[string]any) []any {
 	properties := schema["properties"].(map[string]any)
 	values := map[string][]any{}
@@ -137,7 +137,7 @@ func (g *samples) resolve(ref string) map[string]any {
 	return at.(map[string]any)
 }
 
-// branchesOf returns the schemas of which a value must meet one.
+// branchesOf returns the alternatives of a schema (oneOf, anyOf).
 func branchesOf(schema map[string]any) []any {
 	for _, word := range []string{"anyOf", "oneOf"} {
 		if list, ok := schema[word].([]any); ok {
@@ -160,8 +160,8 @@ func float(v any) float64 {
 }
 
 // withMember returns copies of a JSON value, one for each of its objects, in which
-// that object has one more member, by the path of the member. Of a list it takes the
-// first and the last entry.
+// that object has one more member, by the path of the member. In a list only the
+// first and the last entry are changed.
 func withMember(v any, path, name string, value any) map[string]any {
 	out := map[string]any{}
 	switch v := v.(type) {
@@ -198,7 +198,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// servedDocument is the document as clients get it, and its schemas.
+// servedDocument is the document as clients get it, with its schemas.
 func servedDocument(t testing.TB) (map[string]any, *jsonschema.Compiler) {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(document)))

@@ -21,9 +21,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var update = flag.Bool("update", false, "write openapi.json anew from openapi.yaml")
+var update = flag.Bool("update", false, "generate openapi.json from openapi.yaml")
 
-// fromYAML makes the served document of its source.
+// fromYAML makes the served document from its source.
 func fromYAML(t *testing.T) []byte {
 	t.Helper()
 	source, err := os.ReadFile("openapi.yaml")
@@ -42,7 +42,7 @@ func fromYAML(t *testing.T) []byte {
 	return append(out, '\n')
 }
 
-// openapi.json is what openapi.yaml says.
+// openapi.json matches openapi.yaml.
 func TestOpenAPIIsMadeOfItsSource(t *testing.T) {
 	want := fromYAML(t)
 	if *update {
@@ -52,11 +52,11 @@ func TestOpenAPIIsMadeOfItsSource(t *testing.T) {
 		return
 	}
 	if !bytes.Equal(document, want) {
-		t.Error("openapi.json is not what openapi.yaml says; run go test ./server -run TestOpenAPIIsMadeOfItsSource -update")
+		t.Error("openapi.json does not match openapi.yaml; run go test ./server -run TestOpenAPIIsMadeOfItsSource -update")
 	}
 }
 
-// The document is OpenAPI 3.1, to a reader that is not ours.
+// The document is valid OpenAPI 3.1, checked with a third-party library.
 func TestOpenAPIDocumentIsValid(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {
@@ -70,8 +70,8 @@ func TestOpenAPIDocumentIsValid(t *testing.T) {
 	}
 }
 
-// The document and the route table name the same endpoints, with the same key
-// scopes and team scopes; POSTs that take an Idempotency-Key say so.
+// The document and the route table name the same endpoints with the same key
+// scopes and team scopes, and the same POSTs take an Idempotency-Key.
 func TestOpenAPIMatchesRouteTable(t *testing.T) {
 	contract := theContract(t)
 	documented := map[string]bool{}
@@ -148,7 +148,7 @@ func TestOpenAPIEndpoint(t *testing.T) {
 	r := newRig(t)
 	a := r.ask(r.admin, "GET", "/api/openapi.json", "").want(200)
 	if !bytes.Equal(a.raw, document) {
-		t.Error("the served document is another")
+		t.Error("the served document differs")
 	}
 	r.ask(r.admin, "GET", "/api/openapi.json", "", "If-None-Match", a.header.Get("ETag")).want(304)
 	r.ask("", "GET", "/api/openapi.json", "").want(401)
@@ -158,17 +158,18 @@ func TestOpenAPIEndpoint(t *testing.T) {
 	}
 }
 
-// contract is the document as something that answers can be held to.
+// contract is the document in a form that responses are validated with.
 type contract struct {
 	doc      map[string]any
 	compiler *jsonschema.Compiler
 
 	mu      sync.Mutex
 	schemas map[string]*jsonschema.Schema
-	seen    map[string]bool // operation and status that an answer was seen of
+	seen    map[string]bool // operations and statuses of which a response was seen
 }
 
-// loadContract compiles the document once; all tests note what they saw in it.
+// loadContract compiles the document once; all tests record in it which
+// responses they saw.
 var loadContract = sync.OnceValues(newContract)
 
 func theContract(t testing.TB) *contract {
@@ -200,8 +201,8 @@ func newContract() (*contract, error) {
 	return &contract{doc: root, compiler: c, schemas: map[string]*jsonschema.Schema{}, seen: map[string]bool{}}, nil
 }
 
-// closed makes objects refuse what the document does not name: clients must
-// bear new members, but the suite shall not overlook any.
+// closed makes object schemas reject members that the document does not name:
+// clients must accept new members, but the tests must not overlook them.
 func closed(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -218,8 +219,8 @@ func closed(v any) {
 	}
 }
 
-// find returns the documented path that a request's path is one of; literal
-// segments win.
+// find returns the documented path that matches a request's path; literal
+// segments take precedence.
 func (c *contract) find(path string) string {
 	best := ""
 	for pattern := range c.doc["paths"].(map[string]any) {
@@ -254,7 +255,8 @@ func (c *contract) compile(pointer string) (*jsonschema.Schema, error) {
 	return s, err
 }
 
-// validate holds a JSON text to the schema at a pointer into the document.
+// validate checks a JSON text against the schema at a pointer into the
+// document.
 func (c *contract) validate(pointer string, text []byte) error {
 	s, err := c.compile(pointer)
 	if err != nil {
@@ -285,7 +287,7 @@ func (c *contract) resolve(pointer string) (string, map[string]any) {
 	return pointer, m
 }
 
-// checkAnswer holds an answer of the suite to the document.
+// checkAnswer validates a response of the tests against the document.
 func checkAnswer(t testing.TB, method, path string, status int, header http.Header, body []byte) {
 	t.Helper()
 	if !underAPI(path) {
@@ -295,9 +297,9 @@ func checkAnswer(t testing.TB, method, path string, status int, header http.Head
 	what := fmt.Sprintf("%s %s: %d", method, path, status)
 	pattern := c.find(path)
 	op := c.operation(pattern, method)
-	if op == nil { // no such endpoint: the error body is all there is to hold it to
+	if op == nil { // there is no such endpoint: only the error body can be checked
 		if status < 400 {
-			t.Errorf("%s from what is not documented", what)
+			t.Errorf("%s from an undocumented endpoint", what)
 		} else if err := c.validate("/components/schemas/Error", body); err != nil {
 			t.Errorf("%s: %v\n%s", what, err, body)
 		}
@@ -337,7 +339,8 @@ func checkAnswer(t testing.TB, method, path string, status int, header http.Head
 	}
 }
 
-// checkRequest holds the body of a request that succeeded to the document.
+// checkRequest validates the body of a successful request against the
+// document.
 func checkRequest(t testing.TB, method, path, body string) {
 	t.Helper()
 	c := theContract(t)
@@ -351,7 +354,7 @@ func checkRequest(t testing.TB, method, path, body string) {
 	}
 }
 
-// unseen lists the documented successes that no test had an answer of.
+// unseen lists the documented successes of which no test had a response.
 func (c *contract) unseen() []string {
 	var out []string
 	for path, item := range c.doc["paths"].(map[string]any) {
@@ -372,9 +375,9 @@ func (c *contract) unseen() []string {
 	return out
 }
 
-// TestMain sees to it that no test leaves a goroutine behind, and that the
-// whole suite has an answer of every documented success, so that nothing in
-// the document goes unchecked.
+// TestMain checks that no test leaves a goroutine running, and that the tests
+// together have a response of every documented success, so that every part of
+// the document is checked.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
@@ -394,7 +397,7 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			code = 1
 		} else if missing := c.unseen(); len(missing) > 0 {
-			fmt.Println("documented, and never answered in the test suite:", strings.Join(missing, ", "))
+			fmt.Println("documented successes without a response in the tests:", strings.Join(missing, ", "))
 			code = 1
 		}
 	}

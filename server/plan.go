@@ -8,41 +8,43 @@ import (
 	"svc/store"
 )
 
-// parsedDocument is one document, checked by itself.
+// parsedDocument is one document after the checks that need no other resources.
 type parsedDocument struct {
 	index      int
-	at         string // documents[3]
+	at         string // path of the document in details, such as documents[3]
 	kind, name string // the name is normalized
 	spec       any
 }
 
-// plan is what documents change. It is made on the contents of the tenant, in the
-// transaction that makes the changes, and checks all that needs other resources.
+// plan is the list of changes that documents make. It is computed in the transaction
+// that makes the changes, from the tenant's contents, and includes all checks that
+// need other resources.
 type plan struct {
 	in   *api.Apply
 	user string
-	// missing returns the first of some team scopes that the caller does not hold.
+	// missing returns the first of some team scopes that the caller does not hold;
+	// empty for none.
 	missing func(scopes []string) string
 	now     store.Contents
 	store.Planner
 
-	agents  map[string]string // ids of agents by name, as they will be
+	agents  map[string]string // ids of agents by name, after the changes
 	former  map[string]string // ids of agents by former name
-	seen    map[string]bool   // ids of resources that are in a document
+	seen    map[string]bool   // ids of the resources that are in a document
 	changes []store.Change
-	results []api.AppliedChange // by document, then what is pruned
+	results []api.AppliedChange // in the order of the documents, then the pruned resources
 	deletes int
 	warns   []string
 	wrong   map[string]string
 	err     error
 }
 
-// makePlan plans the changes that documents ask for.
+// makePlan computes the changes for documents.
 func makePlan(in *api.Apply, docs []parsedDocument, user string, missing func([]string) string, now store.Contents, by store.Planner) (*plan, error) {
 	p := &plan{in: in, user: user, missing: missing, now: now, Planner: by, agents: map[string]string{}, former: map[string]string{},
 		seen: map[string]bool{}, results: make([]api.AppliedChange, len(docs))}
 	for i := range now.Agents {
-		// Agents that are pruned are no agents for documents.
+		// Agents that will be pruned must not be referred to by documents.
 		if a := &now.Agents[i]; !in.Prune || a.Set != in.Set {
 			p.agents[a.Name] = a.ID
 		}
@@ -54,7 +56,7 @@ func makePlan(in *api.Apply, docs []parsedDocument, user string, missing func([]
 	for _, doc := range docs {
 		byKind[doc.kind] = append(byKind[doc.kind], doc)
 	}
-	for _, doc := range byKind[api.KindAgent] { // that they have names matters to each other
+	for _, doc := range byKind[api.KindAgent] { // documents may refer to agents that other documents create
 		if _, known := p.agents[doc.name]; !known {
 			p.agents[doc.name] = ""
 		}
@@ -82,7 +84,7 @@ func makePlan(in *api.Apply, docs []parsedDocument, user string, missing func([]
 	return p, nil
 }
 
-// bad notes what is wrong, as far as details go.
+// bad records a problem, up to maxDetails.
 func (p *plan) bad(field, problem string) {
 	if p.wrong == nil {
 		p.wrong = map[string]string{}
@@ -92,7 +94,7 @@ func (p *plan) bad(field, problem string) {
 	}
 }
 
-// add notes what becomes of a document.
+// add records the change of a document.
 func (p *plan) add(index int, kind string, c store.Change, created bool) {
 	o := c.After.Object()
 	result := api.AppliedChange{Kind: kind, Name: o.Name, ID: o.ID, Change: api.ChangeNone, Fields: []string{}}
@@ -106,14 +108,14 @@ func (p *plan) add(index int, kind string, c store.Change, created bool) {
 	case len(fields) > 0:
 		result.Change, result.Fields = api.ChangeUpdate, fields
 		if i := slices.Index(fields, "agentId"); i >= 0 {
-			fields[i] = "agent" // as documents call it
+			fields[i] = "agent" // the kind's name in documents
 		}
 		p.changes = append(p.changes, c)
 	}
 	p.results[index] = result
 }
 
-// delete notes a resource that is pruned.
+// delete records the deletion of a pruned resource.
 func (p *plan) delete(kind string, c store.Change) {
 	o := c.Before.Object()
 	p.deletes++
@@ -121,20 +123,22 @@ func (p *plan) delete(kind string, c store.Change) {
 	p.results = append(p.results, api.AppliedChange{Kind: kind, Name: o.Name, ID: o.ID, Change: api.ChangeDelete, Fields: []string{}})
 }
 
-// pruned refuses to delete more of a kind than looks meant.
+// pruned rejects deletions of a kind that take a pruneLimit and have none: without
+// it of more than a third.
 func (p *plan) pruned(noun string, n, of int, few bool) {
 	if p.in.PruneLimit != nil {
 		return
 	}
 	switch {
 	case few:
-		p.bad("prune", fmt.Sprintf("would delete %d of %d %ss of the set: pruneLimit says how many resources may be deleted", n, of, noun))
+		p.bad("prune", fmt.Sprintf("would delete %d of %d %ss of the set: set pruneLimit to the number of resources that may be deleted", n, of, noun))
 	case 3*n > of:
-		p.bad("prune", fmt.Sprintf("would delete %d of %d resources of the kind %s of the set, more than a third: pruneLimit says how many resources may be deleted", n, of, noun))
+		p.bad("prune", fmt.Sprintf("would delete %d of %d resources of the kind %s of the set, more than a third: set pruneLimit to the number of resources that may be deleted", n, of, noun))
 	}
 }
 
-// checkSet refuses to change a resource of another set, unless it is to be taken over.
+// checkSet rejects a change to a resource of another set, unless the request adopts
+// it.
 func (p *plan) checkSet(doc parsedDocument, noun, set string) {
 	switch {
 	case p.in.Set == "" || p.in.Adopt || set == p.in.Set:
@@ -145,7 +149,7 @@ func (p *plan) checkSet(doc parsedDocument, noun, set string) {
 	}
 }
 
-// passOn refuses to change a team that holds what the caller does not hold.
+// passOn rejects a change to a team that holds scopes that the caller does not hold.
 func (p *plan) passOn(at string, scopes []string) {
 	if missing := p.missing(scopes); missing != "" && p.err == nil {
 		p.err = forbidden("%s: this key does not hold %s itself and cannot change a team that does", at, missing)
@@ -202,7 +206,7 @@ func (p *plan) formerNames(doc parsedDocument, id string, names []string) (list 
 	return list
 }
 
-// policiesAfter is how many policies the tenant has after the plan.
+// policiesAfter returns the number of policies of the tenant after the changes.
 func (p *plan) policiesAfter() int {
 	n := len(p.now.Policies)
 	for _, r := range p.results {

@@ -19,8 +19,8 @@ func wirePolicy(p store.Policy, fires int64) api.Policy {
 	}
 }
 
-// wireCondition shows the fields of the condition's type; a pii_detected that
-// means any entity says so with an empty list.
+// wireCondition converts a condition to the fields of its type. A pii_detected for any
+// entity has an empty list of entities.
 func wireCondition(k store.PolicyCondition) api.Condition {
 	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: k.Arguments}
 	if k.Type == "pii_detected" && out.Entities == nil {
@@ -36,17 +36,17 @@ func storeCondition(k *api.Condition) *store.PolicyCondition {
 	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: compact(k.Arguments)}
 }
 
-// compact returns a value of a body without its white space.
+// compact returns a value of a body without white space.
 func compact(raw []byte) []byte {
 	v := jsontext.Value(slices.Clone(raw))
-	if v.Compact() != nil { // cannot be: it was decoded
+	if v.Compact() != nil { // cannot happen: the value was decoded before
 		return raw
 	}
 	return v
 }
 
-// policies are the policies of a tenant. What a change leads to must be a policy that could
-// have been created. A policy that can match nothing as it is comes with a warning.
+// policies are the policies of a tenant. A change is checked like a new policy. A policy
+// that currently matches nothing is accepted with a warning.
 var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 	noun: "policy", cursor: policiesList,
 	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}, counted: []string{"fireCount"}},
@@ -56,7 +56,7 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 	},
 	read: func(c *call, id string) (store.Policy, error) { return c.tenant.GetPolicy(c.Context(), id) },
 	wire: func(_ *call, p store.Policy) any { return wirePolicy(p, 0) },
-	measured: func(c *call, policies []store.Policy) ([]any, error) { // how often traces say that they fired
+	measured: func(c *call, policies []store.Policy) ([]any, error) { // the number of traces in which the policies fired
 		fires, err := c.traces.PolicyFires(c.Context(), each(policies, func(p store.Policy) string { return p.ID }))
 		if err != nil {
 			return nil, err
@@ -104,8 +104,8 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeletePolicy(c.Context(), id) },
 }
 
-// checkPolicy holds a changed policy to the rules of a new one. A name that was
-// stored before names were normalized stays; one that was given is checked.
+// checkPolicy validates a changed policy by the rules for a new one. A stored name from
+// before names were normalized is not checked again; a name in the request is.
 func checkPolicy(p store.Policy) error {
 	condition := wireCondition(p.Condition)
 	wrong := (&api.PolicyCreate{

@@ -131,7 +131,7 @@ func TestPolicyRows(t *testing.T) {
 			`{"name":"taken"}`:                         "name",
 			`{"name":""}`:                              "name",
 			`{"phase":"later"}`:                        "phase",
-			`{"action":"redact"}`:                      "redactionStrategy", // none stands there yet
+			`{"action":"redact"}`:                      "redactionStrategy", // none fires there yet
 			`{"condition":{"type":"injection_score"}}`: "condition.threshold",
 			`{"enabled":"no"}`:                         "enabled",
 			`{"fireCount":5}`:                          "fireCount",
@@ -150,8 +150,8 @@ func TestPolicyRows(t *testing.T) {
 	})
 }
 
-// TestPolicyTransitions are the two rows about policies in the table "States
-// and transitions".
+// TestPolicyTransitions tests the two rows about policies in the table "States and
+// transitions".
 func TestPolicyTransitions(t *testing.T) {
 	r := newRig(t)
 	id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().is(t, "enabled", true).id(t)
@@ -161,8 +161,8 @@ func TestPolicyTransitions(t *testing.T) {
 	}
 }
 
-// TestPolicyConditions: the condition types, each with its own fields and no
-// others; unknown types are 400.
+// TestPolicyConditions: each condition type has its own fields and no others; unknown
+// types are 400.
 func TestPolicyConditions(t *testing.T) {
 	r := newRig(t)
 	for i, tc := range []struct{ condition, wrong string }{
@@ -226,8 +226,8 @@ func TestPolicyConditions(t *testing.T) {
 	toObject(t, a["condition"]).has(t, "type", "entities").is(t, "entities", "[]") // empty = any
 }
 
-// TestConditionsOnArguments: what was written is read back, goes into the bundle, and is
-// accepted by PUT; another phase is not.
+// TestConditionsOnArguments: conditions are returned unchanged, are in the governance
+// bundle, and are accepted by PUT; the other phase is rejected.
 func TestConditionsOnArguments(t *testing.T) {
 	r := newRig(t)
 	const arguments = `{"/amount":{"min":1.50,"not":{"equals":null}}}`
@@ -246,7 +246,7 @@ func TestConditionsOnArguments(t *testing.T) {
 	}
 }
 
-// TestFireCount: the traces that say a policy fired are counted.
+// TestFireCount: fireCount is the number of traces in which a policy fired.
 func TestFireCount(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "billing")
@@ -259,7 +259,7 @@ func TestFireCount(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/policies", "").want(200).list()[0].is(t, "fireCount", 3)
 }
 
-// TestTemplateRows are GET /api/policies/templates and POST
+// TestTemplateRows tests GET /api/policies/templates and POST
 // /api/policies/templates/apply.
 func TestTemplateRows(t *testing.T) {
 	apply := func(r *rig, body string) *reply { return r.ask(r.admin, "POST", "/api/policies/templates/apply", body) }
@@ -320,7 +320,8 @@ func TestTemplateRows(t *testing.T) {
 	})
 }
 
-// TestTemplatesAreValid: what a template makes could have been posted.
+// TestTemplatesAreValid: each policy of a template would be accepted by POST
+// /api/policies.
 func TestTemplatesAreValid(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tmpl := range templates {
@@ -337,8 +338,8 @@ func TestTemplatesAreValid(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatCanMatchNothing: they are made, and the answer says what is
-// probably not meant, with the nearest name.
+// TestPoliciesThatCanMatchNothing: such policies are created, and the response warns
+// about the likely mistake with the most similar name.
 func TestPoliciesThatCanMatchNothing(t *testing.T) {
 	r := newRig(t)
 	id := r.agent(r.admin, "support-bot")

@@ -14,22 +14,23 @@ import (
 	"svc/store"
 )
 
-// maxInteger is the largest integer that a JSON reader with binary64 numbers
-// keeps exactly.
+// maxInteger is the largest integer that JSON readers with binary64 numbers
+// represent exactly.
 const maxInteger = 1<<53 - 1
 
 // maxQueryValue bounds one value of a query string, in bytes.
 const maxQueryValue = 512
 
-// query reads the parameters of one request and collects what is wrong with
-// them; err is to be asked once all are read.
+// query reads the parameters of one request and collects their errors; call err
+// after all are read.
 type query struct {
 	values url.Values
 	wrong  map[string]string
 }
 
-// newQuery parses a raw query string. What url.ParseQuery cannot read (a stray
-// semicolon, a bad escape) is an error, not a parameter that goes missing.
+// newQuery parses a raw query string. A text that url.ParseQuery cannot parse (a
+// stray semicolon, a bad escape) is an error, so that no parameter is silently
+// dropped.
 func newQuery(raw string) *query {
 	values, err := url.ParseQuery(raw)
 	q := &query{values: values}
@@ -39,10 +40,10 @@ func newQuery(raw string) *query {
 	return q
 }
 
-// checkQuery refuses parameters that the endpoint does not have: a filter that is
-// misspelt would give an answer about something else. Routes of programs, which
-// count in the ingest window, ignore what they do not know, so that a gateway of
-// a later release can report to this one.
+// checkQuery rejects parameters that the endpoint does not have: a misspelled
+// filter would return other data than the client asked for. Routes for programs,
+// which count in the ingest window, ignore unknown parameters, so that a gateway
+// of a later release can report to this one.
 func (c *call) checkQuery() error {
 	if c.route.window != apiWindow || c.URL.RawQuery == "" {
 		return nil
@@ -79,7 +80,7 @@ func (q *query) err() error {
 	return invalid(q.wrong)
 }
 
-// get returns the one value of a parameter and whether it was given.
+// get returns the value of a parameter and whether it was given.
 func (q *query) get(name string) (string, bool) {
 	vs, ok := q.values[name]
 	if !ok {
@@ -98,8 +99,8 @@ func (q *query) get(name string) (string, bool) {
 	return "", false
 }
 
-// text returns a filter that matches a string exactly. An empty one is no
-// filter, as forms send it for "all".
+// text returns a filter that matches a string exactly. An empty value is no
+// filter; forms send it for "all".
 func (q *query) text(name string) string {
 	v, _ := q.get(name)
 	return v
@@ -150,9 +151,9 @@ func (q *query) number(name string, low, high float64) *float64 {
 	return &f
 }
 
-// timestamp returns an ISO 8601 moment in UTC; nil when not given. A time
-// without a zone is UTC, as every timestamp of this API is. A date alone means
-// its first moment, or its last one where an inclusive end is asked for.
+// timestamp returns an ISO 8601 time in UTC; nil when not given. A time without a
+// zone is UTC, like every timestamp of this API. A date alone means its first
+// instant, or its last one for an inclusive end.
 func (q *query) timestamp(name string, end bool) *time.Time {
 	v, ok := q.get(name)
 	if !ok {
@@ -164,7 +165,7 @@ func (q *query) timestamp(name string, end bool) *time.Time {
 		}
 		return &t
 	}
-	// A + that was not escaped arrives as a space.
+	// A + that was not escaped is decoded as a space.
 	v = strings.Replace(v, " ", "+", 1)
 	if t, ok := parseTimestamp(v); ok {
 		t = t.UTC()
@@ -180,8 +181,7 @@ func (q *query) timestamp(name string, end bool) *time.Time {
 	return nil
 }
 
-// page returns limit and offset. A limit above the largest is served as the
-// largest.
+// page returns limit and offset. A limit above the maximum is lowered to it.
 func (q *query) page(limit int) store.Page {
 	p := store.Page{Limit: limit}
 	if n, ok := q.integer("limit", "must be an integer of at least 1"); ok {
@@ -196,8 +196,7 @@ func (q *query) page(limit int) store.Page {
 	return p
 }
 
-// integer reads decimal digits. A number beyond what every JSON reader keeps
-// exactly counts as the largest that they do.
+// integer parses decimal digits. A number above maxInteger is lowered to it.
 func (q *query) integer(name, message string) (int, bool) {
 	v, ok := q.get(name)
 	if !ok {

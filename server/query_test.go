@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// details returns the details of a 400, nil for no error.
+// details returns the details of a 400; nil for no error.
 func details(t *testing.T, err error) map[string]string {
 	t.Helper()
 	if err == nil {
@@ -164,8 +164,7 @@ func TestQueryTimestamp(t *testing.T) {
 	}
 }
 
-// Routes that people use refuse parameters that they do not have; those of
-// programs ignore them.
+// Routes for people reject unknown parameters; routes for programs ignore them.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "a")
@@ -186,9 +185,8 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	}
 }
 
-// Every route of programs ignores parameters that it does not have, whatever their
-// form is, so that a sender of a later release is understood; the request has its
-// effect.
+// Every route for programs ignores unknown parameters of any form, so that a
+// sender of a later release is supported; the request has its effect.
 func TestRoutesOfProgramsIgnoreUnknownParameters(t *testing.T) {
 	r := newRig(t)
 	event := fmt.Sprintf(`{"type":"user.created","createdAt":%q,"data":{"userId":"usr_later","email":"later@example.com","orgId":"org_one"}}`,

@@ -18,7 +18,7 @@ import (
 	"svc/store"
 )
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -50,7 +50,7 @@ type rig struct {
 	other string // an api key of tenant two
 }
 
-// newRig starts a control plane whose rate limits are far away; change changes
+// newRig starts a control plane with rate limits that tests do not reach; change changes
 // its options.
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
@@ -81,7 +81,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	return r
 }
 
-// journal keeps what is logged.
+// journal records log output.
 type journal struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -113,7 +113,7 @@ func (r *rig) tenant(id, org string) string {
 	return secret
 }
 
-// reply is an answer of the control plane.
+// reply is a response of the control plane.
 type reply struct {
 	t      testing.TB
 	what   string
@@ -122,9 +122,8 @@ type reply struct {
 	raw    []byte
 }
 
-// ask sends a request with a key (empty: none) and a JSON body (empty: none);
-// header is name, value, name, value… Every answer is held to the shared
-// conventions.
+// ask sends a request with a key (empty: none) and a JSON body (empty: none); header is
+// name, value, name, value… Every response is checked against the shared conventions.
 func (r *rig) ask(key, method, path, body string, header ...string) *reply {
 	r.t.Helper()
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -154,7 +153,7 @@ func (r *rig) send(req *http.Request) *reply {
 	return a
 }
 
-// conventions checks what holds for every answer.
+// conventions checks the rules that every response follows.
 func (a *reply) conventions(underAPI bool) {
 	a.t.Helper()
 	if got := a.header.Get("X-Content-Type-Options"); got != "nosniff" {
@@ -176,7 +175,7 @@ func (a *reply) conventions(underAPI bool) {
 	if a.status == http.StatusNotModified {
 		return
 	}
-	otlp := strings.Contains(a.what, "/api/otlp/") && a.status == http.StatusOK // answers in the protocol's own types
+	otlp := strings.Contains(a.what, "/api/otlp/") && a.status == http.StatusOK // responses in the format of the OTLP protocol
 	exported := a.status == 200 && strings.Contains(a.what, "/api/traces/export")
 	if got := a.header.Get("Content-Type"); got != "application/json; charset=utf-8" && !otlp && !exported {
 		a.t.Errorf("%s: Content-Type %q: %s", a.what, got, a.raw)
@@ -195,7 +194,7 @@ func (a *reply) conventions(underAPI bool) {
 	}
 }
 
-// want fails the test unless the answer has the status.
+// want fails the test unless the response has the status.
 func (a *reply) want(status int) *reply {
 	a.t.Helper()
 	if a.status != status {
@@ -214,7 +213,7 @@ func (a *reply) object() object {
 	return o
 }
 
-// data is the object in {"data": …}, which must be the body's only member.
+// data is the object in {"data": …}; data must be the body's only member.
 func (a *reply) data() object {
 	a.t.Helper()
 	o := a.object()
@@ -222,7 +221,7 @@ func (a *reply) data() object {
 	return toObject(a.t, o["data"])
 }
 
-// list is the entries of data.
+// list returns the entries of data.
 func (a *reply) list() []object {
 	a.t.Helper()
 	items, ok := a.object()["data"].([]any)
@@ -236,7 +235,7 @@ func (a *reply) list() []object {
 	return out
 }
 
-// detail is one entry of the error's details.
+// detail returns one entry of the error's details.
 func (a *reply) detail(field string) string {
 	a.t.Helper()
 	d, _ := a.object()["details"].(map[string]any)
@@ -244,7 +243,7 @@ func (a *reply) detail(field string) string {
 	return s
 }
 
-// wantDetail fails the test unless the answer is a 400 about the field.
+// wantDetail fails the test unless the response is a 400 about the field.
 func (a *reply) wantDetail(field string) *reply {
 	a.t.Helper()
 	if a.status != 400 || a.detail(field) == "" {
@@ -297,7 +296,7 @@ func (o object) id(t testing.TB) string {
 	return s
 }
 
-// moment is a member that must be an ISO 8601 UTC timestamp.
+// moment returns a member that must be an ISO 8601 UTC timestamp.
 func (o object) moment(t testing.TB, name string) time.Time {
 	t.Helper()
 	s, _ := o[name].(string)
@@ -308,7 +307,7 @@ func (o object) moment(t testing.TB, name string) time.Time {
 	return at
 }
 
-// Makers of what many tests need; each returns the id.
+// The following functions create resources that many tests need; each returns the id.
 
 func (r *rig) agent(key, name string) string {
 	r.t.Helper()
@@ -358,7 +357,8 @@ func (r *rig) traces(batch ...store.Trace) {
 	}
 }
 
-// webhook delivers a signed identity event, not before the time that it has.
+// webhook delivers a signed identity event, after the clock has reached the time of the
+// event.
 func (r *rig) webhook(typ string, at time.Time, user, email, org string) *reply {
 	r.t.Helper()
 	if ahead := at.Sub(r.clock.Now()); ahead > 0 {

@@ -5,23 +5,23 @@ import (
 	"svc/store"
 )
 
-// route is one endpoint: what it is called, who may call it, which window it
-// counts in, and its handler.
+// route is one endpoint: its name, the keys that may call it, its rate window,
+// and its handler.
 type route struct {
 	method, path string
 	keys         []store.KeyScope // the key scopes that may call it
-	team         []string         // a key that is limited to a team needs one of these; none: team limits do not concern it
-	unlimited    bool             // no team scope covers it: a key of scope api must not be limited to a team
+	team         []string         // a key that is limited to a team needs one of these; none: team limits do not apply
+	unlimited    bool             // no team scope covers the route: a key of scope api must not be limited to a team
 	window       windowKind
 	query        []string // the parameters of its query string
 	unpaged      bool     // a list without paging: limit and offset are checked and ignored
 	idempotent   bool     // takes an Idempotency-Key
 	maxBody      int64    // the largest body; 0: api.MaxBody
-	public       bool     // needs no API key; the handler sees to everything itself
+	public       bool     // needs no API key; the handler authenticates the request itself
 	handle       func(*Server, *call) error
 }
 
-// windowKind says which rate window a route counts in.
+// windowKind is the rate window that a route counts in.
 type windowKind int
 
 const (
@@ -30,8 +30,8 @@ const (
 	addressWindow                   // requests of the client's address
 )
 
-// Who may call a route (control-plane specification, API keys, 3; design: which
-// key may do what).
+// The keys that may call a route (control-plane specification, API keys, 3;
+// design: which key may do what).
 var (
 	admins  = []store.KeyScope{store.ScopeAPI}
 	readers = []store.KeyScope{store.ScopeAPI, store.ScopeAgent}
@@ -39,7 +39,7 @@ var (
 	ingests = []store.KeyScope{store.ScopeAPI, store.ScopeIngest}
 )
 
-// routes is every endpoint of the API.
+// routes lists every endpoint of the API.
 func routes() []route {
 	return []route{
 		{method: "GET", path: "/api/teams", keys: admins, team: []string{"teams:read"}, query: []string{"limit", "offset", "after"}, handle: teams.list},

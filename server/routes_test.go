@@ -14,8 +14,8 @@ import (
 	"svc/store"
 )
 
-// specimen makes one of each resource for a tenant and returns its id, by the
-// first segments of the paths that take it.
+// specimen creates one of each resource for a tenant and returns the ids, by the
+// first segments of the paths that take them.
 func (r *rig) specimens(key, tenant string) map[string]string {
 	r.t.Helper()
 	agent := r.agent(key, "specimen")
@@ -38,7 +38,8 @@ func (r *rig) specimens(key, tenant string) map[string]string {
 	return ids
 }
 
-// goodBody is a body that a route accepts; agent is an id for bodies that name one.
+// goodBody is a body that a route accepts; agent is an id for bodies that refer to
+// an agent.
 func goodBody(rt *route, agent string) string {
 	switch rt.method + " " + rt.path {
 	case "POST /api/teams", "POST /api/agents", "PUT /api/teams/{id}", "PUT /api/agents/{id}", "PUT /api/policies/{id}",
@@ -72,8 +73,8 @@ func goodBody(rt *route, agent string) string {
 	return ""
 }
 
-// try sends a request to a route with a key and returns the status. The stream
-// is left as soon as it has begun.
+// try sends a request to a route with a key and returns the status. A stream is
+// closed as soon as it has begun.
 func (r *rig) try(rt *route, key, id, agent string) int {
 	r.t.Helper()
 	path := strings.Replace(rt.path, "{id}", id, 1)
@@ -91,7 +92,7 @@ func (r *rig) try(rt *route, key, id, agent string) int {
 	return w.Code
 }
 
-// leaving is a client that leaves when it has the status.
+// leaving is a client that disconnects when it has the status.
 type leaving struct {
 	*httptest.ResponseRecorder
 	leave func()
@@ -102,9 +103,9 @@ func (w *leaving) WriteHeader(status int) {
 	w.leave()
 }
 
-// TestAnotherTenantsIDs tries every endpoint that takes an id with the ids of
-// another tenant: 404, and nothing happens. Then the tenant itself succeeds
-// with the same request, so that a wrong id cannot make the test pass.
+// TestAnotherTenantsIDs calls every endpoint that takes an id with ids of another
+// tenant: 404 and no effect. Then the owning tenant succeeds with the same request,
+// so that a wrong id cannot make the test pass.
 func TestAnotherTenantsIDs(t *testing.T) {
 	for _, rt := range routes() {
 		if !strings.Contains(rt.path, "{id}") {
@@ -117,7 +118,7 @@ func TestAnotherTenantsIDs(t *testing.T) {
 			if !ok {
 				t.Fatalf("no specimen for %s", rt.path)
 			}
-			r.specimens(r.other, "two") // what tenant two asks for exists there, under other ids
+			r.specimens(r.other, "two") // tenant two has resources of the same kinds under other ids
 			if status := r.try(&rt, r.other, id, ids["/api/agents/"]); status != 404 {
 				t.Errorf("another tenant gets %d", status)
 			}
@@ -128,8 +129,8 @@ func TestAnotherTenantsIDs(t *testing.T) {
 	}
 }
 
-// TestAnotherTenantsLists: no list, statistic or bundle shows anything of another
-// tenant; ids of others in a query find nothing, and in a body are unknown.
+// TestAnotherTenantsLists: no list, statistic or bundle contains data of another
+// tenant; ids of others match nothing in a query and are unknown in a body.
 func TestAnotherTenantsLists(t *testing.T) {
 	r := newRig(t)
 	ids := r.specimens(r.admin, "one")
@@ -157,8 +158,8 @@ func TestAnotherTenantsLists(t *testing.T) {
 	r.ask(r.other, "POST", "/api/traces", `{"agentId":"`+agent+`","status":"success","durationMs":1}`).wantDetail("agentId")
 }
 
-// allowed says what the specification and the design let a key scope do, apart
-// from the route table.
+// allowed returns what the specification and the design allow a key scope,
+// independently of the route table.
 func allowed(scope, method, path string) bool {
 	ingest := method == "POST" && (path == "/api/traces" || path == "/api/otlp/v1/traces" || path == "/api/audit/heads") || path == "/api/governance"
 	switch {
@@ -175,8 +176,8 @@ func allowed(scope, method, path string) bool {
 	return false
 }
 
-// TestKeyScopeMatrix tries every method of every path with no key and with a
-// key of each scope: 401, 403, 405 or in.
+// TestKeyScopeMatrix tries every method of every path with no key and with a key of
+// each scope: 401, 403, 405 or success.
 func TestKeyScopeMatrix(t *testing.T) {
 	r := newRig(t)
 	agentKey, _ := r.key(r.admin, "agent")
@@ -231,9 +232,9 @@ func TestKeyScopeMatrix(t *testing.T) {
 	}
 }
 
-// guards says which team scopes open an endpoint to a key of scope api (design:
-// team scopes); nil means that team limits do not concern it, an empty list that
-// no scope opens it.
+// guards returns the team scopes that open an endpoint to a limited key of scope
+// api (design: team scopes); nil means that team limits do not apply, an empty list
+// that no scope opens it.
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
 	switch {
@@ -243,9 +244,9 @@ func guards(method, path string) []string {
 		return []string{}
 	case path == "/api/governance":
 		return []string{"policies:read"}
-	case noun == "apply" && method == "GET": // all kinds are asked for
+	case noun == "apply" && method == "GET": // the request is for all kinds
 		return []string{}
-	case noun == "apply": // and those of the kinds in the documents
+	case noun == "apply": // and the scopes of the kinds in the documents
 		return []string{"teams:write", "agents:write", "policies:write", "costs:write"}
 	case path == "/api/costs/sla/violations":
 		return []string{"costs:read", "compliance:read"}
@@ -255,8 +256,8 @@ func guards(method, path string) []string {
 	return []string{noun + ":write"}
 }
 
-// TestTeamScopeMatrix tries every route with keys that are limited to a team
-// with each single scope.
+// TestTeamScopeMatrix tries every route with keys that are limited to a team with
+// each single scope.
 func TestTeamScopeMatrix(t *testing.T) {
 	r := newRig(t)
 	key, team := r.teamKey("limited")
@@ -273,7 +274,7 @@ func TestTeamScopeMatrix(t *testing.T) {
 			open := guards(rt.method, rt.path)
 			in := open == nil || slices.Contains(open, scope)
 			status := r.try(&rt, key, "some_id", "some_id")
-			// Minting is refused by its own rule, after this one.
+			// Creating keys has a rule of its own, which is checked after this one.
 			if rt.method == "POST" && rt.path == "/api/keys" && in {
 				in = false
 			}
@@ -284,8 +285,8 @@ func TestTeamScopeMatrix(t *testing.T) {
 	}
 }
 
-// TestUnknownRouteBeforePermission: what does not exist is 404, and a wrong
-// method 405, also for keys that may do little.
+// TestUnknownRouteBeforePermission: an unknown path is 404 and a wrong method 405,
+// also for keys with few permissions.
 func TestUnknownRouteBeforePermission(t *testing.T) {
 	r := newRig(t)
 	for _, scope := range []string{"api", "agent", "ingest"} {
@@ -299,8 +300,8 @@ func TestUnknownRouteBeforePermission(t *testing.T) {
 	r.ask("", "GET", "/api/nothing", "").want(401)
 }
 
-// TestLiteralPathsWin: /api/traces/stats is the statistics endpoint, not a trace
-// identifier; likewise the other literal segments beside an id.
+// TestLiteralPathsWin: /api/traces/stats is the statistics endpoint and not a trace
+// id; likewise the other literal segments beside an id.
 func TestLiteralPathsWin(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
@@ -308,13 +309,13 @@ func TestLiteralPathsWin(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/costs/sla/violations", "").want(200).object().has(t, "data", "total")
 }
 
-// TestRouteTable: every route is whole: known scopes, a window, a handler.
+// TestRouteTable: every route is complete: known scopes, a window, a handler.
 func TestRouteTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rt := range routes() {
 		name := rt.method + " " + rt.path
 		if seen[name] {
-			t.Errorf("%s stands in the table twice", name)
+			t.Errorf("%s is in the table twice", name)
 		}
 		seen[name] = true
 		if !strings.HasPrefix(rt.path, "/api/") || rt.handle == nil {
@@ -396,6 +397,6 @@ POST /api/apply`), "\n") {
 		delete(seen, name)
 	}
 	for name := range seen {
-		t.Errorf("%s is in nobody's list", name)
+		t.Errorf("%s is in neither list", name)
 	}
 }

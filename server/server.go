@@ -1,15 +1,13 @@
-// Package server is the control plane: it answers the REST API over a store
-// (control-plane specification).
+// Package server is the control plane: it serves the REST API over a store (control-plane
+// specification).
 //
-// It owns routes, authentication by API key, tenancy, permissions, rate
-// windows, idempotent retries, the conventions of requests and answers, and
-// one handler per endpoint, one file per noun. It leaves the wire types to
-// server/api, durability and queries to the store, listening, TLS and signals
-// to whoever runs it as a process.
+// The package contains routes, authentication by API key, tenancy, permissions, rate
+// windows, idempotent requests, the conventions of requests and responses, and one handler
+// per endpoint, in one file per resource. The wire types are in server/api; durability and
+// queries are the store's; listening, TLS and signals belong to the process (cli/daemon).
 //
-// A request goes through serve in handler.go from top to bottom. What an
-// endpoint is called, who may call it and which window it counts in stands in
-// the table in routes.go.
+// serve in handler.go handles a request from start to end. The table in routes.go has each
+// endpoint's name, keys and rate window.
 package server
 
 import (
@@ -34,50 +32,49 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultRateLimit       = 60  // requests a minute and tenant
-	DefaultIngestRateLimit = 600 // ingest requests a minute and tenant
+	DefaultRateLimit       = 60  // requests per minute and tenant
+	DefaultIngestRateLimit = 600 // ingest requests per minute and tenant
 )
 
-// Options are what a Server is made of.
+// Options configure a Server.
 type Options struct {
 	// Records holds everything but traces; required. The caller closes it.
 	Records store.Records
 	// Traces holds the traces; required. It is the same value as Records where one
 	// engine is both.
 	Traces store.Traces
-	// Writable reports why Records takes no writes at present, as a probe found out; nil
-	// means that only Records.Ready is asked.
+	// Writable returns the reason why Records currently takes no writes, as a probe found
+	// out, or nil. When the function is nil, only Records.Ready is called.
 	Writable func() error
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Logger takes what an operator should know; nil means nothing is logged.
-	// Secrets and bodies never reach it.
+	// Logger gets the messages for operators; nil means no logging. Secrets and bodies are
+	// never logged.
 	Logger *slog.Logger
 	// RateLimit is how many requests a tenant may make in any minute; 0 means
 	// DefaultRateLimit. A client address without a valid key has as many.
 	RateLimit int
-	// IngestRateLimit is the same for the ingest endpoints, which have a
-	// window of their own; 0 means DefaultIngestRateLimit.
+	// IngestRateLimit is the same for the ingest endpoints, which have their own window; 0
+	// means DefaultIngestRateLimit.
 	IngestRateLimit int
 	// Windows are shared by all processes of the store; nil means that each process counts
-	// the requests that it answers itself. Those of client addresses without a valid key
-	// are never shared.
+	// only the requests that it serves itself. The windows of client addresses without a
+	// valid key are never shared.
 	Windows SharedWindows
-	// WebhookSecret is the shared secret of the identity provider; empty means
-	// that the webhook receiver refuses everything.
+	// WebhookSecret is the secret shared with the identity provider; when it is empty, the
+	// webhook rejects every request.
 	WebhookSecret string
-	// Pricing prices traces that come without a cost; nil means the embedded
-	// table.
+	// Pricing prices traces that come without a cost; nil means the embedded price table.
 	Pricing *pricing.Table
 }
 
-// Server is the control plane as an http.Handler. It is safe for concurrent
-// use and has no work of its own in the background.
+// Server is the control plane as an http.Handler. It is safe for concurrent use. Its only
+// goroutines belong to requests.
 type Server struct {
 	records       store.Records
 	traces        store.Traces
 	writable      func() error
-	notReady      atomic.Pointer[string] // the reason that was logged last
+	notReady      atomic.Pointer[string] // the reason in the last log line
 	now           func() time.Time
 	log           *slog.Logger
 	webhookSecret []byte
@@ -88,7 +85,7 @@ type Server struct {
 	addresses *windows // requests per client address without a valid key
 	shared    SharedWindows
 
-	largePageSlots chan struct{} // slots for making long pages of traces
+	largePageSlots chan struct{} // semaphore for the responses with long pages of traces
 	bodies         *bodyMemory   // request bodies in memory
 
 	prices  *pricing.Table
@@ -97,12 +94,12 @@ type Server struct {
 	bundles *bundles
 	metrics *metrics
 
-	// scopesMu makes reading a team's scopes and replacing them one step, so
-	// that nobody restores what was taken away in between.
+	// scopesMu makes reading and replacing a team's scopes atomic, so that no concurrent
+	// change restores a scope that was removed.
 	scopesMu sync.Mutex
 }
 
-// New returns a Server over o.Store.
+// New returns a Server over o.Records and o.Traces.
 func New(o Options) (*Server, error) {
 	if o.Records == nil || o.Traces == nil {
 		return nil, errors.New("server: Options.Records and Options.Traces are required")
@@ -154,7 +151,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// storesOf lists the stores of a server: one where an engine is both.
+// storesOf lists the stores of a server: one when the same engine is both.
 func storesOf(o Options) []store.Opened {
 	if any(o.Records) == any(o.Traces) {
 		return []store.Opened{o.Records}
@@ -162,16 +159,15 @@ func storesOf(o Options) []store.Opened {
 	return []store.Opened{o.Records, o.Traces}
 }
 
-// resource is one path of the API with the route of each of its methods.
+// resource is one path of the API with the routes of its methods.
 type resource struct {
 	pattern string
 	methods map[string]*route
 	allow   string // the methods, as the Allow header lists them
 }
 
-// newMux registers each path once, without a method: the mux then never
-// answers 404 or 405 by itself (its answers are text), and never turns HEAD
-// into GET.
+// newMux registers each path once, without a method. So the mux never answers 404 or 405
+// itself (its responses are plain text), and never maps HEAD to GET.
 func (s *Server) newMux(table []route) *http.ServeMux {
 	mux := http.NewServeMux()
 	byPath := map[string]*resource{}
@@ -198,13 +194,13 @@ func (s *Server) newMux(table []route) *http.ServeMux {
 	return mux
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request. It is safe for concurrent use.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", "req_"+rand.Text())
-	// The mux answers these by itself, with a redirect or with text.
+	// For these the mux would answer itself, with a redirect or plain text.
 	if r.RequestURI == "*" || r.Method == http.MethodConnect {
 		s.notFound(w, r)
 		return
@@ -222,9 +218,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func underAPI(p string) bool { return p == "/api" || strings.HasPrefix(p, "/api/") }
 
-// recover turns a panic into a 500 and a log line with the stack. Where the
-// answer has begun there is nothing to put right: the connection is cut, so
-// that half an answer is not taken for a whole one.
+// recover turns a panic into a 500 and a log line with the stack. When the response has
+// begun, the connection is aborted, so that the client does not take a partial response
+// for a complete one.
 func (s *Server) recover(c *call) {
 	p := recover()
 	if p == nil {
@@ -244,20 +240,21 @@ func (s *Server) recover(c *call) {
 
 var errPanicked = errors.New("handler panicked")
 
-// healthz says that the process answers at all.
+// healthz reports that the process is running.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	s.probe(w, r, nil)
 }
 
-// readyz says whether the store takes writes too. Why it does not is for the log and
-// for the metrics listener.
+// readyz reports whether the store takes writes. The reason for an error is in the log and
+// on the metrics listener only.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	err := s.ready(r.Context())
 	s.logReadiness(err)
 	s.probe(w, r, err)
 }
 
-// ready is why the store of the records takes no writes at present; nil when it does.
+// ready returns the reason why the store of the records currently takes no writes; nil
+// when it does.
 func (s *Server) ready(ctx context.Context) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -267,7 +264,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return s.records.Ready(ctx)
 }
 
-// logReadiness logs a reason once, and when it is gone.
+// logReadiness logs a reason once, and once more when the store is ready again.
 func (s *Server) logReadiness(err error) {
 	if err == nil {
 		if s.notReady.Swap(nil) != nil {
@@ -281,8 +278,8 @@ func (s *Server) logReadiness(err error) {
 	}
 }
 
-// Readiness returns the handler of /readyz for the metrics listener: with the
-// parameter verbose it says why the server is not ready.
+// Readiness returns the handler of /readyz for the metrics listener. With the parameter
+// verbose the response has the reason why the server is not ready.
 func (s *Server) Readiness() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.ready(r.Context())
@@ -294,7 +291,7 @@ func (s *Server) Readiness() http.Handler {
 	})
 }
 
-// probe answers a health question; GET and HEAD only.
+// probe answers a health check; GET and HEAD only.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -314,10 +311,10 @@ type health struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// readyTimeout bounds how long /readyz waits for the store.
+// readyTimeout bounds the time that /readyz waits for the store.
 const readyTimeout = 2 * time.Second
 
-// notFound answers what is neither the API nor a probe.
+// notFound answers paths that are neither of the API nor a health check.
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusNotFound, encode(api.Error{Error: "not found; the API is under /api"}))
 }

@@ -11,13 +11,13 @@ import (
 	"svc/store"
 )
 
-// evaluationWindow asks for the traces of an agent over the evaluation period that
+// evaluationWindow returns the filter for an agent's traces in the evaluation period that
 // ends now.
 func evaluationWindow(agentID, period string, now time.Time) store.StatsQuery {
 	return store.StatsQuery{From: now.Add(-lookBacks[period]), To: upTo(now), AgentID: agentID}
 }
 
-// wireMeasured is a target with how its agent did over the evaluation period.
+// wireMeasured converts a target with the agent's measurements over the evaluation period.
 func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget {
 	standing := evaluate.Measure(&target, measured)
 	return api.SLATarget{
@@ -29,7 +29,7 @@ func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget 
 }
 
 // slas are the SLA targets of a tenant. Their list has no pages, and POST answers with the
-// bare target. The violations of a deleted target stay.
+// target itself, without data. The violations of a deleted target stay.
 var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 	noun: "SLA target",
 	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
@@ -42,7 +42,7 @@ var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 	},
 	read: func(c *call, id string) (store.SLATarget, error) { return c.tenant.GetSLA(c.Context(), id) },
 	wire: func(_ *call, t store.SLATarget) any { return wireMeasured(t, &store.Totals{}) },
-	// The status is computed when it is read, over the evaluation period that ends now.
+	// The status is computed on each read, over the evaluation period that ends now.
 	measured: func(c *call, targets []store.SLATarget) ([]any, error) {
 		out := make([]any, len(targets))
 		for i, t := range targets {
@@ -72,7 +72,7 @@ var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 			ErrorRatePercent: in.ErrorRatePercent, EvaluationPeriod: in.EvaluationPeriod,
 			NoLatency: slices.Contains(was.removed, "p99LatencyMs"), NoErrorRate: slices.Contains(was.removed, "errorRatePercent"),
 		}, c.Context()
-		if len(was.removed) > 0 { // one of the two must stay, of the target as it is now
+		if len(was.removed) > 0 { // the current target must keep one of the two
 			after := was.object
 			up.Apply(&after, c.now)
 			if after.P99LatencyMs == nil && after.ErrorRatePercent == nil {
@@ -89,7 +89,8 @@ var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteSLA(c.Context(), id) },
 }
 
-// listViolations serves GET /api/costs/sla/violations: data and total only.
+// listViolations serves GET /api/costs/sla/violations. The response has data and total
+// only.
 func (s *Server) listViolations(c *call) error {
 	q := c.query()
 	page := q.cursorPage(violationsList, api.DefaultLimit)

@@ -7,8 +7,8 @@ import (
 	"svc/store"
 )
 
-// traceStats serves GET /api/traces/stats, whose members are at top level, without data. The
-// literal path wins over an identifier.
+// traceStats serves GET /api/traces/stats. The members of the response are at top level,
+// without data. The literal path takes precedence over an id.
 func (s *Server) traceStats(c *call) error {
 	q := c.query()
 	period := q.enum("period", api.DefaultStatsPeriod, api.StatsPeriods)
@@ -38,7 +38,7 @@ func (s *Server) traceStats(c *call) error {
 	})
 }
 
-// wireSummary shows totals; those of no traces are all zero.
+// wireSummary converts totals; all are zero when there are no traces.
 func wireSummary(t store.Totals) api.StatsSummary {
 	return api.StatsSummary{
 		TotalTraces: t.Traces, SuccessCount: t.Traces - t.Errors, ErrorCount: t.Errors,

@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// Nothing to count: zeros, never NaN; groups is [] without groupBy.
+// No traces: zeros, never NaN; groups is [] without groupBy.
 func TestStatsOfNothing(t *testing.T) {
 	r := newRig(t)
 	a := r.ask(r.admin, "GET", "/api/traces/stats", "").want(200)
@@ -34,7 +34,7 @@ func TestStatsBadQueries(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/stats?groupBy=session", "").wantDetail("groupBy")
 }
 
-// naive sums traces up the obvious way.
+// naive sums traces in the simplest way.
 type naive struct {
 	n, errors, blocked, in, out int64
 	cost                        store.NanoUSD
@@ -55,7 +55,8 @@ func (s *naive) add(t store.Trace) {
 	s.durations = append(s.durations, t.Duration)
 }
 
-// quantile is the smallest duration that at least share of them do not exceed.
+// quantile is the smallest duration such that at least the share of the
+// durations do not exceed it.
 func (s *naive) quantile(share float64) float64 {
 	d := slices.Sorted(slices.Values(s.durations))
 	return milliseconds(d[int(math.Ceil(share*float64(len(d))))-1])
@@ -77,7 +78,8 @@ func near(t *testing.T, what string, got any, want, share float64) {
 	}
 }
 
-// Statistics against a naive recount, for each period and grouping.
+// Statistics are compared with a naive computation, for each period and
+// grouping.
 func TestStatsAgainstRecount(t *testing.T) {
 	r := newRig(t)
 	all := seed(r)
@@ -141,7 +143,7 @@ func TestStatsAgainstRecount(t *testing.T) {
 	}
 }
 
-// The keys of a group follow groupBy, as in the breakdown.
+// The keys of a group depend on groupBy, as in the breakdown.
 func TestStatsGroupKeys(t *testing.T) {
 	r := newRig(t)
 	seed(r)

@@ -18,8 +18,8 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// testStore names a server of PostgreSQL on which the tests of this package keep what
-// they store, each in a schema of its own; without it each has a file.
+// testStore is the URL of a PostgreSQL server on which the tests of this package store
+// their data, each in its own schema; without it each test has a file.
 const testStore = "SVC_TEST_STORE"
 
 // openStore opens an empty store.
@@ -32,11 +32,10 @@ func openStore(t testing.TB, now func() time.Time) (store.Engine, error) {
 	return postgres.Open(context.Background(), postgrestest.Schema(t, url), postgres.Options{Now: now})
 }
 
-// TestOnPostgreSQL runs tests of this package again with their stores on
-// PostgreSQL, in a process of its own.
+// TestOnPostgreSQL runs tests of this package again on PostgreSQL, in a child process.
 func TestOnPostgreSQL(t *testing.T) {
 	if os.Getenv(testStore) != "" {
-		return // it is this process
+		return // this process is the child
 	}
 	server := postgrestest.Start(t)
 	again := exec.Command(os.Args[0], "-test.run="+onBoth, "-test.timeout=5m", "-test.v")
@@ -52,5 +51,6 @@ func TestOnPostgreSQL(t *testing.T) {
 	}
 }
 
-// onBoth are the tests that are about what is stored; the others ask the same of both.
+// onBoth lists the tests that depend on the store; the others would test the same code
+// twice.
 const onBoth = `Rows?$|^Test(Idempotency|Ingest|Stream[SFROE]|AnotherTenants|Cursors|Export|Governance|AuditEvents|IfMatch|Trace|StatsAgainst|TheLast|KeyLastUsed|DeletedAgent|Concurrent|WebhookEvents)`

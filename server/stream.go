@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// streamRetry is what clients are told to wait before they reconnect.
+	// streamRetry is the time that clients wait before they reconnect (the retry
+	// field of server-sent events).
 	streamRetry = "retry: 2000\n"
 	// maxStreams bounds the open streams of a tenant.
 	maxStreams = 64
 )
 
-// streamTimings is how streams of traces behave.
+// streamTimings are the intervals and bounds of trace streams.
 type streamTimings struct {
-	tick         time.Duration // how often an idle stream looks whether its key is still good
-	keepAlive    time.Duration // how long a stream is silent at most
-	writeTimeout time.Duration // how long one write to a client may take
-	lag          int           // how many commits a reader may fall behind
+	tick         time.Duration // interval in which an idle stream checks whether its key is still valid
+	keepAlive    time.Duration // longest time between two writes
+	writeTimeout time.Duration // timeout of one write
+	lag          int           // number of commits that a reader may lag behind
 }
 
 var usualPace = streamTimings{tick: time.Second, keepAlive: 15 * time.Second, writeTimeout: 10 * time.Second, lag: 10_000}
 
-// streams counts the open streams of each tenant, and ends them all.
+// streams counts the open streams of each tenant, and can end all of them.
 type streams struct {
 	pace     streamTimings
 	draining chan struct{}
@@ -59,16 +60,16 @@ func (st *streams) leave(tenant string) {
 	}
 }
 
-// Drain ends the streams that are open and those that begin later, so that a
-// server can be shut down without cutting them. Their clients resume elsewhere
-// with Last-Event-ID.
+// Drain ends the open streams and those that begin later, so that a server can
+// shut down without aborting them. Clients resume at another process with
+// Last-Event-ID.
 func (s *Server) Drain() { s.streams.drained.Do(func() { close(s.streams.draining) }) }
 
 // streamTraces serves GET /api/traces/stream: committed traces as server-sent
-// events, in commit order. Each event has the cursor to resume from as its id
-// and a Trace, as lists show it, as its data. A block without data carries the
-// cursor alone: at the start, so that a client that saw no trace can resume
-// without a gap too, and with keep-alives.
+// events, in commit order. Each event has the cursor to resume from as its id,
+// and a Trace in the form of lists as its data. A block without data carries only
+// the cursor. It is sent at the start, so that a client that has seen no trace
+// can also resume without a gap, and as a keep-alive.
 func (s *Server) streamTraces(c *call) error {
 	q := c.query()
 	opts := store.StreamOptions{Filter: traceFilter(q), MaxLag: s.streams.pace.lag, After: store.Cursor(c.Header.Get("Last-Event-ID"))}
@@ -83,7 +84,7 @@ func (s *Server) streamTraces(c *call) error {
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	traces, err := c.traces.StreamTraces(ctx, opts)
-	if store.KindOf(err) == store.Invalid { // the cursor is all that a store can find wrong
+	if store.KindOf(err) == store.Invalid { // the cursor is the only argument that a store rejects
 		return invalidField("Last-Event-ID", "must be the id of an event of this stream")
 	}
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Server) streamTraces(c *call) error {
 	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
 	out := &eventWriter{c: c, control: http.NewResponseController(c.w), patience: s.streams.pace.writeTimeout}
-	_ = out.control.SetReadDeadline(time.Time{}) // a server's read timeout would end the stream too
+	_ = out.control.SetReadDeadline(time.Time{}) // a server's read timeout would end the stream
 	if !out.send([]byte(streamRetry + "id: " + string(traces.Cursor()) + "\n\n")) {
 		return nil
 	}
@@ -107,8 +108,8 @@ func (s *Server) streamTraces(c *call) error {
 	return nil
 }
 
-// pump sends until the client leaves or lags, the key is no longer good, or
-// the server drains.
+// pump sends events until the client disconnects or lags, the key is no longer
+// valid, or the server drains.
 func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter) {
 	lastSent := time.Now()
 	for {
@@ -155,8 +156,8 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 	}
 }
 
-// stillAuthorized asks again whether the stream's key may read traces: a key that
-// was deleted, or whose user or team lost the right, ends it.
+// stillAuthorized checks whether the stream's key may still read traces. It is
+// false for a key that was deleted, or whose user or team lost the permission.
 func (s *Server) stillAuthorized(c *call) bool {
 	again := *c
 	if err := s.authenticate(&again); err != nil {
@@ -165,17 +166,17 @@ func (s *Server) stillAuthorized(c *call) bool {
 	return again.tenant.ID() == c.tenant.ID() && again.permit() == nil
 }
 
-// eventWriter writes to a client that may not be reading.
+// eventWriter writes to a client that may have stopped reading.
 type eventWriter struct {
 	c        *call
 	control  *http.ResponseController
 	patience time.Duration
 }
 
-// send reports whether the client took the block in time.
+// send reports whether the block was written in time.
 func (w *eventWriter) send(block []byte) bool {
-	// The server's own write timeout is for answers, not for streams.
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // not every connection has deadlines
+	// The server's write timeout applies to responses as a whole, not to streams.
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // not every connection supports deadlines
 	if _, err := w.c.w.Write(block); err != nil {
 		return false
 	}

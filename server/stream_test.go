@@ -25,7 +25,7 @@ type tail struct {
 	last  string // Last-Event-ID as the SSE standard keeps it
 }
 
-// live starts the rig as a server.
+// live serves the rig's control plane over HTTP.
 func (r *rig) live() *httptest.Server {
 	srv := httptest.NewServer(r.srv)
 	r.t.Cleanup(func() {
@@ -35,7 +35,7 @@ func (r *rig) live() *httptest.Server {
 	return srv
 }
 
-// open opens the stream; the blocks before the first event have been read.
+// open opens the stream and reads the blocks before the first event.
 func open(t testing.TB, srv *httptest.Server, key, query, lastEventID string) *tail {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -167,8 +167,8 @@ func TestStreamFilters(t *testing.T) {
 	}
 }
 
-// Resumable with Last-Event-ID: no gap and no repetition, also for a client
-// that saw no trace before it was cut off.
+// A stream is resumable with Last-Event-ID, without gaps and repetitions, also
+// for a client that saw no trace before it was disconnected.
 func TestStreamResumes(t *testing.T) {
 	r := newRig(t)
 	srv := r.live()
@@ -186,7 +186,7 @@ func TestStreamResumes(t *testing.T) {
 	var got []string
 	for len(got) < len(want) {
 		got = append(got, s.next().id(t))
-		if len(got)%7 == 0 { // cut and resume in the middle
+		if len(got)%7 == 0 { // disconnect and resume in the middle
 			s.resp.Body.Close()
 			s = open(t, srv, r.admin, "", s.last)
 		}
@@ -203,7 +203,7 @@ func TestStreamResumes(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/stream", "", "Last-Event-ID", "nonsense").wantDetail("Last-Event-ID")
 }
 
-// A stream is of one tenant.
+// A stream has only the traces of its tenant.
 func TestStreamOfTwoTenants(t *testing.T) {
 	r := newRig(t)
 	srv := r.live()
@@ -215,8 +215,8 @@ func TestStreamOfTwoTenants(t *testing.T) {
 	}
 }
 
-// Cut when the key is no longer good: deleted, its user deactivated, or its
-// team without the scope.
+// A stream ends when its key is no longer valid: deleted, its user deactivated,
+// or its team without the scope.
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Run("deleted", func(t *testing.T) {
 		r := newRig(t)
@@ -248,7 +248,8 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// Opening a stream is one request of the window, however long it lasts.
+// Opening a stream counts as one request of the window, however long the stream
+// lasts.
 func TestStreamIsOneRequest(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 10 })
 	srv := r.live()
@@ -265,7 +266,7 @@ func TestStreamIsOneRequest(t *testing.T) {
 	}
 }
 
-// Draining ends open streams and those that come later.
+// Draining ends open streams and later ones.
 func TestStreamDrains(t *testing.T) {
 	r := newRig(t)
 	srv := r.live()
@@ -276,7 +277,8 @@ func TestStreamDrains(t *testing.T) {
 	open(t, srv, r.admin, "", s.last).ended()
 }
 
-// Open streams of a tenant are bounded, and given back.
+// The number of open streams of a tenant is bounded; a closed stream is no
+// longer counted.
 func TestStreamsAreBounded(t *testing.T) {
 	st := newStreams()
 	for range maxStreams {
@@ -290,11 +292,11 @@ func TestStreamsAreBounded(t *testing.T) {
 	st.leave("one")
 	st.leave("two")
 	if !st.enter("one") || len(st.open) != 1 {
-		t.Errorf("a place was not given back: %v", st.open)
+		t.Errorf("a closed stream is still counted: %v", st.open)
 	}
 }
 
-// A slow reader is cut off and never blocks ingest.
+// A slow reader is disconnected and never blocks ingest.
 func TestStreamSlowReaderNeverBlocksIngest(t *testing.T) {
 	r := newRig(t)
 	r.srv.streams.pace.writeTimeout = 500 * time.Millisecond
@@ -309,10 +311,10 @@ func TestStreamSlowReaderNeverBlocksIngest(t *testing.T) {
 	if _, err := bufio.NewReader(io.LimitReader(conn, 15)).ReadString('K'); err != nil {
 		t.Fatal(err)
 	}
-	// From here on nothing is read.
+	// From here on the client reads nothing.
 	now := r.clock.Now()
 	began := time.Now()
-	for i := range 25 { // 25,000 traces of 1 KiB: more than any socket buffer, and than the lag
+	for i := range 25 { // 25,000 traces of 1 KiB: more than any socket buffer, and more than the permitted lag
 		many := make([]store.Trace, 1000)
 		for j := range many {
 			many[j] = store.Trace{ID: fmt.Sprintf("slow-%d-%d", i, j), AgentName: "a", Status: store.TraceSuccess,
@@ -336,8 +338,8 @@ func TestStreamSlowReaderNeverBlocksIngest(t *testing.T) {
 	t.Error("the reader was not cut off")
 }
 
-// A stream with nothing to say keeps its connection alive with comments that
-// carry the cursor, which has moved past what the filter left out.
+// An idle stream is kept alive with comments that carry the cursor, which has
+// moved past the traces that the filter excludes.
 func TestStreamKeepsAlive(t *testing.T) {
 	r := newRig(t)
 	r.srv.streams.pace.tick, r.srv.streams.pace.keepAlive = 20*time.Millisecond, 50*time.Millisecond
@@ -359,7 +361,7 @@ func TestStreamKeepsAlive(t *testing.T) {
 	}
 }
 
-// The timeouts that a server sets for requests and answers do not end a stream.
+// The read and write timeouts of a server do not end a stream.
 func TestStreamOutlivesServerTimeouts(t *testing.T) {
 	r := newRig(t)
 	r.srv.streams.pace.tick, r.srv.streams.pace.keepAlive = 20*time.Millisecond, 150*time.Millisecond
@@ -382,7 +384,7 @@ func TestStreamOutlivesServerTimeouts(t *testing.T) {
 	}
 }
 
-// Many readers at once see every trace, in the same order.
+// Many concurrent readers get every trace in the same order.
 func TestStreamManyReaders(t *testing.T) {
 	r := newRig(t)
 	srv := r.live()

@@ -19,7 +19,8 @@ func wireMember(m store.Member) api.Member {
 	return api.Member{UserID: m.UserID, Email: m.Email, Role: m.Role, JoinedAt: m.JoinedAt.UTC()}
 }
 
-// teams are the teams of a tenant. Keys that a deleted team limited stop working.
+// teams are the teams of a tenant. When a team is deleted, the keys that it
+// limits stop working.
 var teams = &kind[store.Team, api.TeamCreate, api.TeamUpdate]{
 	noun: "team", cursor: teamsList,
 	echo: echo{fixed: []string{"id", "memberCount", "scopes", "createdAt"},
@@ -44,10 +45,10 @@ var teams = &kind[store.Team, api.TeamCreate, api.TeamUpdate]{
 	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteTeam(c.Context(), id) },
 }
 
-// lockTeam makes the check that the caller's key may change a team, and the
-// change, one step. A key that a team limits changes and deletes the teams that
-// it could have made: those whose scopes it all holds itself. The caller unlocks
-// where the error is nil.
+// lockTeam checks that the calling key may change a team, and locks scopesMu, so
+// that the check and the change are atomic. A key that is limited to a team may
+// change and delete only teams all of whose scopes it holds itself. The caller
+// unlocks when the error is nil.
 func (s *Server) lockTeam(c *call, id string) (unlock func(), err error) {
 	s.scopesMu.Lock()
 	defer func() {
@@ -68,8 +69,8 @@ func (s *Server) lockTeam(c *call, id string) (unlock func(), err error) {
 	return s.scopesMu.Unlock, nil
 }
 
-// replaceTeamScopes serves PUT /api/teams/:id/scopes. A key that is limited
-// itself takes away and adds only scopes that it holds.
+// replaceTeamScopes serves PUT /api/teams/:id/scopes. A limited key can remove
+// and add only scopes that it holds.
 func (s *Server) replaceTeamScopes(c *call) error {
 	id, err := c.pathID("team")
 	if err != nil {
@@ -95,7 +96,8 @@ func (s *Server) replaceTeamScopes(c *call) error {
 	return c.data(http.StatusOK, wireTeam(t))
 }
 
-// listMembers serves GET /api/teams/:id/members: data and total only.
+// listMembers serves GET /api/teams/:id/members. The response has data and total
+// only.
 func (s *Server) listMembers(c *call) error {
 	id, err := c.pathID("team")
 	if err != nil {
@@ -108,7 +110,8 @@ func (s *Server) listMembers(c *call) error {
 	return whole(c, each(members, wireMember))
 }
 
-// addMember serves POST /api/teams/:id/members; its answer is the bare member.
+// addMember serves POST /api/teams/:id/members. The response is the member
+// itself, without data.
 func (s *Server) addMember(c *call) error {
 	id, err := c.pathID("team")
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *Server) addMember(c *call) error {
 	}, func(m store.Member) error { return c.writeJSON(http.StatusCreated, wireMember(m)) })
 }
 
-// removeMember serves DELETE /api/teams/:id/members, whose body names the user.
+// removeMember serves DELETE /api/teams/:id/members. The body names the user.
 func (s *Server) removeMember(c *call) error {
 	id, err := c.pathID("team")
 	if err != nil {

@@ -61,7 +61,7 @@ func TestTeamRows(t *testing.T) {
 		r.ask(r.admin, "PUT", "/api/teams/"+id, `{"description":"d"}`).want(200).data().
 			has(t, teamFields...).is(t, "name", "x", "description", "d", "scopes", "[agents:read]")
 		r.ask(r.admin, "PUT", "/api/teams/"+id, `{"name":"taken"}`).wantDetail("name")
-		r.ask(r.admin, "PUT", "/api/teams/"+id, `{"scopes":[]}`).wantDetail("scopes") // has an endpoint of its own
+		r.ask(r.admin, "PUT", "/api/teams/"+id, `{"scopes":[]}`).wantDetail("scopes") // scopes have an endpoint of their own
 		r.ask(r.admin, "PUT", "/api/teams/team_unknown", `{"name":"y"}`).want(404)
 	})
 	t.Run("DELETE /api/teams/:id", func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestTeamScopeValues(t *testing.T) {
 	for _, body := range []string{`{}`, `{"scopes":null}`, `{"scopes":"agents:read"}`, `{"scopes":{}}`} {
 		r.ask(r.admin, "PUT", "/api/teams/"+id+"/scopes", body).wantDetail("scopes")
 	}
-	r.ask(r.admin, "GET", "/api/teams/"+id, "").want(200).data().is(t, "scopes", "[audit:read]") // refused ones changed nothing
+	r.ask(r.admin, "GET", "/api/teams/"+id, "").want(200).data().is(t, "scopes", "[audit:read]") // rejected requests changed nothing
 	if len(api.TeamScopes) != 13 {
 		t.Errorf("%d scopes on the wire", len(api.TeamScopes))
 	}
@@ -122,7 +122,7 @@ func TestMemberRows(t *testing.T) {
 	t.Run("POST /api/teams/:id/members by userId", func(t *testing.T) {
 		r := newRig(t)
 		team := r.team(r.admin, "x")
-		m := r.ask(r.admin, "POST", members(team), `{"userId":"usr_admin","role":"admin"}`).want(201).object() // bare
+		m := r.ask(r.admin, "POST", members(team), `{"userId":"usr_admin","role":"admin"}`).want(201).object() // without data
 		m.has(t, memberFields...).is(t, "userId", "usr_admin", "role", "admin")
 		m.moment(t, "joinedAt")
 		count(r, team, 1)
@@ -173,7 +173,7 @@ func TestMemberRows(t *testing.T) {
 		team := r.team(r.admin, "x")
 		empty := r.ask(r.admin, "GET", members(team), "").want(200)
 		empty.object().has(t, "data", "total").is(t, "total", 0, "data", "[]")
-		for i := range 60 { // more than a page: there is no paging here
+		for i := range 60 { // more than a page, because this list has no pages
 			r.ask(r.admin, "POST", members(team), fmt.Sprintf(`{"email":"u%d@example.com"}`, i)).want(201)
 		}
 		a := r.ask(r.admin, "GET", members(team)+"?limit=5", "").want(200)
@@ -202,8 +202,8 @@ func TestMemberRows(t *testing.T) {
 	})
 }
 
-// TestConcurrentCreatesWithOneName: one is created, the others are told that
-// the name is taken; for every noun whose names are unique.
+// TestConcurrentCreatesWithOneName: one is created, the others get the error
+// that the name is taken; for every resource with unique names.
 func TestConcurrentCreatesWithOneName(t *testing.T) {
 	r := newRig(t)
 	agent := r.agent(r.admin, "billing")

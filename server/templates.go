@@ -18,7 +18,7 @@ type template struct {
 	policies              []store.PolicyCreate // Name without the template and the agent; On and Enabled unset
 }
 
-// Entities that templates name: what tells who somebody is, and what opens doors.
+// Entities that templates use: personal identifiers, and credentials.
 var (
 	personal = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS"}
 	secrets  = []string{"API_KEY", "PRIVATE_KEY", "JWT"}
@@ -72,7 +72,8 @@ var templates = []template{
 	},
 }
 
-// pii is the condition that one of the entities is found; none means any.
+// pii returns the condition that one of the entities is found; no entities means
+// any.
 func pii(entities []string) store.PolicyCondition {
 	return store.PolicyCondition{Type: "pii_detected", Entities: entities}
 }
@@ -81,16 +82,16 @@ func injection(threshold float64) store.PolicyCondition {
 	return store.PolicyCondition{Type: "injection_score", Threshold: &threshold}
 }
 
-// listTemplates serves GET /api/policies/templates: data only.
+// listTemplates serves GET /api/policies/templates. The response has data only.
 func (s *Server) listTemplates(c *call) error {
 	return c.writeJSON(http.StatusOK, api.Items[api.PolicyTemplate]{Data: each(templates, func(t template) api.PolicyTemplate {
 		return api.PolicyTemplate{ID: t.id, Name: t.name, Description: t.description, PolicyCount: len(t.policies)}
 	})})
 }
 
-// applyTemplate serves POST /api/policies/templates/apply: all policies of the
-// template or none. They are named after template and agent, so that applying
-// it twice for one agent clashes.
+// applyTemplate serves POST /api/policies/templates/apply. It creates all
+// policies of the template or none. Their names are made of template and agent,
+// so applying a template twice for one agent is rejected.
 func (s *Server) applyTemplate(c *call) error {
 	var in api.TemplateApply
 	if err := c.decode(&in); err != nil {

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// wireTraceItem is a trace as lists and streams show it: without quality
+// wireTraceItem converts a trace to the form of lists and streams: without quality
 // scores and spans.
 func wireTraceItem(t store.Trace) api.TraceItem {
 	return api.TraceItem{
@@ -25,7 +25,7 @@ func wireTraceItem(t store.Trace) api.TraceItem {
 	}
 }
 
-// wireTrace is a trace as its single read shows it.
+// wireTrace converts a trace to the form of its single read.
 func wireTrace(t store.Trace) api.Trace {
 	return api.Trace{
 		TraceItem:     wireTraceItem(t),
@@ -36,7 +36,7 @@ func wireTrace(t store.Trace) api.Trace {
 	}
 }
 
-// traceFilter reads the filters that the list of traces and their stream
+// traceFilter parses the filters that the list, the stream and the export of traces
 // share.
 func traceFilter(q *query) store.TraceFilter {
 	f := store.TraceFilter{
@@ -57,7 +57,7 @@ func traceFilter(q *query) store.TraceFilter {
 		RequestID:         q.text("requestId"),
 	}
 	if name := q.text("agentName"); name != "" {
-		f.AgentName = api.CleanAgentName(name) // as traces have it
+		f.AgentName = api.CleanAgentName(name) // the names in traces are cleaned in the same way
 	}
 	if ms := q.number("minDurationMs", 0, api.MaxDurationMs); ms != nil {
 		f.MinDuration = duration(*ms)
@@ -87,17 +87,17 @@ func (q *query) money(name string) *store.NanoUSD {
 	return &n
 }
 
-// Pages of more than longPage traces may have many MiB, and pages behind longOffset
-// look at many more than they show: both are made few at a time, so that memory is
-// bounded whatever clients ask for at once.
+// Pages of more than longPage traces can have many MiB, and a page beyond
+// longOffset makes the store read many more traces than it returns. A semaphore
+// bounds how many of them run at one time, and so the memory that they take.
 const (
 	longPage     = 100
 	longOffset   = 100_000
 	maxLongPages = 4
 )
 
-// longPageSlot waits for one of the slots for long pages, and returns what gives it
-// back.
+// longPageSlot waits for a slot for long pages, and returns the function that
+// releases it.
 func (s *Server) longPageSlot(c *call) (release func(), err error) {
 	select {
 	case s.largePageSlots <- struct{}{}:
@@ -134,8 +134,8 @@ func (s *Server) listTraces(c *call) error {
 	})
 }
 
-// countedTraces reads a page and the item behind it. A total that the store did not
-// count is at least as high as the place of that item.
+// countedTraces reads a page and one item more. When the store did not count the
+// total, it is raised to the position of that item.
 func (c *call) countedTraces(f store.TraceFilter, page cursorPage) (traces []store.Trace, total int, atLeast bool, err error) {
 	if uncounted, ok := c.traces.(store.UncountedTraces); ok {
 		return uncounted.ListUncounted(c.Context(), f, page.withOneMore())

@@ -14,7 +14,7 @@ import (
 	"svc/store"
 )
 
-// Trace: every field; quality scores and spans in the single read only.
+// Every field of Trace; quality scores and spans are in the single read only.
 func TestTraceFields(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", full).want(201)
@@ -58,14 +58,14 @@ func TestTraceNotFound(t *testing.T) {
 }
 
 // The literal path /api/traces/stats is the statistics endpoint; no trace can have
-// that id.
+// this id.
 func TestTraceNamedStats(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", `{"id":"stats","agentName":"a","status":"success"}`).wantDetail("id")
 	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
 }
 
-// seed stores 120 traces that differ in all that can be filtered by.
+// seed stores 120 traces that differ in all fields with a filter.
 func seed(r *rig) []store.Trace {
 	r.t.Helper()
 	for _, name := range []string{"alpha", "beta"} {
@@ -99,8 +99,8 @@ func seed(r *rig) []store.Trace {
 	return out
 }
 
-// GET /api/traces: each filter alone and together, inclusive bounds, exact
-// total, newest first, against a naive filter.
+// GET /api/traces: each filter alone and combined, inclusive bounds, exact total,
+// newest first; compared with a naive filter.
 func TestTraceFilters(t *testing.T) {
 	r := newRig(t)
 	all := seed(r)
@@ -164,8 +164,8 @@ func TestTraceFilters(t *testing.T) {
 	}
 }
 
-// Paging: limit (default 50, at most 500) and offset; offset increased until
-// total is reached gives every trace once.
+// Paging: limit (default 50, at most 500) and offset; increasing offset until it
+// reaches total returns every trace once.
 func TestTracePaging(t *testing.T) {
 	r := newRig(t)
 	seed(r)
@@ -175,7 +175,7 @@ func TestTracePaging(t *testing.T) {
 	for offset := 0; offset < 120; offset += 7 {
 		for _, item := range r.ask(r.admin, "GET", fmt.Sprintf("/api/traces?limit=7&offset=%d&status=success", offset), "").want(200).list() {
 			if seen[item.id(t)] {
-				t.Errorf("%s stands on two pages", item.id(t))
+				t.Errorf("%s is on two pages", item.id(t))
 			}
 			seen[item.id(t)] = true
 		}
@@ -186,7 +186,7 @@ func TestTracePaging(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces?offset=1000", "").want(200).object().is(t, "total", 120, "data", []any{})
 }
 
-// Bad query values are a 400 that names them.
+// An invalid query value is a 400 that names its parameter.
 func TestTraceBadQueries(t *testing.T) {
 	r := newRig(t)
 	for query, field := range map[string]string{
@@ -230,8 +230,8 @@ func TestTracesTeamScope(t *testing.T) {
 	r.ask(without, "GET", "/api/traces/stream", "").want(403)
 }
 
-// TestLongPagesOfTracesAreMadeFewAtATime: a page of many traces waits for its turn
-// and gives up with its client; short pages do not wait.
+// TestLongPagesOfTracesAreMadeFewAtATime: a page of many traces waits for a slot
+// and gives up when its client disconnects; short pages do not wait.
 func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
 	r := newRig(t)
 	for range maxLongPages {
@@ -243,7 +243,7 @@ func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
 	req := httptest.NewRequest("GET", "/api/traces?limit=500", nil).WithContext(ctx)
 	req.Header.Set("Authorization", "Bearer "+r.admin)
 	if a := r.send(req); a.status == 200 {
-		t.Error("a long page was made beside as many as there may be")
+		t.Error("a long page was made although all slots were taken")
 	}
 	done := make(chan int)
 	go func() { done <- r.ask(r.admin, "GET", "/api/traces?limit=500", "").status }()
@@ -256,7 +256,7 @@ func TestLongPagesOfTracesAreMadeFewAtATime(t *testing.T) {
 	}
 }
 
-// deadlines is a connection that notes its write deadlines.
+// deadlines is a connection that records its write deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	write []time.Duration
@@ -267,8 +267,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestLargeAnswersHaveATime: a client that does not read a large answer loses it
-// after a time that goes with its size; a small one fits the connection's buffers.
+// TestLargeAnswersHaveATime: a large response has a write deadline in proportion
+// to its size; a small one fits into the buffers of the connection.
 func TestLargeAnswersHaveATime(t *testing.T) {
 	r := newRig(t)
 	var many []string

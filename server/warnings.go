@@ -10,7 +10,7 @@ import (
 	"svc/store"
 )
 
-// maxWarnings bounds the warnings of one answer.
+// maxWarnings bounds the warnings in one response.
 const maxWarnings = 50
 
 func boundWarnings(warnings []string) []string {
@@ -20,10 +20,10 @@ func boundWarnings(warnings []string) []string {
 	return warnings
 }
 
-// globMarks are the characters by which a pattern differs from a name.
+// globMarks are the characters that distinguish a pattern from a name.
 const globMarks = "*?["
 
-// asPolicy is a policy that is about to be made, as far as its warnings look at it.
+// asPolicy is the part of a new policy that its warnings depend on.
 func asPolicy(p store.PolicyCreate) store.Policy {
 	if p.On == "" {
 		p.On = api.AllAgents
@@ -31,9 +31,9 @@ func asPolicy(p store.PolicyCreate) store.Policy {
 	return store.Policy{Name: p.Name, On: p.On, Condition: p.Condition}
 }
 
-// policyWarnings returns why policies can match nothing as they are. That is no
-// error: an agent or a tool can be there tomorrow. A store that cannot be read costs
-// the warnings and not the answer.
+// policyWarnings returns why policies currently match nothing. This is not an error: an
+// agent or a tool may be created later. If the store cannot be read, the response has
+// no warnings.
 func (c *call) policyWarnings(policies ...store.Policy) []string {
 	warnings, err := c.findPolicyWarnings(policies)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *call) policyWarnings(policies ...store.Policy) []string {
 
 func (c *call) findPolicyWarnings(policies []store.Policy) (warnings []string, err error) {
 	for i, p := range policies {
-		if i == 0 || p.On != policies[i-1].On { // the policies of a template are for one agent
+		if i == 0 || p.On != policies[i-1].On { // all policies of a template are for one agent
 			about, err := c.agentWarning(p.On)
 			if err != nil {
 				return nil, err
@@ -65,7 +65,7 @@ func (c *call) findPolicyWarnings(policies []store.Policy) (warnings []string, e
 	return boundWarnings(warnings), nil
 }
 
-// agentWarning says that no agent has the name that policies are for.
+// agentWarning warns when no agent has the name that policies are for.
 func (c *call) agentWarning(on string) ([]string, error) {
 	if on == api.AllAgents {
 		return nil, nil
@@ -82,11 +82,12 @@ func (c *call) agentWarning(on string) ([]string, error) {
 	return []string{fmt.Sprintf("on: no agent is called %q%s", on, meant(on, names))}, nil
 }
 
-// maxToolAgents bounds the agents whose tools a policy for all agents is compared with.
+// maxToolAgents bounds the agents whose tools are compared when a policy is for all
+// agents.
 const maxToolAgents = 200
 
-// toolWarning says that no trace has named the tool of a policy, where traces have
-// named any.
+// toolWarning warns when no trace has named the tool of a policy, unless no trace has
+// named any tool.
 func (c *call) toolWarning(p store.Policy) ([]string, error) {
 	tool := p.Condition.ToolName
 	if tool == "" || strings.ContainsAny(tool, globMarks) {
@@ -115,7 +116,8 @@ func (c *call) toolWarning(p store.Policy) ([]string, error) {
 	return []string{fmt.Sprintf("condition.toolName: no trace has named the tool %q%s", tool, meant(tool, known))}, nil
 }
 
-// meant names what is written almost like name, and is empty where nothing is.
+// meant returns the known name that is most similar to name; empty when none is
+// similar.
 func meant(name string, known []string) string {
 	best, distance := "", 3
 	for _, k := range known {
@@ -129,8 +131,8 @@ func meant(name string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// editDistance is the number of single-character edits between two names, or most
-// where that many or more are needed.
+// editDistance is the number of single-character edits between two names, or most when
+// the number is at least that.
 func editDistance(a, b string, most int) int {
 	if d := utf8.RuneCountInString(a) - utf8.RuneCountInString(b); d >= most || -d >= most {
 		return most

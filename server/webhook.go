@@ -17,22 +17,22 @@ import (
 
 const (
 	signatureHeader = "X-Idp-Signature"
-	// maxSignatureAge is how far the time of a signature may lie from now, in
-	// either direction (control-plane specification, Webhook signature, 4).
+	// maxSignatureAge is the largest difference between the time of a signature and
+	// now, in either direction (control-plane specification, Webhook signature, 4).
 	maxSignatureAge = 5 * time.Minute
 	// maxSignature bounds the signature header, in bytes.
 	maxSignature = 512
-	// maxEventAhead is how far the date of an event may lie in the future
-	// before a warning is logged.
+	// maxEventAhead is how far in the future the date of an event may be without a
+	// warning.
 	maxEventAhead = time.Second
 	// webhookRefused is the text of the 403 (Webhook signature, 5).
 	webhookRefused = "Invalid webhook signature"
 )
 
-// receiveWebhook serves POST /api/auth/webhook. It is for the identity
-// provider, which has no API key: the signature is what lets it in. Requests
-// without a good one count in the window of their address; signed ones do not,
-// for a provider announces many users from one address.
+// receiveWebhook serves POST /api/auth/webhook for the identity provider. The
+// provider has no API key; its signature authenticates the request. Requests without
+// a valid signature count in the window of their address. Signed requests do not,
+// because a provider announces many users from one address.
 func (s *Server) receiveWebhook(c *call) error {
 	address := clientAddress(c.Request)
 	body, err := c.payload(api.MaxBody)
@@ -53,7 +53,8 @@ func (s *Server) receiveWebhook(c *call) error {
 	}
 	err = s.applyEvent(c, ev)
 	if k := store.KindOf(err); !slices.Contains(api.WebhookEvents, ev.Type) && (k == store.NotFound || k == store.Invalid) {
-		// An event that means nothing to us must not be sent again for what it lacks.
+		// An event of an unknown type is answered 200, so that the provider does not
+		// send it again.
 		s.log.Info("identity event of unknown type", "request_id", c.id, "type", cut(ev.Type, 64), "reason", err)
 		err = nil
 	}
@@ -63,8 +64,8 @@ func (s *Server) receiveWebhook(c *call) error {
 	return c.writeJSON(http.StatusOK, api.Success{Success: true})
 }
 
-// applyEvent applies a verified event to the tenant that its organization is
-// bound to.
+// applyEvent applies a verified event to the tenant that its organization is bound
+// to.
 func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	tenant, err := s.records.TenantForOrg(c.Context(), ev.Data.OrgID)
 	if store.KindOf(err) == store.NotFound {
@@ -86,7 +87,7 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 		return err
 	}
 	if done.LockedOut {
-		s.log.Warn("the tenant has no working API key any more that no team limits; svc tenant key creates one", "request_id", c.id,
+		s.log.Warn("the tenant has no working API key left that is not limited to a team; create one with 'svc tenant key'", "request_id", c.id,
 			"tenant", tenant.ID, "user", ev.Data.UserID)
 	}
 	s.log.Info("identity event", "request_id", c.id, "tenant", tenant.ID, "type", cut(ev.Type, 64),
@@ -94,8 +95,8 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	return nil
 }
 
-// verifyWebhook checks the signature of a raw body. A wrong one is refused
-// before its time is looked at, so that only the provider learns about time.
+// verifyWebhook checks the signature of a raw body. It checks the signature before
+// the time, so that only the provider can learn that a time is wrong.
 func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) error {
 	refused := &failure{http.StatusForbidden, webhookRefused, nil}
 	if len(s.webhookSecret) == 0 || len(values) != 1 {
@@ -127,9 +128,9 @@ func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) erro
 	return nil
 }
 
-// parseSignature reads t=<unix_seconds>,v1=<hex_digest>: each exactly once, the
-// time in plain digits, the digest 64 hex characters. Elements of other names
-// are left for later versions of the scheme.
+// parseSignature parses t=<unix_seconds>,v1=<hex_digest>: each exactly once, the time
+// in decimal digits, the digest in 64 hex characters. Other elements are ignored, for
+// later versions of the scheme.
 func parseSignature(header string) (at string, digest []byte, ok bool) {
 	if len(header) > maxSignature {
 		return "", nil, false

@@ -15,12 +15,12 @@ import (
 	"svc/server/api"
 )
 
-// decodeEvent reads a signed body. The provider may add members, which are
-// ignored; the known members must have the right type and may be given only
-// once. What a user chooses (the display name, and for events about the state
-// of a user the address too) cannot make an event invalid: otherwise a user
-// could prevent the revocation of their own access. Of an event whose type is
-// unknown only the type has to be readable.
+// decodeEvent reads a signed body. The provider may add members, which are ignored.
+// Known members must have the right type and may be given only once. Values that a
+// user chooses (the display name, and for events about the state of a user the
+// address too) cannot make an event invalid: otherwise users could prevent the
+// revocation of their own access. For an event of unknown type only the type must be
+// readable.
 func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 	body = shallow(body)
 	if err := inspectEvent(body); err != nil {
@@ -56,21 +56,21 @@ func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 	return ev, nil
 }
 
-// eventOptions read an event in which members may hold anything: metadata that a
-// user has written, for one. Its time may be written in every form of RFC 3339.
+// eventOptions accept any contents in unknown members, such as metadata written by a
+// user, and every form of RFC 3339 for the time of the event.
 var eventOptions = json.JoinOptions(
 	jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
 	json.WithUnmarshalers(json.UnmarshalFromFunc(readTimestamp)),
 )
 
-// maxEventDepth is how deep an event is looked into. The members that are known are
-// on two levels; the decoder refuses a body of more than 10,000.
+// maxEventDepth bounds the nesting to which an event is decoded. Known members are on
+// two levels; the decoder rejects a body with more than 10,000.
 const maxEventDepth = 64
 
-// shallow returns body with a number in the place of each value that is nested
-// deeper than maxEventDepth. It decides nothing about the syntax of the rest.
+// shallow returns body with each value that is nested deeper than maxEventDepth
+// replaced by a number. It does not check the syntax of the rest.
 func shallow(body []byte) []byte {
-	var out []byte // nil while nothing was left out
+	var out []byte // nil until a value was replaced
 	kept, depth, quoted := 0, 0, false
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; {
@@ -96,9 +96,9 @@ func shallow(body []byte) []byte {
 	return append(out, body[kept:]...)
 }
 
-// inspectEvent refuses what is not one JSON object, and a known member that is given
-// twice. It looks into no other member: the body is signed and its size bounded, and
-// whatever a user can put into metadata must not make an event invalid.
+// inspectEvent rejects a body that is not one JSON object, and a known member that is
+// given twice. It inspects no other member: the body is signed and its size bounded,
+// and metadata written by a user must not make an event invalid.
 func inspectEvent(body []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(body), eventOptions)
 	if k := d.PeekKind(); k != '{' && k != 0 {
@@ -113,8 +113,8 @@ func inspectEvent(body []byte) error {
 	return nil
 }
 
-// inspectMembers reads the object that follows, whose known members may be given once
-// only. Of those, data is inspected too.
+// inspectMembers reads the object that follows, whose known members may be given only
+// once. The member data is inspected in the same way.
 func inspectMembers(d *jsontext.Decoder, prefix string, known ...string) error {
 	if _, err := d.ReadToken(); err != nil {
 		return malformed(err)
@@ -147,8 +147,8 @@ func inspectMembers(d *jsontext.Decoder, prefix string, known ...string) error {
 	return nil
 }
 
-// decodeMembers decodes a body whose type is known. Events about the state of a
-// user are read without regard to the types of the members that they do not need.
+// decodeMembers decodes a body whose type is known. For events about the state of a
+// user, the types of members that these events do not need are not checked.
 func decodeMembers(body []byte, ev *api.WebhookEvent) error {
 	if ev.ChangesProfile() {
 		return json.Unmarshal(body, ev, eventOptions)
@@ -171,7 +171,7 @@ func decodeMembers(body []byte, ev *api.WebhookEvent) error {
 	return err
 }
 
-// stringOf is the text of a JSON string, and empty for any other value.
+// stringOf returns the text of a JSON string, and "" for any other value.
 func stringOf(v jsontext.Value) string {
 	var s string
 	if v.Kind() != '"' || json.Unmarshal(v, &s, eventOptions) != nil {

@@ -7,8 +7,8 @@ import (
 	"svc/server/api"
 )
 
-// FuzzWebhookEvent: a signed body, whatever it is, becomes an event that may be
-// applied or a 400.
+// FuzzWebhookEvent: any signed body becomes an event that can be applied or a
+// 400.
 func FuzzWebhookEvent(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"type":"user.created"}`, `{"type":"user.created","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"u","email":null}}`,

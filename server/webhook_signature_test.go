@@ -45,7 +45,7 @@ func TestWebhookSignature(t *testing.T) {
 		{"more than 5 minutes ahead", []string{sign(secret, at+302, body)}, body, false, true},
 		{"far ahead", []string{sign(secret, 999999999999, body)}, body, false, true},
 		{"the beginning of time", []string{sign(secret, 0, body)}, body, false, true},
-		{"stale and wrong says nothing of time", []string{sign("other", at-400, body)}, body, false, false},
+		{"stale and wrong: the error does not mention the time", []string{sign("other", at-400, body)}, body, false, false},
 		{"none", nil, body, false, false},
 		{"empty", []string{""}, body, false, false},
 		{"two headers", []string{good, good}, body, false, false},
@@ -92,7 +92,7 @@ func TestWebhookSignature(t *testing.T) {
 	})
 }
 
-// FuzzWebhookSignature: nothing but the one right header opens the door.
+// FuzzWebhookSignature: only the correct header is accepted.
 func FuzzWebhookSignature(f *testing.F) {
 	const secret, body = "whsec_test", `{}`
 	at := epoch.Unix()
@@ -108,7 +108,7 @@ func FuzzWebhookSignature(f *testing.F) {
 			t.Fatalf("%q parsed as %q, %x", header, text, sum)
 		}
 		if err := s.verifyWebhook([]string{header}, []byte(body), epoch); err == nil {
-			// Leading zeros change the signed text, so these two must be there literally.
+			// The time must occur literally, because leading zeros change the signed text.
 			if !strings.Contains(header, fmt.Sprintf("t=%d", at)) || !strings.Contains(strings.ToLower(header), digest) {
 				t.Fatalf("%q was accepted", header)
 			}

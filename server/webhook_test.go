@@ -98,8 +98,8 @@ func TestWebhookMalformed(t *testing.T) {
 	})
 }
 
-// TestWebhookUnknownType: an unknown type is answered 200 and recorded, whatever
-// its data is.
+// TestWebhookUnknownType: an event of unknown type is answered 200 and logged,
+// whatever its data is.
 func TestWebhookUnknownType(t *testing.T) {
 	r := newRig(t)
 	r.webhook("user.promoted", epoch, "u9", "u9@example.com", "org_one").want(200)
@@ -114,8 +114,9 @@ func TestWebhookUnknownType(t *testing.T) {
 	r.deliver(`{"type":"ping"}`).want(200)
 }
 
-// TestWebhookTenant: data.orgId leads to the tenant bound to it, in an install
-// with a single tenant an unbound org means that one, else 404.
+// TestWebhookTenant: data.orgId selects the tenant that is bound to it. In an
+// install with a single tenant an unbound organization means that tenant; otherwise
+// it is 404.
 func TestWebhookTenant(t *testing.T) {
 	r := newRig(t)
 	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_two").want(200)
@@ -129,9 +130,9 @@ func TestWebhookTenant(t *testing.T) {
 	r.webhook("user.created", epoch, "u2", "u2@example.com", "").want(404)
 }
 
-// TestWebhookSingleTenant: in an install with a single tenant that is bound to
-// no organization every organization means that tenant; bound to one, it takes
-// the events of that one alone.
+// TestWebhookSingleTenant: a single tenant without a bound organization takes the
+// events of every organization; with one it takes only the events of that
+// organization.
 func TestWebhookSingleTenant(t *testing.T) {
 	for _, row := range []struct {
 		bound, sent string
@@ -180,7 +181,7 @@ func TestWebhookEvents(t *testing.T) {
 	t.Run("user.created replayed makes no duplicate", func(t *testing.T) {
 		r := newRig(t)
 		team := r.team(r.admin, "x")
-		for range 5 { // the sender's five attempts
+		for range 5 { // the provider's five attempts
 			send(r, "user.created", 0)
 		}
 		r.ask(r.admin, "POST", "/api/teams/"+team+"/members", `{"email":"u1@example.com"}`).want(201).object().is(t, "userId", "u1")
@@ -199,7 +200,7 @@ func TestWebhookEvents(t *testing.T) {
 		_, id := r.key(secret, "agent")
 		send(r, "user.deactivated", 1)
 		r.ask(secret, "GET", "/api/teams", "").want(401)
-		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200) // they are silent, not gone
+		r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200) // the keys are disabled, not deleted
 		r.ask(r.admin, "POST", "/api/keys", `{"name":"x","scope":"api","userId":"u1"}`).wantDetail("userId")
 		r.ask(r.admin, "GET", "/api/teams", "").want(200) // other users' keys work
 	})
@@ -218,7 +219,7 @@ func TestWebhookEvents(t *testing.T) {
 		r.ask(r.admin, "GET", "/api/teams/"+team, "").want(200).data().is(t, "memberCount", 0)
 		r.ask(r.admin, "GET", "/api/keys", "").want(200).object().is(t, "total", 1)
 		send(r, "user.reactivated", 2)
-		r.ask(secret, "GET", "/api/teams", "").want(401) // deleted keys do not come back
+		r.ask(secret, "GET", "/api/teams", "").want(401) // deleted keys are not restored
 	})
 	t.Run("session.terminated is recorded", func(t *testing.T) {
 		r, secret := withKey(t)
@@ -246,8 +247,8 @@ func TestWebhookEvents(t *testing.T) {
 	})
 }
 
-// TestWebhookOrder: events are ordered per user by their createdAt, whatever
-// order they arrive in: a late or retried one never undoes a newer one.
+// TestWebhookOrder: events are ordered per user by createdAt, not by arrival: a
+// late or repeated event never undoes a newer one.
 func TestWebhookOrder(t *testing.T) {
 	type event struct {
 		typ string
@@ -256,7 +257,7 @@ func TestWebhookOrder(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		events []event // in order of arrival
-		keys   int     // status of a request with the user's key, 0: no key could be made
+		keys   int     // status of a request with the user's key; 0: no key could be created
 	}{
 		{"late deactivation", []event{{"user.reactivated", 3}, {"user.deactivated", 2}}, 200},
 		{"retried deactivation", []event{{"user.deactivated", 2}, {"user.reactivated", 3}, {"user.deactivated", 2}}, 200},
@@ -295,8 +296,8 @@ func TestWebhookOrder(t *testing.T) {
 	})
 }
 
-// TestWebhookWindow: signed events are exempt from the window of their address,
-// everything else counts in it.
+// TestWebhookWindow: signed events do not count in the window of their address; all
+// other requests do.
 func TestWebhookWindow(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RateLimit = 3 })
 	for i := range 20 {
@@ -310,18 +311,19 @@ func TestWebhookWindow(t *testing.T) {
 	}
 	r.ask("", "POST", "/api/auth/webhook", "{}", signatureHeader, "t=1,v1=00").want(429)
 	r.webhook("user.created", epoch, "last", "last@example.com", "org_one").want(200)
-	r.ask(r.admin, "GET", "/api/teams", "").want(200) // the tenant's window is another
+	r.ask(r.admin, "GET", "/api/teams", "").want(200) // the tenant has a separate window
 }
 
-// TestWebhookBodyLimit: over 1 MiB is refused before anything is computed.
+// TestWebhookBodyLimit: a body of more than 1 MiB is rejected before the signature
+// is computed.
 func TestWebhookBodyLimit(t *testing.T) {
 	r := newRig(t)
 	body := `{"type":"x","pad":"` + strings.Repeat("a", 1<<20) + `"}`
 	r.deliver(body).wantDetail("body")
 }
 
-// TestUsersCannotMakeTheirRevocationInvalid: whatever a user chooses as a name or
-// an address, the events that end the user's access take effect.
+// TestUsersCannotMakeTheirRevocationInvalid: for any name or address that a user
+// chooses, the events that end the user's access take effect.
 func TestUsersCannotMakeTheirRevocationInvalid(t *testing.T) {
 	for name, chosen := range map[string]string{
 		"a long name":               `"displayName":"` + strings.Repeat("x", 201) + `","email":"u1@example.com"`,
@@ -367,8 +369,8 @@ func manyMembers(n int) string {
 	return strings.Join(members, ",")
 }
 
-// TestWebhookCutsLongNames: a display name that is too long or holds control
-// characters does not stop the announcement of its user.
+// TestWebhookCutsLongNames: a display name that is too long or has control
+// characters does not prevent the creation of its user.
 func TestWebhookCutsLongNames(t *testing.T) {
 	r := newRig(t)
 	for typ, rest := range map[string]string{"user.created": "x", "user.updated": "y"} {
@@ -381,8 +383,8 @@ func TestWebhookCutsLongNames(t *testing.T) {
 	}
 }
 
-// TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes: it counts from its receipt,
-// and a warning says so.
+// TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes: its time of receipt is used
+// instead, and a warning is logged.
 func TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes(t *testing.T) {
 	r := newRig(t)
 	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
@@ -398,8 +400,8 @@ func TestAnEventDatedInTheFutureDoesNotOutrankLaterOnes(t *testing.T) {
 	r.ask(secret, "GET", "/api/teams", "").want(401)
 }
 
-// TestTimestampsOfEventsAreRFC3339: a user who is deactivated within a leap second,
-// or by a provider that writes small letters, loses access.
+// TestTimestampsOfEventsAreRFC3339: a user loses access also when the deactivation
+// is dated within a leap second, or written with lower-case letters.
 func TestTimestampsOfEventsAreRFC3339(t *testing.T) {
 	for _, at := range []string{"2026-03-01t12:00:00z", "2016-12-31T23:59:60Z", "2026-03-01T14:00:00.5+02:00"} {
 		for _, typ := range []string{"user.deleted", "user.updated"} {
@@ -412,8 +414,8 @@ func TestTimestampsOfEventsAreRFC3339(t *testing.T) {
 	}
 }
 
-// TestAnEventIsReadAsFarAsItsMembersAre: what is nested deeper is a number, and
-// everything else stays as it was.
+// TestAnEventIsReadAsFarAsItsMembersAre: values that are nested deeper are replaced
+// by a number, and everything else is unchanged.
 func TestAnEventIsReadAsFarAsItsMembersAre(t *testing.T) {
 	deep := func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) }
 	for _, row := range []struct{ body, want string }{
@@ -431,8 +433,8 @@ func TestAnEventIsReadAsFarAsItsMembersAre(t *testing.T) {
 	}
 }
 
-// TestMetadataWithoutBottomDoesNotStopARevocation: a user who can write metadata
-// chooses how deep it is, up to the size of a body.
+// TestMetadataWithoutBottomDoesNotStopARevocation: metadata may be nested as deep
+// as the size of a body allows.
 func TestMetadataWithoutBottomDoesNotStopARevocation(t *testing.T) {
 	for _, depth := range []int{9_998, 10_001, 100_000} {
 		body := `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"metadata":` +

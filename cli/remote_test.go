@@ -52,7 +52,7 @@ func TestRemoteErrors(t *testing.T) {
 			"svc: internal error (request req_1)\n"},
 		{"a proxy's page", 502, nil, `<html>Bad Gateway</html>`, "svc: bad gateway\n"},
 		{"escape sequences", 400, nil, `{"error":"bad \u001b]0;owned\u0007 name"}`, "svc: bad \ufffd]0;owned\ufffd name\n"},
-		{"no JSON", 200, nil, `<html>hello</html>`, "svc: GET /api/agents: the answer is not what this API gives"},
+		{"no JSON", 200, nil, `<html>hello</html>`, "svc: GET /api/agents: the response is not one of this API"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

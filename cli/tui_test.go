@@ -56,7 +56,7 @@ func TestTUIErrors(t *testing.T) {
 		{"nobody answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": nobody}, nil, command.ExitFailed, []string{"nothing answers at " + nobody, "start 'svc serve'"}},
 		{"the key is not accepted", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(401, `{"error":"invalid API key"}`)}, nil, command.ExitFailed, []string{"invalid API key", "check the API key"}},
 		{"the key may not read traces", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(403, `{"error":"insufficient permission"}`)}, nil, command.ExitFailed, []string{"insufficient permission", "use a key that may"}},
-		{"something else answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(200, `<html>`)}, nil, command.ExitFailed, []string{"is not what this API gives"}},
+		{"something else answers", map[string]string{"SVC_API_KEY": "k", "SVC_URL": answer(200, `<html>`)}, nil, command.ExitFailed, []string{"is not one of this API"}},
 		{"no such file", nil, []string{"--audit", filepath.Join(dir, "none.jsonl")}, command.ExitUsage, []string{"none.jsonl", "audit.path"}},
 		{"not an audit file", nil, []string{"--audit", text}, command.ExitUsage, []string{"notes.txt"}},
 		{"wrong filter", nil, []string{"--filter", "agnt:x"}, command.ExitUsage, []string{`no field "agnt"`}},

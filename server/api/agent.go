@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// AgentItem is an agent as lists show it: without its configuration.
+// AgentItem is an agent in lists: without its configuration.
 type AgentItem struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name"`
@@ -14,14 +14,14 @@ type AgentItem struct {
 	UpdatedAt     time.Time `json:"updatedAt"`
 }
 
-// Agent is an agent as the single read (and an update) answers it.
+// Agent is an agent in the responses to a single read and to an update.
 type Agent struct {
 	AgentItem
 	ConfigYAML string `json:"configYaml"`
 }
 
-// AgentCreated is what creating an agent answers: neither description nor
-// configuration.
+// AgentCreated is the response to the creation of an agent: without
+// description and configuration.
 type AgentCreated struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name"`
@@ -32,7 +32,7 @@ type AgentCreated struct {
 	UpdatedAt     time.Time `json:"updatedAt"`
 }
 
-// AgentTool is a tool that an agent was seen to call.
+// AgentTool is a tool that an agent has called.
 type AgentTool struct {
 	ID           string    `json:"id"`
 	AgentID      string    `json:"agentId"`
@@ -76,8 +76,9 @@ func (b *AgentCreate) Validate() map[string]string {
 	return c.details()
 }
 
-// AgentUpdate is the body of PUT /api/agents/:id; fields that are not given
-// stay. A ConfigYAML that differs from the stored one appends a deployment.
+// AgentUpdate is the body of PUT /api/agents/:id. Absent fields are not
+// changed. A ConfigYAML that differs from the stored one appends a
+// deployment.
 type AgentUpdate struct {
 	Name          *string `json:"name,omitempty"`
 	ModelProvider *string `json:"modelProvider,omitempty"`

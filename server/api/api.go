@@ -1,20 +1,18 @@
-// Package api holds the JSON that crosses the wire between the control plane
-// and its clients: resources, request bodies, the error body and the allowed
-// values of every enum (control plane specification, "Resources and their
-// fields" and "Endpoints").
+// Package api defines the JSON types that the control plane and its clients exchange:
+// resources, request bodies, the error body and the allowed values of every enum (control
+// plane specification, "Resources and their fields" and "Endpoints").
 //
-// It owns names, shapes and the checks that need nothing but the body itself:
-// each request body has a Validate method whose result is the details object
-// of a 400 answer, keyed by field. It leaves to others everything that needs a
-// clock, a store or a key: whether a name is taken, whether an agent exists,
-// how a body is read and bounded. It imports nothing of ours, so both sides of
-// the wire can use it.
+// The package also has the checks that need only the body itself: each request body has a
+// Validate method, which returns the details object of a 400, keyed by field. Checks that
+// need a clock, a store or a key are the server's: whether a name is taken, whether an
+// agent exists, how a body is read and bounded. The package imports no other package of
+// the server, so clients can use it too.
 //
-// Fields that stand in single reads only, in lists only, or in creation
-// answers only have a type of their own (Agent and AgentItem, KeyItem and
-// KeyCreated, Trace and TraceItem). Timestamps are RFC 3339 in UTC. Money is
-// US dollars as a JSON number. Slices that are not marked omitempty or omitzero
-// must not be nil when encoded: an empty list is [], never null.
+// Fields that are only in single reads, only in lists, or only in responses to creations
+// have a type of their own (Agent and AgentItem, KeyItem and KeyCreated, Trace and
+// TraceItem). Timestamps are RFC 3339 in UTC. Money is US dollars as a JSON number.
+// Slices without omitempty or omitzero must not be nil when encoded: an empty list is [],
+// never null.
 package api
 
 import "time"
@@ -25,7 +23,7 @@ const (
 	DefaultLimit = 50
 	// DefaultHistoryLimit is the page size of an agent's deployment history.
 	DefaultHistoryLimit = 20
-	// MaxLimit is the largest page; a larger limit is served as this one.
+	// MaxLimit is the largest page; a larger limit is lowered to it.
 	MaxLimit = 500
 	// MaxBody is the largest request body in bytes.
 	MaxBody = 1 << 20
@@ -36,18 +34,18 @@ const (
 	MaxTraceBatch = 1000
 )
 
-// Error is the body of every answer that is not a success (control plane
-// specification, "Errors").
+// Error is the body of every response that is not a success (control plane specification,
+// "Errors").
 type Error struct {
-	// Error says what was wrong, for a person.
+	// Error is the message for people.
 	Error string `json:"error"`
-	// Details is keyed by field (or by what the entry is about, such as
-	// requestId on a 500) and absent when there is nothing to add.
+	// Details is keyed by field (or by another subject, such as requestId on a 500);
+	// absent when there is nothing to add.
 	Details map[string]string `json:"details,omitempty"`
 }
 
-// Single wraps one resource: {"data": …}. Warnings, in answers about policies that
-// were created or changed, say why a policy can match nothing as it is.
+// Single wraps one resource: {"data": …}. Warnings, in responses about policies that
+// were created or changed, give the reasons why a policy currently matches nothing.
 type Single[T any] struct {
 	Data     T        `json:"data"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -61,33 +59,33 @@ type Page[T any] struct {
 	Limit  int    `json:"limit"`
 	Offset int    `json:"offset"`
 	Next   string `json:"next,omitempty"`
-	// TotalIsLowerBound says that Total was not counted: there are at least as many.
+	// TotalIsLowerBound is true when Total was not counted: there are at least as many.
 	TotalIsLowerBound bool `json:"totalIsLowerBound,omitempty"`
 }
 
-// List is a list without paging: {"data": […], "total": …}. Where a part of it was
-// asked for, Next is the cursor of the next one.
+// List is a list without paging: {"data": […], "total": …}. When the request asked
+// for a part of the list, Next is the cursor of the next part.
 type List[T any] struct {
 	Data  []T    `json:"data"`
 	Total int    `json:"total"`
 	Next  string `json:"next,omitempty"`
 }
 
-// Items is a list that carries nothing but its entries (policy templates).
+// Items is a list with only its entries (policy templates).
 type Items[T any] struct {
 	Data []T `json:"data"`
 }
 
-// Success is the answer to a delete and to a webhook delivery.
+// Success is the response to a deletion and to a webhook delivery.
 type Success struct {
 	Success bool `json:"success"`
-	// Warnings, in the answer to the deletion of an agent, name what still
-	// refers to it.
+	// Warnings, in the response to the deletion of an agent, name the resources that
+	// still refer to it.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Tenant is what the operator commands show of a tenant. APIKey is given only
-// where it was just created.
+// Tenant is a tenant in the output of the operator commands. APIKey is set only when the
+// key was just created.
 type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -96,14 +94,14 @@ type Tenant struct {
 	APIKey    string    `json:"apiKey,omitempty"`
 }
 
-// TenantCreate asks the operator socket for a new tenant.
+// TenantCreate is the request for a new tenant on the operator socket.
 type TenantCreate struct {
 	Name  string `json:"name"`
 	OrgID string `json:"orgId"`
 }
 
-// TenantKeyCreate asks the operator socket for a new unlimited API key of a
-// tenant, which is named by its id or its name.
+// TenantKeyCreate is the request for a new unlimited API key on the operator socket. The
+// tenant is given by its id or its name.
 type TenantKeyCreate struct {
 	Tenant string `json:"tenant"`
 	Name   string `json:"name"`

@@ -28,8 +28,8 @@ func names(t reflect.Type) []string {
 	return out
 }
 
-// Each resource has the members of its table in the specification, and what
-// is ours beside them.
+// Each resource has the members of its table in the specification, and the
+// additional members of this implementation.
 func TestFieldNames(t *testing.T) {
 	for _, test := range []struct {
 		resource any
@@ -195,7 +195,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The details of a hopeless batch stay small.
+// The details of a batch with very many errors stay small.
 func TestBatchDetailsAreBounded(t *testing.T) {
 	b := TraceBatch{Traces: make([]TraceInput, MaxTraceBatch)}
 	if n := len(b.Validate()); n < 100 || n > 110 {
@@ -203,7 +203,7 @@ func TestBatchDetailsAreBounded(t *testing.T) {
 	}
 }
 
-// Checking a good trace costs nothing but time.
+// Validating a valid trace allocates nothing.
 func TestValidateAllocatesNothing(t *testing.T) {
 	trace := TraceInput{ID: "a", AgentName: "planner", Status: "success", Environment: "production", CostUSD: f64(1),
 		PIIDetected: []string{"EMAIL"}, PoliciesFired: []PolicyFired{{"p", "name", "warn"}},
@@ -244,8 +244,8 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// What a client may send as a trace is either named as wrong or survives the
-// wire unchanged.
+// A trace from a client is either rejected with details or survives encoding
+// and decoding unchanged.
 func FuzzTraceInput(f *testing.F) {
 	f.Add([]byte(`{"id":"a","agentName":"b","status":"success","costUsd":1.5,"createdAt":"2026-01-02T03:04:05Z","spans":[{"stage":"s","durationMs":1}]}`))
 	f.Add([]byte(`{"agentName":"\u0000","status":"?","durationMs":-1e308}`))

@@ -35,16 +35,16 @@ const (
 	ChangeNone   = "none"
 )
 
-// Document declares one resource: all that a client can set of it. What a spec does not
-// have is as in a new resource.
+// Document declares one resource, with everything that a client can set. Members that a
+// spec omits have the defaults of a new resource.
 type Document struct {
 	Kind string          `json:"kind"`
 	Name string          `json:"name"`
 	Spec json.RawMessage `json:"spec,omitempty"`
 }
 
-// Documents is the answer of GET /api/apply: what POST /api/apply takes to make another
-// tenant declare the same. Warnings name what no document can say.
+// Documents is the response to GET /api/apply. Posted to /api/apply, it makes another
+// tenant declare the same. Warnings name what documents cannot express.
 type Documents struct {
 	Documents []Document `json:"documents"`
 	Warnings  []string   `json:"warnings,omitempty"`
@@ -53,19 +53,20 @@ type Documents struct {
 // Apply is the body of POST /api/apply.
 type Apply struct {
 	Documents []Document `json:"documents"`
-	// Set is the name of the documents as a whole: their resources carry it.
+	// Set is the name of the documents as a whole. The resources that they declare
+	// carry it.
 	Set string `json:"set,omitempty"`
-	// Prune deletes what carries Set and is in none of the documents, within bounds
-	// unless PruneLimit gives another one.
+	// Prune deletes the resources that carry Set and are in none of the documents.
+	// Without PruneLimit, at most a third of a kind is deleted.
 	Prune      bool `json:"prune,omitempty"`
 	PruneLimit *int `json:"pruneLimit,omitempty"`
-	// Adopt takes over resources that exist outside of Set.
+	// Adopt takes over existing resources that do not carry Set.
 	Adopt  bool `json:"adopt,omitempty"`
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// Validate returns what is wrong with the body, keyed by field. Specs are for
-// [NewSpec].
+// Validate returns what is wrong with the body, keyed by field. Specs are checked
+// separately, see [NewSpec].
 func (b *Apply) Validate() map[string]string {
 	var c check
 	if b.Documents == nil {
@@ -79,23 +80,23 @@ func (b *Apply) Validate() map[string]string {
 	}
 	if b.Set == "" {
 		if b.Prune {
-			c.add("prune", "needs set: only what carries it is deleted")
+			c.add("prune", "needs set: only resources of the set are deleted")
 		}
 		if b.Adopt {
-			c.add("adopt", "needs set: what is taken over carries it")
+			c.add("adopt", "needs set: adopted resources become part of the set")
 		}
 	}
 	if b.PruneLimit != nil {
 		switch {
 		case !b.Prune:
-			c.add("pruneLimit", "belongs to prune only")
+			c.add("pruneLimit", "is only allowed with prune")
 		case *b.PruneLimit < 0:
-			c.add("pruneLimit", "must be an integer from 0")
+			c.add("pruneLimit", "must be an integer of at least 0")
 		}
 	}
 	if len(b.Documents) == 0 && b.Documents != nil {
 		if b.Prune {
-			c.add("prune", "is refused without documents: everything of the set would be deleted")
+			c.add("prune", "is rejected without documents: all resources of the set would be deleted")
 		} else {
 			c.add("documents", "must have at least one entry")
 		}
@@ -103,19 +104,19 @@ func (b *Apply) Validate() map[string]string {
 	return c.details()
 }
 
-// AppliedChange is what became of one document, or of a resource that was pruned.
+// AppliedChange is the change of one document, or of a pruned resource.
 type AppliedChange struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
-	ID     string `json:"id,omitempty"` // absent where a dry run would create it
+	ID     string `json:"id,omitempty"` // absent for a resource that a dry run would create
 	Change string `json:"change"`
 	// Fields are the names of the fields that change, in order; empty unless Change is
 	// update.
 	Fields []string `json:"fields"`
 }
 
-// Applied is the answer of POST /api/apply: a change for each document, in their order,
-// and those of pruned resources behind them. Applied is false for a dry run.
+// Applied is the response to POST /api/apply: a change for each document, in their
+// order, then the changes of pruned resources. Applied is false for a dry run.
 type Applied struct {
 	Data     []AppliedChange `json:"data"`
 	Applied  bool            `json:"applied"`
@@ -125,7 +126,7 @@ type Applied struct {
 // Spec is the spec of a document.
 type Spec interface {
 	// Validate returns what is wrong with the spec of a document with a name, keyed by
-	// field; "name" is about the name, which is normalized.
+	// field; the key "name" is for the name of the document, which is normalized.
 	Validate(name *string) map[string]string
 }
 
@@ -152,7 +153,7 @@ type TeamSpec struct {
 	Scopes      []string `json:"scopes,omitempty"`
 }
 
-// Validate checks the spec as a new team and its scopes are checked.
+// Validate checks the spec like a new team and its scopes.
 func (s *TeamSpec) Validate(name *string) map[string]string {
 	team := TeamCreate{Name: *name, Description: s.Description}
 	wrong := team.Validate()
@@ -160,8 +161,8 @@ func (s *TeamSpec) Validate(name *string) map[string]string {
 	return joined(wrong, (&TeamScopesReplace{Scopes: append([]string{}, s.Scopes...)}).Validate())
 }
 
-// AgentSpec is the spec of an Agent. FormerNames are names that mean the agent too;
-// those that are not given stay.
+// AgentSpec is the spec of an Agent. FormerNames are added to the former names of the
+// agent; others are kept.
 type AgentSpec struct {
 	Description   string   `json:"description,omitempty"`
 	ModelProvider string   `json:"modelProvider,omitempty"`
@@ -171,7 +172,7 @@ type AgentSpec struct {
 	FormerNames   []string `json:"formerNames,omitempty"`
 }
 
-// Validate checks the spec as a new agent is checked.
+// Validate checks the spec like a new agent.
 func (s *AgentSpec) Validate(name *string) map[string]string {
 	agent := AgentCreate{Name: *name, Description: s.Description, ModelProvider: s.ModelProvider, ModelName: s.ModelName,
 		Environment: s.Environment, ConfigYAML: s.ConfigYAML}
@@ -205,7 +206,7 @@ type PolicySpec struct {
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
-// Validate checks the spec as a new policy is checked.
+// Validate checks the spec like a new policy.
 func (s *PolicySpec) Validate(name *string) map[string]string {
 	policy := PolicyCreate{Name: *name, Phase: s.Phase, On: s.On, Condition: s.Condition, Action: s.Action,
 		RedactionStrategy: s.RedactionStrategy, Message: s.Message, Enabled: s.Enabled}
@@ -221,7 +222,7 @@ type BudgetSpec struct {
 	LimitUSD *float64 `json:"limitUsd"`
 }
 
-// Validate checks the spec as a new budget is checked.
+// Validate checks the spec like a new budget.
 func (s *BudgetSpec) Validate(name *string) map[string]string {
 	budget := BudgetCreate{Name: *name, AgentID: anyID(s.Agent), Period: s.Period, LimitUSD: s.LimitUSD}
 	wrong := budget.Validate()
@@ -237,7 +238,7 @@ type SLASpec struct {
 	EvaluationPeriod string   `json:"evaluationPeriod"`
 }
 
-// Validate checks the spec as a new SLA target is checked.
+// Validate checks the spec like a new SLA target.
 func (s *SLASpec) Validate(name *string) map[string]string {
 	target := SLACreate{Name: *name, AgentID: anyID(s.Agent), P99LatencyMs: s.P99LatencyMs, ErrorRatePercent: s.ErrorRatePercent,
 		EvaluationPeriod: s.EvaluationPeriod}
@@ -246,8 +247,8 @@ func (s *SLASpec) Validate(name *string) map[string]string {
 	return aboutAgent(wrong)
 }
 
-// anyID stands for the id of an agent that is referred to by its name: whether there is
-// one is not for the check of a body.
+// anyID is a placeholder for the id of an agent that a document refers to by name.
+// Whether the agent exists is not checked here.
 func anyID(name string) string {
 	if name == "" {
 		return ""
@@ -255,7 +256,7 @@ func anyID(name string) string {
 	return "agt"
 }
 
-// aboutAgent names the field of a document that refers to an agent.
+// aboutAgent moves an error about agentId to the field agent of a document.
 func aboutAgent(wrong map[string]string) map[string]string {
 	if problem, ok := wrong["agentId"]; ok {
 		delete(wrong, "agentId")

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// MaxAuditSeq bounds the number of an audit line: what every JSON reader can
-// hold exactly.
+// MaxAuditSeq bounds the sequence number of an audit line: the largest integer that
+// every JSON reader represents exactly.
 const MaxAuditSeq = 1<<53 - 1
 
-// AuditHeadReport is the body of POST /api/audit/heads: the end of a gateway's
-// audit chain. A gateway that signs its checkpoints signs its reports with the same
-// key; PublicKey and Signature are base64, and both are there or none.
+// AuditHeadReport is the body of POST /api/audit/heads: the head of a gateway's audit
+// chain. A gateway that signs its checkpoints signs its reports with the same key.
+// PublicKey and Signature are base64; either both are set or neither.
 type AuditHeadReport struct {
 	Gateway   string `json:"gateway"`
 	Trail     string `json:"trail"`
@@ -25,13 +25,13 @@ type AuditHeadReport struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// SignedText is what the signature of a report covers.
+// SignedText returns the text that the signature of a report covers.
 func (r *AuditHeadReport) SignedText() []byte {
 	return fmt.Appendf(nil, "svc audit head 1\n%q\n%q\n%d\n%s\n", r.Gateway, r.Trail, r.Seq, r.Hash)
 }
 
-// AuditKeyID names a public key as audit files do: the first 8 bytes of its
-// SHA-256, in hex. It is empty for what is no key.
+// AuditKeyID returns the id of a public key in audit files: the first 8 bytes of its
+// SHA-256, in hex. It is empty for a text that is not a key.
 func AuditKeyID(publicKey string) string {
 	key, err := base64.StdEncoding.Strict().DecodeString(publicKey)
 	if err != nil || len(key) != ed25519.PublicKeySize {
@@ -41,7 +41,7 @@ func AuditKeyID(publicKey string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// signature checks the signature of a report that has one.
+// signature checks the key and the signature of a report that has them.
 func (r *AuditHeadReport) signature(c *check) {
 	if r.PublicKey == "" && r.Signature == "" {
 		return
@@ -81,13 +81,13 @@ func isHash(s string) bool {
 	return len(s) == 64
 }
 
-// AuditHead is the end of a gateway's audit chain as it is kept. Signed reports whether
-// the report was signed with PublicKey, whose id audit files name; what is not
-// signed anybody with an ingest key can report. OfferedKeys are other keys that
-// signed reports about the gateway and were refused. Passed are
-// older heads that later ones went on from, newest first and thinned with age;
-// Earlier are heads that a later report did not go on from: the file was cut
-// back, replaced or begun again.
+// AuditHead is the stored head of a gateway's audit chain. Signed is true when the
+// report was signed with PublicKey; KeyID is the key's id in audit files. A report
+// without a signature could come from any holder of an ingest key. OfferedKeys are
+// other keys with which reports about the gateway were signed; these reports were
+// rejected. Passed are older heads that a later head superseded, newest first and
+// thinned with age. Earlier are heads that a later report contradicted: the audit file
+// was truncated, replaced or restarted.
 type AuditHead struct {
 	AuditHeadReport
 	Signed      bool               `json:"signed"`
@@ -98,15 +98,15 @@ type AuditHead struct {
 	OfferedKeys []OfferedAuditKey  `json:"offeredKeys"`
 }
 
-// OfferedAuditKey is a key that is not the one of its gateway.
+// OfferedAuditKey is a key, other than the gateway's, that signed a rejected report.
 type OfferedAuditKey struct {
 	PublicKey string    `json:"publicKey"`
 	KeyID     string    `json:"keyId"`
 	OfferedAt time.Time `json:"offeredAt"`
 }
 
-// AuditKeyAccept is the body of POST /api/audit/heads/accept: the key that signs
-// the heads of a gateway from now on.
+// AuditKeyAccept is the body of POST /api/audit/heads/accept: the new key for the
+// signatures of a gateway's heads.
 type AuditKeyAccept struct {
 	Gateway   string `json:"gateway"`
 	PublicKey string `json:"publicKey"`
@@ -122,7 +122,7 @@ func (a *AuditKeyAccept) Validate() map[string]string {
 	return c.details()
 }
 
-// AuditKey is the key that signs the heads of a gateway.
+// AuditKey is the key with which the heads of a gateway must be signed.
 type AuditKey struct {
 	Gateway   string    `json:"gateway"`
 	PublicKey string    `json:"publicKey"`
@@ -130,7 +130,7 @@ type AuditKey struct {
 	BoundAt   time.Time `json:"boundAt"`
 }
 
-// EarlierAuditHead is a head that was reported before the last one.
+// EarlierAuditHead is a head that was reported before the current one.
 type EarlierAuditHead struct {
 	Seq        int64     `json:"seq"`
 	Hash       string    `json:"hash"`

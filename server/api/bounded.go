@@ -8,9 +8,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounded is a list that is bounded while it is decoded: the shortest entry,
-// {}, is three bytes on the wire and up to several hundred in memory, so a
-// check of the decoded list would come too late. B holds the bound.
+// Bounded is a list whose length is bounded during decoding. The shortest
+// entry, {}, takes three bytes on the wire and up to several hundred in
+// memory, so a check of the decoded list would be too late. B is the type
+// that has the bound.
 type Bounded[T any, B Bound] []T
 
 // Bound is the largest number of entries of a Bounded list.
@@ -36,7 +37,7 @@ func (spanBound) Max() int { return MaxSpans }
 // Max returns the bound.
 func (batchBound) Max() int { return MaxTraceBatch }
 
-// TraceList is the traces of a batch.
+// TraceList is the list of traces in a batch.
 type TraceList = Bounded[TraceInput, batchBound]
 
 // TooManyError reports a list that has more entries than its bound allows.
@@ -46,8 +47,8 @@ func (e *TooManyError) Error() string { return fmt.Sprintf("must have at most %d
 
 var errNotList = errors.New("must be an array")
 
-// UnmarshalJSONFrom reads an array. It returns a TooManyError at the first
-// entry past the bound and reads no further.
+// UnmarshalJSONFrom reads an array. At the first entry beyond the bound it
+// returns a TooManyError and reads no further.
 func (l *Bounded[T, B]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return errNotList

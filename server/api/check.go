@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on what a client may send, in characters unless said otherwise.
+// Bounds on values from clients, in characters unless noted otherwise.
 const (
 	// MaxMessage bounds the message of a policy, in characters.
 	MaxMessage = 512
 	// MaxName bounds names, environments, model names and the like.
 	MaxName = 200
-	// MaxID bounds identifiers, those that a client chooses included.
+	// MaxID bounds identifiers, including those that a client chooses.
 	MaxID = 64
 	// MaxDescription bounds free text.
 	MaxDescription = 4096
@@ -24,7 +24,8 @@ const (
 	MaxEntities = 64
 	// MaxArguments bounds the condition on arguments of a policy, in bytes of its JSON.
 	MaxArguments = 16 << 10
-	// maxArgumentErrors bounds what is reported of one condition on arguments.
+	// maxArgumentErrors bounds the errors that are reported for one condition on
+	// arguments.
 	maxArgumentErrors = 20
 	// MaxSpans bounds the spans and the quality scores of one trace.
 	MaxSpans = 64
@@ -42,8 +43,8 @@ const (
 
 const required = "is required"
 
-// check collects what is wrong with a body. The zero value is ready to use and
-// allocates nothing until something is wrong.
+// check collects the errors of a body. The zero value is ready to use and allocates
+// nothing until the first error.
 type check struct {
 	prefix string
 	found  map[string]string
@@ -51,7 +52,7 @@ type check struct {
 
 func (c *check) details() map[string]string { return c.found }
 
-// add records the first thing wrong with a field.
+// add records an error of a field, unless the field has one already.
 func (c *check) add(field, format string, args ...any) {
 	if c.found == nil {
 		c.found = make(map[string]string)
@@ -101,7 +102,7 @@ func (c *check) str(field, s string, limit int, lines bool) {
 }
 
 // message checks an optional text for the clients of gateways: plain text that may have
-// line breaks.
+// line breaks and no other control characters.
 func (c *check) message(field, s string) {
 	c.prose(field, s, MaxMessage)
 	if CleanMessage(s) != s {
@@ -109,8 +110,8 @@ func (c *check) message(field, s string) {
 	}
 }
 
-// CleanMessage is a message without what exceeds MaxMessage characters and without
-// characters that cannot be shown.
+// CleanMessage truncates a message to MaxMessage characters and removes characters that
+// cannot be shown.
 func CleanMessage(s string) string {
 	if plain(s) && len(s) <= MaxMessage {
 		return s
@@ -124,8 +125,7 @@ func CleanMessage(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// cleanText is s without control characters and without what exceeds limit
-// characters.
+// cleanText removes control characters from s and truncates it to limit characters.
 func cleanText(s string, limit int) string {
 	if plain(s) && len(s) <= limit {
 		return s
@@ -140,7 +140,7 @@ func cleanText(s string, limit int) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// plain reports whether s is printable ASCII, the case that needs no closer look.
+// plain reports whether s is printable ASCII, which needs no further checks.
 func plain(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x20 || s[i] >= 0x7f {
@@ -157,7 +157,7 @@ func (c *check) id(field, s string) {
 	}
 }
 
-// requiredID checks an identifier that must be given.
+// requiredID checks a required identifier.
 func (c *check) requiredID(field, s string) {
 	if s == "" {
 		c.add(field, required)
@@ -179,7 +179,7 @@ func (c *check) enum(field, s string, allowed []string) {
 	c.add(field, "must be one of %s", strings.Join(allowed, ", "))
 }
 
-// requiredEnum checks a string that must be given against its allowed values.
+// requiredEnum checks a required string against its allowed values.
 func (c *check) requiredEnum(field, s string, allowed []string) {
 	if s == "" {
 		c.add(field, required)
@@ -188,7 +188,7 @@ func (c *check) requiredEnum(field, s string, allowed []string) {
 	c.enum(field, s, allowed)
 }
 
-// number checks that f is a number from low to high. NaN is in no range.
+// number checks that f is a number from low to high. NaN is rejected.
 func (c *check) number(field string, f, low, high float64) {
 	if !(f >= low && f <= high) || math.IsInf(f, 0) {
 		c.add(field, "must be a number from %s to %s", figure(low), figure(high))
@@ -229,9 +229,9 @@ func ValidID(s string) bool {
 	return true
 }
 
-// ValidEmail reports whether s looks like an address: one @ with something
-// before it and a dotted or plain host after it, no spaces, at most 254 bytes.
-// Whether mail reaches it is the identity provider's business.
+// ValidEmail reports whether s has the form of an address: one @ with text before it
+// and a host name after it, no spaces, at most 254 bytes. It does not check that mail
+// can be delivered.
 func ValidEmail(s string) bool {
 	local, host, ok := strings.Cut(s, "@")
 	if !ok || local == "" || host == "" || len(s) > 254 || len(local) > 64 || !utf8.ValidString(s) {

@@ -16,7 +16,7 @@ var (
 	SLAStatuses = []string{"no_data", "healthy", "at_risk", "breached"}
 	// ViolationPeriods are the look-back windows of GET /api/costs/sla/violations.
 	ViolationPeriods = []string{"1h", "24h", "7d"}
-	// ViolationTypes say which target was missed.
+	// ViolationTypes are the kinds of targets that can be missed.
 	ViolationTypes = []string{"latency", "error_rate"}
 )
 
@@ -27,8 +27,8 @@ const (
 	DefaultViolationPeriod = "24h"
 )
 
-// CostBreakdown is the answer of GET /api/costs/breakdown, whose members are at top
-// level.
+// CostBreakdown is the response to GET /api/costs/breakdown, whose members are at
+// top level.
 type CostBreakdown struct {
 	Period       string      `json:"period"`
 	GroupBy      string      `json:"groupBy"`
@@ -36,9 +36,9 @@ type CostBreakdown struct {
 	Data         []CostEntry `json:"data"`
 }
 
-// CostEntry is one group of a breakdown. The fields that name the group follow
-// groupBy: agentId and agentName; modelProvider and modelName; environment.
-// They are nil for the other groupings and may be empty strings.
+// CostEntry is one group of a breakdown. The fields that name the group depend on
+// groupBy: agentId and agentName; modelProvider and modelName; environment. They
+// are nil for the other groupings and may be empty strings.
 type CostEntry struct {
 	GroupKey
 	TotalCostUSD    float64 `json:"totalCostUsd"`
@@ -92,8 +92,8 @@ func (b *BudgetCreate) Validate() map[string]string {
 	return c.details()
 }
 
-// BudgetUpdate is the body of PUT /api/costs/budgets/:id; fields that are not
-// given stay.
+// BudgetUpdate is the body of PUT /api/costs/budgets/:id. Absent fields are not
+// changed.
 type BudgetUpdate struct {
 	Name     *string  `json:"name,omitempty"`
 	AgentID  *string  `json:"agentId,omitempty"`
@@ -117,8 +117,8 @@ func (b *BudgetUpdate) Validate() map[string]string {
 	return c.details()
 }
 
-// SLATarget is a service-level target of an agent. A target that was not set
-// is null; the current figures are always numbers, zero without traces.
+// SLATarget is a service-level target of an agent. A target that is not set is
+// null; the current measurements are always numbers, zero without traces.
 type SLATarget struct {
 	ID               string   `json:"id"`
 	Name             string   `json:"name"`
@@ -155,7 +155,7 @@ func (b *SLACreate) Validate() map[string]string {
 	return c.details()
 }
 
-// targets checks the two targets of an SLA where they are given.
+// targets checks those of the two targets of an SLA that are given.
 func (c *check) targets(latency, rate *float64) {
 	if latency != nil {
 		c.positive("p99LatencyMs", *latency, MaxDurationMs)
@@ -165,8 +165,7 @@ func (c *check) targets(latency, rate *float64) {
 	}
 }
 
-// SLAUpdate is the body of PUT /api/costs/sla/:id; fields that are not given
-// stay.
+// SLAUpdate is the body of PUT /api/costs/sla/:id. Absent fields are not changed.
 type SLAUpdate struct {
 	Name             *string  `json:"name,omitempty"`
 	AgentID          *string  `json:"agentId,omitempty"`

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// AppendJSON appends the batch as encoding/json writes it, byte for byte, but
-// without reflection: a gateway under load reports every request. It errs where
-// encoding/json does, on numbers and times that JSON cannot say, and then
-// returns dst as it was.
+// AppendJSON appends the batch byte for byte as encoding/json encodes it, but
+// without reflection, because a gateway reports every request. It returns an
+// error where encoding/json does, on numbers and times that JSON cannot
+// represent, and then returns dst unchanged.
 func (b *TraceBatch) AppendJSON(dst []byte) ([]byte, error) {
 	if b.Traces == nil {
 		return append(dst, `{"traces":null}`...), nil
@@ -29,7 +29,7 @@ func (b *TraceBatch) AppendJSON(dst []byte) ([]byte, error) {
 	return append(e.b, "]}"...), nil
 }
 
-// AppendJSON appends the trace as encoding/json writes it; see
+// AppendJSON appends the trace as encoding/json encodes it; see
 // [TraceBatch.AppendJSON].
 func (t *TraceInput) AppendJSON(dst []byte) ([]byte, error) {
 	e := encoder{b: dst}
@@ -40,7 +40,7 @@ func (t *TraceInput) AppendJSON(dst []byte) ([]byte, error) {
 	return e.b, nil
 }
 
-// encoder appends JSON to b and keeps the first error.
+// encoder appends JSON to b and records the first error.
 type encoder struct {
 	b   []byte
 	err error
@@ -130,7 +130,7 @@ func (e *encoder) span(s *Span) {
 func (e *encoder) open()  { e.b = append(e.b, '{') }
 func (e *encoder) close() { e.b = append(e.b, '}') }
 
-// name begins a member. quoted is its name as it is written, colon included.
+// name begins a member. quoted is the encoded name with the colon.
 func (e *encoder) name(quoted string) {
 	if e.b[len(e.b)-1] != '{' {
 		e.b = append(e.b, ',')
@@ -171,7 +171,7 @@ func list[T any](e *encoder, quoted string, entries []T, entry func(*T)) {
 	e.b = append(e.b, ']')
 }
 
-// text writes a string. What does not stand for itself is left to encoding/json.
+// text writes a string. A string that needs escapes is encoded by encoding/json.
 func (e *encoder) text(s string) {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -185,8 +185,8 @@ func (e *encoder) text(s string) {
 	e.b = append(e.b, '"')
 }
 
-// number writes a number. Those that encoding/json writes with an exponent, or
-// refuses, are left to it.
+// number writes a number. Numbers with an exponent, and those that encoding/json
+// rejects, are encoded by encoding/json.
 func (e *encoder) number(f float64) {
 	if abs := math.Abs(f); f == 0 || abs >= 1e-6 && abs < 1e21 {
 		e.b = strconv.AppendFloat(e.b, f, 'f', -1, 64)
@@ -205,7 +205,7 @@ func (e *encoder) time(t time.Time) {
 	e.b = append(b, '"')
 }
 
-// other writes a value as encoding/json does.
+// other encodes a value with encoding/json.
 func (e *encoder) other(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sameJSON checks that a batch is encoded as encoding/json encodes it, errors
-// included.
+// sameJSON checks that AppendJSON and encoding/json return the same bytes or
+// both an error.
 func sameJSON(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -30,8 +30,8 @@ func sameJSON(t interface {
 	}
 }
 
-// TestAppendJSONKnowsEveryField: a field that is added to a trace, or to a part
-// of one, and forgotten in the encoder fails here.
+// TestAppendJSONKnowsEveryField: a new field of a trace, or of a part of one,
+// that the encoder does not encode fails here.
 func TestAppendJSONKnowsEveryField(t *testing.T) {
 	var all TraceInput
 	sameJSON(t, &TraceBatch{Traces: []TraceInput{all}})
@@ -46,7 +46,7 @@ func TestAppendJSONKnowsEveryField(t *testing.T) {
 	}
 }
 
-// fill gives a value, and everything within, something else than zero.
+// fill sets a value, and everything within it, to something other than zero.
 func fill(t *testing.T, v reflect.Value) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Date(2026, 3, 4, 5, 6, 7, 89000, time.FixedZone("", 5400))))
@@ -138,7 +138,7 @@ func TestAppendJSONIsEncodingJSON(t *testing.T) {
 	})
 }
 
-// One batch as a gateway sends it, both ways.
+// One batch of the size that a gateway sends, with both encoders.
 func BenchmarkBatch(b *testing.B) {
 	batch := &TraceBatch{Traces: make([]TraceInput, 500)}
 	for i := range batch.Traces {

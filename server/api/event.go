@@ -12,8 +12,8 @@ import (
 var AuditObjectKinds = []string{"agent", "auditKey", "budget", "key", "member", "policy", "slaTarget", "team", "tenant", "user"}
 
 // AuditEvents is a page of GET /api/audit/events, newest first. PreviousHash is the
-// hash of the event that was written just before the last one of the page, empty
-// where that was the first one; it is known also when that event has been removed.
+// hash of the event that was written just before the last one of the page, also when
+// that event has been removed; it is empty when there was none.
 type AuditEvents struct {
 	Data         []AuditEvent `json:"data"`
 	Next         string       `json:"next,omitempty"`
@@ -21,7 +21,7 @@ type AuditEvents struct {
 }
 
 // AuditEvent is the record of one change by an administrator. Before and After are
-// digests of the object, empty where it was created and where it was deleted.
+// digests of the object; Before is empty for a creation and After for a deletion.
 type AuditEvent struct {
 	ID        string      `json:"id"`
 	CreatedAt time.Time   `json:"createdAt"`
@@ -37,24 +37,24 @@ type AuditEvent struct {
 	Hash      string      `json:"hash"`
 }
 
-// AuditActor is who made a change. It is empty where an operator did so on the
-// machine, or the identity provider.
+// AuditActor is the author of a change. It is empty for changes by an operator on
+// the machine and by the identity provider.
 type AuditActor struct {
 	KeyID     string `json:"keyId"`
 	KeyPrefix string `json:"keyPrefix"`
 	UserID    string `json:"userId"`
 }
 
-// AuditObject is what was changed.
+// AuditObject is the object that was changed.
 type AuditObject struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// Link is the hash that the event must have behind the one with the hash previous:
-// SHA-256, in lower-case hexadecimal, over its parts, each as its length in bytes, a
-// colon, the part and a line feed.
+// Link returns the hash of the event when previous is the hash of the event before
+// it: SHA-256, in lower-case hexadecimal, over its parts, each as its length in
+// bytes, a colon, the part and a line feed.
 func (e *AuditEvent) Link(previous string) string {
 	h := sha256.New()
 	for _, part := range []string{
@@ -67,11 +67,11 @@ func (e *AuditEvent) Link(previous string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Whoami is what a key is, and what it may: GET /api/whoami.
+// Whoami is the response to GET /api/whoami: the calling key and its permissions.
 type Whoami struct {
 	Tenant WhoamiTenant `json:"tenant"`
 	Key    KeyItem      `json:"key"`
-	// Team is what the key is limited to; absent for no limit.
+	// Team is the team that limits the key; absent for an unlimited key.
 	Team   *WhoamiTeam  `json:"team,omitempty"`
 	User   WhoamiUser   `json:"user"`
 	Limits WhoamiLimits `json:"limits"`
@@ -90,13 +90,13 @@ type WhoamiTeam struct {
 	Scopes []string `json:"scopes"`
 }
 
-// WhoamiUser is whose key it is.
+// WhoamiUser is the user of the key.
 type WhoamiUser struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
 }
 
-// WhoamiLimits are the windows of the key's tenant.
+// WhoamiLimits are the rate limits of the key's tenant.
 type WhoamiLimits struct {
 	RequestsPerMinute int `json:"requestsPerMinute"`
 	IngestPerMinute   int `json:"ingestPerMinute"`

@@ -2,24 +2,23 @@ package api
 
 import "time"
 
-// Governance is the bundle that gateways enforce: the answer of
-// GET /api/governance, whose members are at top level, without data. It changes, and with it its
-// ETag, when an enabled policy does or when a budget is exceeded or reset, not
-// with every trace.
+// Governance is the bundle that gateways enforce: the response to GET /api/governance, whose
+// members are at top level, without data. The bundle and its ETag change when an enabled policy
+// changes or when a budget is exceeded or reset, not with every trace.
 type Governance struct {
-	// Policies are the enabled policies, oldest first: the order they apply in.
+	// Policies are the enabled policies, oldest first: the order in which they apply.
 	Policies []GovernancePolicy `json:"policies"`
-	// Budgets are the tenant's budgets with their present state.
+	// Budgets are the tenant's budgets with their current state.
 	Budgets []BudgetState `json:"budgets"`
-	// Aliases are the former names of agents that still mean them. What the
-	// bundle says of either name holds for both.
+	// Aliases are the former names of agents that are still valid. Policies and budgets for
+	// either name apply to both.
 	Aliases []AgentAlias `json:"aliases,omitempty"`
 	// HashKey is the tenant's key for the redaction strategy hash: 32 bytes,
 	// standard base64.
 	HashKey string `json:"hashKey"`
 }
 
-// AgentAlias is a former name of an agent that still means it.
+// AgentAlias is a former name of an agent that is still valid.
 type AgentAlias struct {
 	Alias     string `json:"alias"`
 	AgentID   string `json:"agentId"`
@@ -39,8 +38,7 @@ type GovernancePolicy struct {
 	CreatedAt         time.Time `json:"createdAt"`
 }
 
-// BudgetState says whether an agent has spent what a budget allows. A gateway
-// holds Exceeded for over once ResetAt has passed.
+// BudgetState is whether an agent has spent a budget. A gateway ignores Exceeded after ResetAt.
 type BudgetState struct {
 	ID        string    `json:"id"`
 	AgentID   string    `json:"agentId"`

@@ -6,16 +6,15 @@ import "time"
 // and traces), ingest (write traces, read the governance bundle).
 var KeyScopes = []string{"api", "agent", "ingest"}
 
-// KeyPrefixes maps a key's scope to what its text begins with.
+// KeyPrefixes maps a key's scope to the prefix of the key's text.
 var KeyPrefixes = map[string]string{
 	"api":    "svc_api_",
 	"agent":  "svc_agent_",
 	"ingest": "svc_ingest_",
 }
 
-// KeyItem is an API key as lists show it: never the secret. LastUsedAt
-// is null for a key that was never used. TeamID is absent for a key that no
-// team limits.
+// KeyItem is an API key in lists: without its secret. LastUsedAt is null for a
+// key that was never used. TeamID is absent for a key without a team.
 type KeyItem struct {
 	ID             string     `json:"id"`
 	Name           string     `json:"name"`
@@ -28,9 +27,9 @@ type KeyItem struct {
 	CreatedAt      time.Time  `json:"createdAt"`
 }
 
-// KeyCreated is an API key as its creation answers it. Key is the secret,
-// which is never shown again: a repeated answer to the same Idempotency-Key
-// comes without it.
+// KeyCreated is the response to the creation of an API key. Key is the secret,
+// which is never returned again: a stored response for the same
+// Idempotency-Key omits it.
 type KeyCreated struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -43,7 +42,7 @@ type KeyCreated struct {
 }
 
 // KeyCreate is the body of POST /api/keys. TeamID limits the key to the team's
-// scopes; UserID makes the key another user's.
+// scopes; UserID creates the key for another user.
 type KeyCreate struct {
 	Name   string `json:"name"`
 	Scope  string `json:"scope"`

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// UnnamedAgent is the agent of traces whose agent name has no visible character
-// or means all agents, and of spans that have neither gen_ai.agent.name nor
-// service.name; it is what SDKs send for a service without a name.
+// UnnamedAgent is the agent of traces whose agent name has no visible character or
+// means all agents, and of spans that have neither gen_ai.agent.name nor
+// service.name. SDKs send this name for a service without a name.
 const UnnamedAgent = "unknown_service"
 
 // NormalizeName returns the form in which a name is stored and compared: Unicode
-// NFC, without variation selectors and without white space around it. Two
-// spellings of a name that look the same are then the same bytes.
+// NFC, without variation selectors and without white space around it. So spellings
+// of a name that look the same are the same bytes.
 func NormalizeName(s string) string {
 	s = strings.TrimSpace(s)
 	if plain(s) || !utf8.ValidString(s) {
@@ -30,7 +30,7 @@ func NormalizeName(s string) string {
 	}, s)))
 }
 
-// NameProblem returns why a normalized name cannot be one, or "".
+// NameProblem returns the reason why a normalized name is not allowed, or "".
 func NameProblem(name string) string {
 	switch {
 	case plain(name) && len(name) <= MaxName && name != "":
@@ -53,16 +53,16 @@ func NameProblem(name string) string {
 	return ""
 }
 
-// invisible reports whether a reader does not see r, or sees it only by what it
-// does to the text around it: control and format characters (zero-width, byte
-// order mark, direction), line and paragraph separators, fillers.
+// invisible reports whether r has no visible form of its own: control and format
+// characters (zero-width, byte order mark, direction), line and paragraph
+// separators, fillers.
 func invisible(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// name checks a required name of a resource. It replaces it by its normalized
-// form, which is the one to be stored.
+// name checks a required name of a resource, and replaces it by its normalized form,
+// which is stored.
 func (c *check) name(field string, s *string) {
 	*s = NormalizeName(*s)
 	if problem := NameProblem(*s); problem != "" {
@@ -70,7 +70,7 @@ func (c *check) name(field string, s *string) {
 	}
 }
 
-// The prefixes of ids, by kind of resource. Behind one there are 26 characters.
+// The prefixes of ids, by kind of resource. A prefix is followed by 26 characters.
 const (
 	teamID   = "team_"
 	agentID  = "agt_"
@@ -80,7 +80,7 @@ const (
 	keyID    = "key_"
 )
 
-// idCharacters are the characters of an id behind its prefix.
+// idCharacters are the characters of an id after its prefix.
 const idCharacters = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // HasIDForm reports whether a text has the exact form of an id with a prefix.
@@ -89,8 +89,8 @@ func HasIDForm(s, prefix string) bool {
 	return ok && len(rest) == 26 && strings.Trim(rest, idCharacters) == ""
 }
 
-// newName is name of a resource whose ids have a prefix. Where a command takes names
-// and ids, a name in the form of an id could mean another resource.
+// newName is name for a resource whose ids have a prefix. Commands accept names and
+// ids, so a name in the form of an id could refer to another resource.
 func (c *check) newName(field string, s *string, prefix string) {
 	c.name(field, s)
 	if HasIDForm(*s, prefix) {
@@ -98,15 +98,15 @@ func (c *check) newName(field string, s *string, prefix string) {
 	}
 }
 
-// optionalName is newName where s is given.
+// optionalName is newName for a name that is not nil.
 func (c *check) optionalName(field string, s *string, prefix string) {
 	if s != nil {
 		c.newName(field, s, prefix)
 	}
 }
 
-// producerName checks the name by which a producer calls its agent. What
-// CleanAgentName takes out of it is no problem.
+// producerName checks the agent name that a producer of traces sends. Characters
+// that CleanAgentName removes are not an error.
 func (c *check) producerName(field, s string) {
 	switch {
 	case plain(s) && len(s) <= MaxName:
@@ -117,17 +117,17 @@ func (c *check) producerName(field, s string) {
 	}
 }
 
-// Bounds of CleanAgentName. Marks are combining marks on one character; the
-// bytes are those that a store takes.
+// Bounds of CleanAgentName: combining marks on one character, and bytes that a store
+// accepts.
 const (
 	maxCleanMarks = 8
 	maxCleanBytes = 512
 )
 
-// CleanAgentName returns the name under which the traces of a producer that
-// gives this name are kept: the normalized name and, where that cannot be a name,
-// the nearest one that can. Names of producers come from tokens and libraries, so
-// that no name makes a batch invalid.
+// CleanAgentName returns the name under which the traces of a producer with this
+// name are stored: the normalized name, or the most similar name that is allowed.
+// The names of producers come from tokens and libraries, so no name makes a batch
+// invalid.
 func CleanAgentName(s string) string {
 	name := NormalizeName(s)
 	if NameProblem(name) != "" || len(name) > maxCleanBytes {
@@ -139,7 +139,7 @@ func CleanAgentName(s string) string {
 	return name
 }
 
-// cleanName is s without what cannot be in a name.
+// cleanName removes the characters that a name cannot have from s.
 func cleanName(s string) string {
 	visible := func(r rune) rune {
 		if invisible(r) {
@@ -147,8 +147,8 @@ func cleanName(s string) string {
 		}
 		return r
 	}
-	// Decomposed, combining marks can be counted. A form of a text with more than
-	// 30 marks in a row has invisible joiners between them.
+	// Combining marks are counted in the decomposed text. NFC inserts invisible
+	// joiners into texts with more than 30 marks in a row.
 	marks := 0
 	s = strings.Map(func(r rune) rune {
 		switch {

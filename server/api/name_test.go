@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyName generates texts of what normalization is about: marks, precomposed
-// characters, spaces, invisible characters, and everything else.
+// anyName generates texts that exercise normalization: marks, precomposed characters,
+// spaces, invisible characters, and everything else.
 func anyName() *rapid.Generator[string] {
 	odd := rapid.SampledFrom([]rune(" \t\n*aéА\u00a0\u0301\u0308\u0327\u0344\u034f\u1100\u1161\u11a8\u1d160" +
 		"\u200b\u200d\u200e\u2028\u202e\u2066\ufe0f\ufeff\u3000\u3164\uac00\U000e0041\U0001d15e"))
@@ -21,7 +21,7 @@ func anyName() *rapid.Generator[string] {
 	)
 }
 
-// A name that is stored is normalized again where it is sent again, and must not change.
+// A stored name is normalized again when it is sent again, and must not change.
 func TestNormalizeNameIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		once := NormalizeName(anyName().Draw(t, "name"))
@@ -34,8 +34,8 @@ func TestNormalizeNameIsIdempotent(t *testing.T) {
 	})
 }
 
-// Whatever a producer calls its agent, its traces get a name that a person could
-// have chosen, and a name that a person could have chosen stays.
+// For any agent name of a producer, its traces get a name that is allowed, and a name
+// that is allowed is not changed.
 func TestCleanAgentNameIsAlwaysAName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := anyName().Draw(t, "name")
@@ -90,7 +90,7 @@ func TestNamesByExample(t *testing.T) {
 	}
 }
 
-// Names of producers are cleaned for each trace and each request of a gateway.
+// Names of producers are cleaned for each trace and for each request of a gateway.
 func TestCleanAgentNameAllocatesNothingForANormalName(t *testing.T) {
 	for _, name := range []string{"support-bot", "caf\u00e9"} {
 		if n := testing.AllocsPerRun(100, func() { CleanAgentName(name) }); n > 0 {

@@ -13,34 +13,34 @@ const AllAgents = "*"
 
 // Allowed values of a policy's fields.
 var (
-	// Phases are when a policy acts: on what goes up, or on what comes back.
+	// Phases are the messages that a policy applies to: requests or responses.
 	Phases = []string{"request", "response"}
 	// Actions are what a policy does when its condition holds.
 	Actions = []string{"block", "redact", "warn"}
 	// ConditionTypes are the conditions a policy may have.
 	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "tool_arguments", "budget_exceeded", "always"}
-	// RedactionStrategies are the ways to take a match out of a text.
+	// RedactionStrategies are the ways to redact a match.
 	RedactionStrategies = []string{"mask", "remove", "hash", "replace"}
 )
 
-// Entities are what the detectors of gateways find.
+// Entities are the entities that the detectors of gateways find.
 var Entities = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS", "API_KEY", "PRIVATE_KEY", "JWT"}
 
-// EntitySynonyms are other names that detectors take for an entity.
+// EntitySynonyms are alternative names of entities that detectors accept.
 var EntitySynonyms = []string{
 	"EMAIL_ADDRESS", "PHONE_NUMBER", "CARD", "CREDIT_CARD_NUMBER", "IBAN_CODE", "US_SSN", "IP", "IPV4", "IPV6", "SECRET", "TOKEN",
 }
 
-// Types of conditions that the code asks for.
+// Types of conditions that the code refers to.
 const (
 	conditionToolName      = "tool_name"
 	conditionToolArguments = "tool_arguments"
 )
 
-// Condition says when a policy fires. Threshold belongs to injection_score,
-// Entities to pii_detected (empty means any entity), ToolName, a glob, to tool_name and
-// tool_arguments, Arguments to tool_arguments: a JSON object from JSON Pointers into the
-// arguments of a call to matchers.
+// Condition is the condition under which a policy fires. Threshold is for
+// injection_score, Entities for pii_detected (empty means any entity), ToolName, a glob,
+// for tool_name and tool_arguments, Arguments for tool_arguments: a JSON object that
+// maps JSON Pointers into the arguments of a call to matchers.
 type Condition struct {
 	Type      string          `json:"type"`
 	Threshold *float64        `json:"threshold,omitempty"`
@@ -49,8 +49,8 @@ type Condition struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Policy is a governance rule of the control plane. RedactionStrategy is
-// absent unless Action is redact. Message tells the client why the policy blocked.
+// Policy is a governance rule of the control plane. RedactionStrategy is absent unless
+// Action is redact. Message is the reason that the client gets when the policy blocks.
 type Policy struct {
 	ID                string    `json:"id"`
 	Name              string    `json:"name"`
@@ -64,8 +64,8 @@ type Policy struct {
 	FireCount         int64     `json:"fireCount"`
 	CreatedAt         time.Time `json:"createdAt"`
 	UpdatedAt         time.Time `json:"updatedAt"`
-	// Warnings are those beside the policy in the answer to a creation or an
-	// update; the client sets them.
+	// Warnings are the warnings of the response to a creation or an update. They are not
+	// a member of the policy; server/client fills them.
 	Warnings []string `json:"-"`
 }
 
@@ -82,9 +82,8 @@ type PolicyCreate struct {
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
-// Validate returns what is wrong with the body, keyed by field. It also serves
-// the result of an update: a policy that was changed must still be one that
-// could be created.
+// Validate returns what is wrong with the body, keyed by field. It also checks the
+// result of an update, because a changed policy must meet the rules for a new one.
 func (b *PolicyCreate) Validate() map[string]string {
 	var c check
 	c.newName("name", &b.Name, policyID)
@@ -116,20 +115,20 @@ func (c *check) condition(k *Condition) {
 	case k.Type == "injection_score":
 		c.number("condition.threshold", *k.Threshold, 0, 1)
 	case k.Threshold != nil:
-		c.add("condition.threshold", "belongs to injection_score only")
+		c.add("condition.threshold", "is only allowed for injection_score")
 	}
 	if k.Type == conditionToolName || k.Type == conditionToolArguments {
 		c.line("condition.toolName", k.ToolName)
 	} else if k.ToolName != "" {
-		c.add("condition.toolName", "belongs to tool_name and tool_arguments only")
+		c.add("condition.toolName", "is only allowed for tool_name and tool_arguments")
 	}
 	if k.Type == conditionToolArguments {
 		c.arguments(k.Arguments)
 	} else if k.Arguments != nil {
-		c.add("condition.arguments", "belongs to tool_arguments only")
+		c.add("condition.arguments", "is only allowed for tool_arguments")
 	}
 	if len(k.Entities) > 0 && k.Type != "pii_detected" {
-		c.add("condition.entities", "belongs to pii_detected only")
+		c.add("condition.entities", "is only allowed for pii_detected")
 		return
 	}
 	if len(k.Entities) > MaxEntities {
@@ -143,7 +142,7 @@ func (c *check) condition(k *Condition) {
 	}
 }
 
-// arguments checks a condition on arguments with the code by which gateways read it.
+// arguments checks a condition on arguments with the code that gateways parse it with.
 func (c *check) arguments(raw json.RawMessage) {
 	switch {
 	case raw == nil:
@@ -173,8 +172,7 @@ func (c *check) arguments(raw json.RawMessage) {
 	}
 }
 
-// PolicyUpdate is the body of PUT /api/policies/:id; fields that are not given
-// stay.
+// PolicyUpdate is the body of PUT /api/policies/:id. Absent fields are not changed.
 type PolicyUpdate struct {
 	Name              *string    `json:"name,omitempty"`
 	Phase             *string    `json:"phase,omitempty"`
@@ -186,8 +184,8 @@ type PolicyUpdate struct {
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
-// Validate returns what is wrong with the given fields, keyed by field. That
-// they go with the fields that stay is for PolicyCreate.Validate on the result.
+// Validate returns what is wrong with the given fields, keyed by field. Whether they fit
+// the fields that are not changed is checked by PolicyCreate.Validate on the result.
 func (b *PolicyUpdate) Validate() map[string]string {
 	var c check
 	c.optionalName("name", b.Name, policyID)
@@ -236,16 +234,16 @@ func (b *TemplateApply) Validate() map[string]string {
 	return c.details()
 }
 
-// TemplateApplied is the answer of POST /api/policies/templates/apply, which
-// is at top level.
+// TemplateApplied is the response to POST /api/policies/templates/apply, which is at top
+// level.
 type TemplateApplied struct {
 	Created  int         `json:"created"`
 	Policies []PolicyRef `json:"policies"`
-	// Warnings say why the policies can match nothing as they are.
+	// Warnings give the reasons why policies currently match nothing.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// PolicyRef names a policy.
+// PolicyRef identifies a policy.
 type PolicyRef struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`

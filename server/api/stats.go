@@ -6,7 +6,7 @@ var StatsPeriods = []string{"1h", "24h", "7d", "30d"}
 // DefaultStatsPeriod is the period of trace statistics when the query names none.
 const DefaultStatsPeriod = "24h"
 
-// TraceStats is the answer of GET /api/traces/stats, whose members are at top
+// TraceStats is the response to GET /api/traces/stats, whose members are at top
 // level. Groups is empty without groupBy.
 type TraceStats struct {
 	Period  string       `json:"period"`
@@ -14,13 +14,13 @@ type TraceStats struct {
 	Groups  []StatsGroup `json:"groups"`
 }
 
-// StatsSummary sums up all traces of the period; with none, all is zero.
+// StatsSummary has the totals of the period; all are zero without traces.
 type StatsSummary struct {
 	TotalTraces       int64   `json:"totalTraces"`
 	SuccessCount      int64   `json:"successCount"`
 	ErrorCount        int64   `json:"errorCount"`
-	BlockedCount      int64   `json:"blockedCount"` // of ErrorCount: refused by a rule, a limit or a policy
-	FailedCount       int64   `json:"failedCount"`  // of ErrorCount: the others
+	BlockedCount      int64   `json:"blockedCount"` // part of ErrorCount: blocked by a rule, a limit or a policy
+	FailedCount       int64   `json:"failedCount"`  // part of ErrorCount: all other errors
 	ErrorRatePercent  float64 `json:"errorRatePercent"`
 	TotalInputTokens  int64   `json:"totalInputTokens"`
 	TotalOutputTokens int64   `json:"totalOutputTokens"`
@@ -31,8 +31,8 @@ type StatsSummary struct {
 	P99DurationMs     float64 `json:"p99DurationMs"`
 }
 
-// StatsGroup sums up the traces of one group. The fields that name it follow
-// groupBy, as in CostEntry.
+// StatsGroup has the totals of one group. The fields that name the group depend
+// on groupBy, as in CostEntry.
 type StatsGroup struct {
 	GroupKey
 	TraceCount       int64   `json:"traceCount"`

@@ -21,7 +21,7 @@ var TeamScopes = []string{
 // Roles are the values of a member's role; DefaultRole is used when none is given.
 var Roles = []string{"owner", "admin", "member", "viewer"}
 
-// DefaultRole is the role of a member that was added without one.
+// DefaultRole is the role of a member that is added without one.
 const DefaultRole = "member"
 
 // Team is a group of users with access scopes.
@@ -56,7 +56,7 @@ func (b *TeamCreate) Validate() map[string]string {
 	return c.details()
 }
 
-// TeamUpdate is the body of PUT /api/teams/:id; fields that are not given stay.
+// TeamUpdate is the body of PUT /api/teams/:id. Absent fields are not changed.
 type TeamUpdate struct {
 	Name        *string `json:"name,omitempty"`
 	Description *string `json:"description,omitempty"`
@@ -138,7 +138,8 @@ func (b *MemberRemove) Validate() map[string]string {
 }
 
 // userID checks a user's identifier, which the identity provider chooses
-// (auth0|5f7c…, a mail address): any short line without spaces.
+// (auth0|5f7c…, a mail address): any single line of limited length without
+// spaces.
 func (c *check) userID(field, s string) {
 	c.text(field, s, MaxUserID)
 	for i := 0; i < len(s); i++ {

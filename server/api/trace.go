@@ -9,16 +9,14 @@ import (
 // TraceStatuses are the outcomes of a trace.
 var TraceStatuses = []string{"success", "error"}
 
-// TraceOutcomes are what the status filter of traces takes: the outcomes, and the two
-// parts of error. Blocked is what a rule, a limit or a policy refused, failed is every
-// other error.
+// TraceOutcomes are the values of the status filter of traces: the statuses, and the two parts of error. blocked means refused by
+// a rule, a limit or a policy; failed is every other error.
 var TraceOutcomes = append(slices.Clone(TraceStatuses), "blocked", "failed")
 
-// TraceItem is a trace as lists show it: one proxied request. ToolName, Blocked
-// and what follows are absent when there is nothing to say: RequestID is the id under
-// which the gateway logged the request, Principal its caller, Client what the caller's
-// program calls itself, RuleID the rule that decided, Reason what the client was told (data.reason) and ErrorKind the error_kind of the
-// audit line.
+// TraceItem is a trace in lists: one proxied request. ToolName, Blocked and the following fields are absent when they do not
+// apply. RequestID is the id of the request in the gateway's logs, Principal its caller, Client the name that the caller's
+// program gives itself, RuleID the rule that decided, Reason the reason that the client got (data.reason) and ErrorKind the
+// error_kind of the audit line.
 type TraceItem struct {
 	ID            string `json:"id"`
 	AgentID       string `json:"agentId"`
@@ -30,8 +28,8 @@ type TraceItem struct {
 	ModelName     string `json:"modelName"`
 	InputTokens   int64  `json:"inputTokens"`
 	OutputTokens  int64  `json:"outputTokens"`
-	// CacheReadTokens and CacheCreationTokens are input tokens too: those that were read
-	// from the provider's cache of prompts, and those that were written to it.
+	// CacheReadTokens and CacheCreationTokens are parts of the input tokens: those that were read from the provider's prompt
+	// cache, and those that were written to it.
 	CacheReadTokens     int64         `json:"cacheReadTokens,omitempty"`
 	CacheCreationTokens int64         `json:"cacheCreationTokens,omitempty"`
 	CostUSD             float64       `json:"costUsd"`
@@ -50,7 +48,7 @@ type TraceItem struct {
 	CreatedAt           time.Time     `json:"createdAt"`
 }
 
-// Trace is a trace as the single read answers it.
+// Trace is a trace in the response to a single read.
 type Trace struct {
 	TraceItem
 	QualityScores []QualityScore `json:"qualityScores"`
@@ -64,23 +62,22 @@ type PolicyFired struct {
 	Action string `json:"action"`
 }
 
-// QualityScore is one scorer's judgement of a trace.
+// QualityScore is the score that one scorer gave a trace.
 type QualityScore struct {
 	Scorer string  `json:"scorer"`
 	Score  float64 `json:"score"`
 }
 
-// Span is one stage of a trace and how long it took, in milliseconds.
+// Span is one stage of a trace with its duration, in milliseconds.
 type Span struct {
 	Stage      string  `json:"stage"`
 	DurationMs float64 `json:"durationMs"`
 }
 
-// TraceInput is one trace in the body of POST /api/traces. Status and one of
-// AgentID and AgentName are required. ID makes ingest idempotent and is chosen
-// by the server when absent; CreatedAt, when the request began, is the time of
-// receipt when absent. A nil CostUSD is computed from the price table. Blocked
-// says that a policy blocked the request: the status is then error.
+// TraceInput is one trace in the body of POST /api/traces. Status and one of AgentID and AgentName are required. ID makes ingest
+// idempotent; the server chooses one when it is absent. CreatedAt is the start of the request; the time of receipt when absent.
+// When CostUSD is nil, the cost is computed from the price table. Blocked is true when a policy blocked the request; the status
+// is then error.
 type TraceInput struct {
 	ID                  string                           `json:"id,omitempty"`
 	AgentID             string                           `json:"agentId,omitempty"`
@@ -110,12 +107,11 @@ type TraceInput struct {
 	RuleID              string                           `json:"ruleId,omitempty"`
 	Reason              string                           `json:"reason,omitempty"`
 	ErrorKind           string                           `json:"errorKind,omitempty"`
-	// ToolCalls is set where a trace is made of spans that call several tools. It is
-	// not on the wire.
+	// ToolCalls is set for a trace that was made of spans that call several tools. It has no JSON form.
 	ToolCalls []ToolCalls `json:"-"`
 }
 
-// ToolCalls is how often a trace called a tool.
+// ToolCalls is the number of calls of a tool in a trace.
 type ToolCalls struct {
 	Tool  string
 	Calls int
@@ -126,12 +122,12 @@ type TraceBatch struct {
 	Traces TraceList `json:"traces"`
 }
 
-// IngestResult says what became of a batch: every trace was either stored or
-// known before, or came too late to be kept.
+// IngestResult is the result of a batch: the number of traces that were stored, that were known before, and that came too late to
+// be stored.
 type IngestResult struct {
 	Accepted   int `json:"accepted"`
 	Duplicates int `json:"duplicates"`
-	// Expired traces are older than what retention keeps; they are not stored.
+	// Expired traces are older than the retention period; they are not stored.
 	Expired int `json:"expired,omitempty"`
 }
 
@@ -142,9 +138,8 @@ func (t *TraceInput) Validate() map[string]string {
 	return c.details()
 }
 
-// Validate returns what is wrong with the batch, keyed like traces[3].status.
-// At most 100 entries are named, so that the answer to a hopeless batch stays
-// small.
+// Validate returns what is wrong with the batch, with keys like traces[3].status. It returns at most 100 entries, so that the
+// response to a batch with very many errors stays small.
 func (b *TraceBatch) Validate() map[string]string {
 	var c check
 	switch n := len(b.Traces); {
@@ -173,11 +168,10 @@ func (b *TraceBatch) Validate() map[string]string {
 
 const maxBatchDetails = 100
 
-// check records what is wrong with the trace. It allocates nothing for a good
-// one: ingest calls it for every trace.
+// check records the errors of the trace. It allocates nothing for a valid trace, because ingest calls it for every trace.
 func (t *TraceInput) check(c *check) {
 	c.id("id", t.ID)
-	if t.ID == "stats" || t.ID == "stream" || t.ID == "export" { // paths below /api/traces
+	if t.ID == "stats" || t.ID == "stream" || t.ID == "export" { // taken by paths below /api/traces
 		c.add("id", "must not be stats, stream or export")
 	}
 	if t.AgentID == "" && t.AgentName == "" {
@@ -209,9 +203,9 @@ func (t *TraceInput) check(c *check) {
 	c.count("cacheReadTokens", t.CacheReadTokens, MaxTokens)
 	c.count("cacheCreationTokens", t.CacheCreationTokens, MaxTokens)
 	if t.CacheReadTokens > t.InputTokens {
-		c.add("cacheReadTokens", "must be at most inputTokens, of which they are a part")
+		c.add("cacheReadTokens", "must be at most inputTokens, which include them")
 	} else if t.CacheCreationTokens > t.InputTokens-t.CacheReadTokens {
-		c.add("cacheCreationTokens", "must be at most what cacheReadTokens leave of inputTokens, of which they are a part")
+		c.add("cacheCreationTokens", "must be at most inputTokens minus cacheReadTokens, because inputTokens include both")
 	}
 	if t.CostUSD != nil {
 		c.number("costUsd", *t.CostUSD, 0, MaxCostUSD)
@@ -279,7 +273,7 @@ func (t *TraceInput) checkLists(c *check) {
 	}
 }
 
-// maxScore bounds a quality score, whose scale is the scorer's own.
+// maxScore bounds a quality score; each scorer has its own scale.
 const maxScore = 1e6
 
 func entry(list string, i int, field string) string {

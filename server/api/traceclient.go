@@ -7,31 +7,31 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of what a client calls itself.
+// Bounds on the name and version of a client.
 const (
 	MaxClientName    = 64
 	MaxClientVersion = 32
 )
 
-// TraceClient is what the caller's program calls itself (clientInfo of MCP). Nothing of
-// it is verified.
+// TraceClient is the name and version that the caller's program gives itself (clientInfo
+// of MCP). They are not verified.
 type TraceClient struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// String is the name and the version.
+// String returns the name and the version.
 func (c TraceClient) String() string { return strings.TrimSpace(c.Name + " " + c.Version) }
 
-// InputClient is a TraceClient in a body of POST /api/traces. Gateways of earlier builds
-// send the caller in its place, as a string: Principal. A control plane is upgraded
-// before its gateways, so that their traces must still be accepted.
+// InputClient is a TraceClient in a body of POST /api/traces. Gateways of earlier
+// releases send the caller in its place, as a string, which becomes Principal. A control
+// plane is upgraded before its gateways, so it must still accept their traces.
 type InputClient struct {
 	TraceClient
 	Principal string `json:"-"`
 }
 
-// UnmarshalJSONFrom reads a client or a caller.
+// UnmarshalJSONFrom reads a client object, or a caller as a string.
 func (c *InputClient) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*c = InputClient{}
 	if d.PeekKind() == '"' {

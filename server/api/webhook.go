@@ -3,7 +3,7 @@ package api
 import "time"
 
 // WebhookEvents are the identity events with an effect (control plane
-// specification, "Events"). Other types are recorded and answered 200.
+// specification, "Events"). Other types are logged and answered 200.
 var WebhookEvents = []string{
 	"user.created", "user.updated", "user.deleted",
 	"user.deactivated", "user.reactivated", "session.terminated",
@@ -17,7 +17,7 @@ type WebhookEvent struct {
 	Data      WebhookUser `json:"data"`
 }
 
-// WebhookUser is whom an identity event is about.
+// WebhookUser is the user of an identity event.
 type WebhookUser struct {
 	UserID      string `json:"userId"`
 	Email       string `json:"email"`
@@ -26,16 +26,16 @@ type WebhookUser struct {
 }
 
 // ChangesProfile reports whether the event announces or changes a profile. The
-// other events with an effect concern the state of a user alone.
+// other events with an effect only concern the state of a user.
 func (b *WebhookEvent) ChangesProfile() bool {
 	return b.Type == "user.created" || b.Type == "user.updated"
 }
 
-// Clean makes the texts usable that the user chooses, so that no user can make
-// the events about them invalid: a display name loses its control characters
-// and what is longer than MaxName. An event about the state of a user needs
-// nothing but its userId and createdAt: an unusable address or organization is
-// left out.
+// Clean corrects the texts that the user chooses, so that no user can make the
+// events about them invalid. Control characters of a display name are removed,
+// and it is truncated to MaxName. An event about the state of a user needs
+// only its userId and createdAt: an invalid address or organization is
+// dropped.
 func (b *WebhookEvent) Clean() {
 	b.Data.DisplayName = cleanText(b.Data.DisplayName, MaxName)
 	if b.ChangesProfile() {

@@ -1,10 +1,10 @@
-// Package client is the Go client of the control plane's REST API: one method
-// per endpoint (control-plane specification, Endpoints).
+// Package client is the Go client of the control plane's REST API: one method per
+// endpoint (control-plane specification, Endpoints).
 //
-// It owns the transport conventions: the key in its header, bounded answers,
-// the error body as an *Error, Idempotency-Key on creations, and the paging of
-// lists. The wire types are those of server/api. What to do about an error,
-// retries among it, is for the caller; it knows what was asked.
+// The package implements the transport conventions: the key in its header, bounded
+// responses, the error body as an *Error, Idempotency-Key on creations, and the paging
+// of lists. The wire types are those of server/api. Handling errors, and retries, is
+// up to the caller.
 package client
 
 import (
@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds one request, its answer included; streams have none.
+	// DefaultTimeout bounds one request with its response; streams have no timeout.
 	DefaultTimeout = 30 * time.Second
-	// maxAnswer bounds the body of an answer, in bytes: a page of 500 agents
-	// with long texts stays far below it.
+	// maxAnswer bounds the body of a response, in bytes: a page of 500 agents with
+	// long texts is far smaller.
 	maxAnswer = 64 << 20
-	// maxErrorAnswer bounds the body of an error answer, in bytes.
+	// maxErrorAnswer bounds the body of an error response, in bytes.
 	maxErrorAnswer = 1 << 20
 )
 
-// Client asks a control plane, or several of one store, with one API key. It is
+// Client calls one control plane, or several of one store, with one API key. It is
 // safe for concurrent use.
 type Client struct {
 	planes    *planes
@@ -42,11 +42,11 @@ type Client struct {
 	userAgent string
 	timeout   time.Duration
 	maxAnswer int64
-	silence   time.Duration // of a stream
+	silence   time.Duration // longest silence of a stream
 	http      *http.Client
 }
 
-// Option changes how a Client works.
+// Option configures a Client.
 type Option func(*Client)
 
 // WithTransport replaces http.DefaultTransport.
@@ -54,8 +54,7 @@ func WithTransport(t http.RoundTripper) Option {
 	return func(c *Client) { c.http.Transport = t }
 }
 
-// WithTimeout replaces DefaultTimeout; 0 means that only the context ends a
-// request.
+// WithTimeout replaces DefaultTimeout; with 0 only the context ends a request.
 func WithTimeout(d time.Duration) Option {
 	return func(c *Client) { c.timeout = d }
 }
@@ -65,15 +64,14 @@ func WithUserAgent(s string) Option {
 	return func(c *Client) { c.userAgent = s }
 }
 
-// WithMaxAnswer replaces the bound on the body of an answer, in bytes.
+// WithMaxAnswer replaces the bound on the body of a response, in bytes.
 func WithMaxAnswer(n int64) Option {
 	return func(c *Client) { c.maxAnswer = n }
 }
 
-// New returns a client of the control plane at baseURL, such as
-// http://127.0.0.1:8080, that presents apiKey. Nothing is sent yet; a base
-// address that is not usable fails on first use. Redirects are not followed:
-// the key is meant for this address alone.
+// New returns a client of the control plane at baseURL, such as http://127.0.0.1:8080,
+// that sends apiKey. It does not connect; an invalid base URL is an error of the first
+// request. Redirects are not followed, so that the key is sent to this address only.
 func New(baseURL, apiKey string, opts ...Option) *Client {
 	c := &Client{
 		planes:    &planes{bases: []string{trimBase(baseURL)}},
@@ -92,28 +90,28 @@ func New(baseURL, apiKey string, opts ...Option) *Client {
 	return c
 }
 
-// CallOption changes one request.
+// CallOption configures one request.
 type CallOption func(*http.Request)
 
-// IdempotencyKey names an attempt, so that repeating the call with the same
-// body does its work once. Creations carry a random one when none is given,
-// which lets the transport repeat them on a connection that had gone stale.
+// IdempotencyKey sets the Idempotency-Key, so that repeating the call with the same
+// body has one effect. Creations without this option have a random key, so that the
+// transport can repeat them when a reused connection turns out to be closed.
 func IdempotencyKey(key string) CallOption {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }
 
-// randomAttempt gives a creation a name unless the caller has.
+// randomAttempt sets a random Idempotency-Key unless the caller has set one.
 func randomAttempt(r *http.Request) {
 	if r.Header.Get("Idempotency-Key") == "" {
 		r.Header.Set("Idempotency-Key", rand.Text())
 	}
 }
 
-// Page selects a part of a list. Zero values leave the server's defaults.
+// Page selects a part of a list. Zero values mean the server's defaults.
 type Page struct {
 	Limit  int
 	Offset int
-	After  string // the Next of the page before, instead of an offset
+	After  string // Next of the previous page; replaces the offset
 }
 
 // query builds a query string; empty values are left out.
@@ -165,16 +163,15 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// encoded is a body that is JSON already.
+// encoded is a body that is already JSON.
 type encoded []byte
 
-// request builds a request; in is its body, which is encoded as JSON, nil for
-// none.
+// request builds a request. in is encoded as its JSON body; nil means no body.
 func (c *Client) request(ctx context.Context, method, path string, q query, in any) (*http.Request, error) {
 	return c.requestTo(ctx, c.planes.base(), method, path, q, in)
 }
 
-// requestTo is request to one of the control planes.
+// requestTo is request for one of the control planes.
 func (c *Client) requestTo(ctx context.Context, base, method, path string, q query, in any) (*http.Request, error) {
 	target := base + path
 	if len(q) > 0 {
@@ -212,9 +209,10 @@ func (c *Client) do(ctx context.Context, method, path string, q query, in, out a
 	return c.doHeader(ctx, method, path, q, in, out, func(http.Header) {}, opts...)
 }
 
-// doHeader is do; see gets the header of a 2xx answer.
+// doHeader is do; it calls see with the header of a 2xx response.
 func (c *Client) doHeader(ctx context.Context, method, path string, q query, in, out any, see func(http.Header), opts ...CallOption) error {
-	// One name of the attempt for all control planes: repeating it does its work once.
+	// The same Idempotency-Key for all control planes, so that repeating the request
+	// has one effect.
 	header := &http.Request{Header: http.Header{}}
 	for _, o := range opts {
 		o(header)
@@ -224,7 +222,7 @@ func (c *Client) doHeader(ctx context.Context, method, path string, q query, in,
 	})
 }
 
-// ask makes one attempt at one control plane.
+// ask sends one request to one control plane.
 func (c *Client) ask(ctx context.Context, base, method, path string, q query, in, out any, see func(http.Header), header http.Header) error {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -247,45 +245,45 @@ func (c *Client) ask(ctx context.Context, base, method, path string, q query, in
 	see(resp.Header)
 	body, err := readBounded(resp.Body, c.maxAnswer)
 	if err != nil {
-		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
+		return fmt.Errorf("%s %s: read response: %w", method, path, err)
 	}
 	if raw, ok := out.(*[]byte); ok {
 		*raw = body
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not what this API gives (is %s the control plane?): %w", method, path, base, err)
+		return fmt.Errorf("%s %s: the response is not one of this API (is %s the control plane?): %w", method, path, base, err)
 	}
 	return nil
 }
 
-// single asks for one resource that is wrapped in data.
+// single calls for one resource that is wrapped in data.
 func single[T any](ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (T, error) {
 	var out api.Single[T]
 	err := c.do(ctx, method, path, nil, in, &out, opts...)
 	return out.Data, err
 }
 
-// bare asks for one resource that is at top level.
+// bare calls for one resource that is at top level.
 func bare[T any](ctx context.Context, c *Client, method, path string, q query, in any, opts ...CallOption) (T, error) {
 	var out T
 	err := c.do(ctx, method, path, q, in, &out, opts...)
 	return out, err
 }
 
-// remove deletes something.
+// remove sends a DELETE.
 func (c *Client) remove(ctx context.Context, path string, in any) error {
 	var out api.Success
 	return c.do(ctx, "DELETE", path, nil, in, &out)
 }
 
-// attempt is the options of a creation: the caller's, and a random name for
-// the attempt when they gave none.
+// attempt returns the options of a creation: the caller's, and a random
+// Idempotency-Key when they have none.
 func attempt(opts []CallOption) []CallOption {
 	return append(opts[:len(opts):len(opts)], randomAttempt)
 }
 
-// readBounded reads at most limit bytes and fails on more.
+// readBounded reads r; it returns an error when there are more than limit bytes.
 func readBounded(r io.Reader, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"svc/store/bolt"
 )
 
-// recorder notes what goes over the wire.
+// recorder records requests.
 type recorder struct {
 	mu   sync.Mutex
 	seen []*http.Request
@@ -77,7 +77,7 @@ func must[T any](t *testing.T) func(T, error) T {
 }
 
 // TestEveryEndpoint calls every method against a real control plane, and checks
-// that together they reach every endpoint of its document.
+// that together they call every operation of its OpenAPI document.
 func TestEveryEndpoint(t *testing.T) {
 	c, rec, _ := plane(t)
 	ctx := context.Background()
@@ -258,8 +258,8 @@ func TestEveryEndpoint(t *testing.T) {
 	reached(t, doc, rec.seen)
 }
 
-// reached checks that every operation of the document was asked for, but those
-// that are for others: the identity provider and OpenTelemetry exporters.
+// reached checks that every operation of the document was called, except those
+// for the identity provider and OpenTelemetry exporters.
 func reached(t *testing.T, doc []byte, seen []*http.Request) {
 	t.Helper()
 	var d struct {
@@ -297,8 +297,8 @@ func fits(pattern, path string) bool {
 	return true
 }
 
-// TestHeaders: the key, the attempt's name on creations, and on creations of
-// keys none unless it is given.
+// TestHeaders: the key; a random Idempotency-Key on creations; and none on
+// creations of keys unless the caller sets it.
 func TestHeaders(t *testing.T) {
 	c, rec, _ := plane(t, client.WithUserAgent("tests"))
 	ctx := context.Background()
@@ -321,7 +321,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestErrors: every answer that is no success is an *Error with what it says.
+// TestErrors: every unsuccessful response is an *Error with the response's
+// contents.
 func TestErrors(t *testing.T) {
 	c, _, url := plane(t)
 	ctx := context.Background()
@@ -346,8 +347,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestStrangeAnswers: what stands in for the control plane (proxies, other
-// programs) is told apart from it.
+// TestStrangeAnswers: responses of proxies and other programs are recognized as
+// not coming from a control plane.
 func TestStrangeAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -369,7 +370,7 @@ func TestStrangeAnswers(t *testing.T) {
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "temporary redirect (307)"},
-		{"a page", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "is not what this API gives"},
+		{"a page", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "is not one of this API"},
 		{"an endless error", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(500)
 			for range 40 {
@@ -380,7 +381,7 @@ func TestStrangeAnswers(t *testing.T) {
 		{"cut answer", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, `{"data":[`)
-		}, "read answer"},
+		}, "read response"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ts := httptest.NewServer(tc.handler)
@@ -427,7 +428,7 @@ func TestBaseAddress(t *testing.T) {
 	}
 }
 
-// TestAll walks a list of more than one page to its end.
+// TestAll reads a list of more than one page to its end.
 func TestAll(t *testing.T) {
 	c, _, _ := plane(t)
 	ctx := context.Background()
@@ -447,7 +448,7 @@ func TestAll(t *testing.T) {
 		}
 	}
 	for range client.All(ctx, client.Page{}, c.ListTeams) {
-		break // leaving early asks no further
+		break // breaking out of the loop requests no further page
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
@@ -462,14 +463,14 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestStreamParsing: events as any sender may write them, resumption by
+// TestStreamParsing: events in every permitted form, resumption with
 // Last-Event-ID, and bounds.
 func TestStreamParsing(t *testing.T) {
 	for _, tc := range []struct {
 		name, body string
 		want       []string // id:trace id
-		err        string   // part of the error that ends it; empty: io.EOF
-		after      string   // where to resume
+		err        string   // part of the error that ends the stream; empty: io.EOF
+		after      string   // Last-Event-ID of a reconnection
 	}{
 		{"one", "id: 1\ndata: {\"id\":\"a\"}\n\n", []string{"1:a"}, "", "1"},
 		{"CRLF, comments, retry, no space", ": hi\r\nretry: 5\r\nid:1\r\ndata:{\"id\":\"a\"}\r\n\r\n", []string{"1:a"}, "", "1"},
@@ -533,7 +534,8 @@ func TestStreamParsing(t *testing.T) {
 	})
 }
 
-// TestStreamResumes: what was committed while the client was away comes first.
+// TestStreamResumes: traces that were committed while the client was
+// disconnected come first.
 func TestStreamResumes(t *testing.T) {
 	c, _, _ := plane(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -560,7 +562,7 @@ func TestStreamResumes(t *testing.T) {
 	}
 }
 
-// A trace that JSON cannot say is an error here, not a request.
+// A trace that cannot be encoded is an error without a request.
 func TestPostTracesRefusesWhatCannotBeEncoded(t *testing.T) {
 	rec := &recorder{}
 	c := client.New("http://127.0.0.1:1", "", client.WithTransport(rec))
@@ -570,7 +572,7 @@ func TestPostTracesRefusesWhatCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// deleteAgent deletes an agent and takes no note of warnings.
+// deleteAgent deletes an agent and ignores warnings.
 func deleteAgent(ctx context.Context, c *client.Client, id string) error {
 	_, err := c.DeleteAgent(ctx, id)
 	return err

@@ -12,18 +12,18 @@ import (
 	"svc/server/api"
 )
 
-// Error is an answer of the control plane that is not a success
-// (control-plane specification, Errors).
+// Error is an unsuccessful response of the control plane (control-plane
+// specification, Errors).
 type Error struct {
 	Status    int               // HTTP status
-	Message   string            // the answer's error text
-	Details   map[string]string // what was wrong, keyed by field; may be nil
-	RequestID string            // finds the request in the server's log
-	// RetryAfter is how long to wait; set on 429 and 503 only.
+	Message   string            // the error text of the response
+	Details   map[string]string // what is wrong, keyed by field; may be nil
+	RequestID string            // id of the request in the server's log
+	// RetryAfter is the time to wait before a retry; set on 429 and 503 only.
 	RetryAfter time.Duration
 }
 
-// Error is the message with its details in order.
+// Error returns the message with its details in a fixed order.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%d)", e.Message, e.Status)
@@ -45,8 +45,9 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// answerError reads the error body of an answer. What is not one, such as the
-// page of a proxy in between, is told by its status alone: it may hold anything.
+// answerError reads the error body of a response. A body in another format, such
+// as the page of a proxy, is ignored and only the status is reported, because such
+// a body can contain anything.
 func answerError(resp *http.Response) error {
 	e := &Error{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
 	var body api.Error
@@ -65,7 +66,7 @@ func answerError(resp *http.Response) error {
 	return e
 }
 
-// waits reports whether an answer of the status may ask for another attempt later.
+// waits reports whether a response with the status can have a Retry-After.
 func waits(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }

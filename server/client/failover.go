@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// returnAfter is how long a client stays with another control plane before it looks
-	// whether an earlier one of its list responds again.
+	// returnAfter is the time after which a client that uses another control plane checks whether an
+	// earlier one of its list is ready again.
 	returnAfter = time.Minute
-	// returnTimeout bounds that look.
+	// returnTimeout bounds that check.
 	returnTimeout = 5 * time.Second
 )
 
-// WithOthers names further control planes of the same store. A request that one of them
-// does not answer, or answers with a status of 500 or more, is sent to the next where it
-// may be made twice, and the client stays with the one that answered. From a minute later on it asks in the
-// background whether an earlier one is ready, and returns to it. Streams and exports do
-// not change over by themselves. moved is told of each change; nil is told nothing.
+// WithOthers adds further control planes of the same store. When one of them does not respond, or responds
+// with a status of 500 or more, the request is sent to the next one if it may be repeated, and the client
+// continues with the control plane that responded. From a minute later on, it checks in the background
+// whether an earlier one is ready, and returns to it. Streams and exports do not fail over by themselves.
+// moved, which may be nil, is called with each change.
 func WithOthers(moved func(from, to string, cause error), baseURLs ...string) Option {
 	return func(c *Client) {
 		for _, u := range baseURLs {
@@ -31,29 +31,28 @@ func WithOthers(moved func(from, to string, cause error), baseURLs ...string) Op
 	}
 }
 
-// auditHeadsPath takes the heads of audit chains.
+// auditHeadsPath is the endpoint for the heads of audit chains.
 const auditHeadsPath = "/api/audit/heads"
 
-// planes are the control planes of a client, the preferred first. It is safe for
-// concurrent use.
+// planes are the control planes of a client, the preferred one first. It is safe for concurrent use.
 type planes struct {
 	bases   []string
 	moved   func(from, to string, cause error)
 	current atomic.Int32
-	// since is when current last changed or was last compared with the earlier ones, in
-	// nanoseconds since 1970.
+	// since is the time when current last changed or the earlier ones were last checked, in nanoseconds
+	// since 1970.
 	since atomic.Int64
 }
 
-// trimBase makes the forms of a base address one.
+// trimBase normalizes a base URL.
 func trimBase(u string) string {
 	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(u, "/"), "/api"), "/")
 }
 
-// base is the address that requests go to at present.
+// base is the base URL for requests now.
 func (p *planes) base() string { return p.bases[p.current.Load()] }
 
-// use moves from one control plane to another, unless another request has done so.
+// use changes the current control plane, unless another request has already changed it.
 func (p *planes) use(from, to int32, cause error) {
 	if from == to || !p.current.CompareAndSwap(from, to) {
 		return
@@ -64,14 +63,14 @@ func (p *planes) use(from, to int32, cause error) {
 	}
 }
 
-// repeatable reports whether a request may be made twice: at the first control plane it
-// may have had its effect although no answer came.
+// repeatable reports whether a request may be repeated at another control plane: it may already have had
+// its effect at the first one although no response came.
 func repeatable(method, path string, h http.Header) bool {
 	return method != http.MethodPost || h.Get("Idempotency-Key") != "" || h.Get("Svc-Batch-Id") != "" || path == auditHeadsPath // the same head may be reported again
 }
 
-// overAll makes an attempt, and after a failure of the control plane, where that may be,
-// one at each other.
+// overAll sends a request to the current control plane. When that fails and the request is repeatable, it
+// tries each other one once.
 func (c *Client) overAll(ctx context.Context, repeat bool, attempt func(base string) error) error {
 	p := c.planes
 	c.lookBack(ctx)
@@ -83,14 +82,14 @@ func (c *Client) overAll(ctx context.Context, repeat bool, attempt func(base str
 		}
 		p.use(at, (at+1)%int32(len(p.bases)), err)
 		if !repeat || ctx.Err() != nil {
-			return err // the next request begins at the next control plane
+			return err // the next request starts with the next control plane
 		}
 	}
 	return err
 }
 
-// failsOver reports whether another control plane may do better: this one did not
-// answer, or could not. What the caller gave up says nothing about it.
+// failsOver reports whether another control plane should be tried: this one did not respond, or failed. A
+// request that the caller canceled does not count as a failure.
 func failsOver(ctx context.Context, err error) bool {
 	var answer *Error
 	switch {
@@ -102,9 +101,9 @@ func failsOver(ctx context.Context, err error) bool {
 	return true
 }
 
-// lookBack asks the earlier control planes, in the background and one request at a time,
-// whether they are ready, once the client has been away from them for a minute. Requests
-// do not wait for it: a frozen one would hold them up.
+// lookBack checks in the background whether an earlier control plane is ready, once the client has used
+// another one for a minute. At most one check runs at a time. Requests do not wait for it, because a frozen
+// control plane would delay them.
 func (c *Client) lookBack(ctx context.Context) {
 	p := c.planes
 	at, since, now := p.current.Load(), p.since.Load(), time.Now().UnixNano()
@@ -123,8 +122,8 @@ func (c *Client) lookBack(ctx context.Context) {
 	}()
 }
 
-// ready reports whether a control plane answers as one that works. A proxy may hide
-// /readyz behind a status of 4xx.
+// ready reports whether a control plane is ready. A proxy may answer /readyz with 4xx; that counts as
+// ready.
 func (c *Client) ready(ctx context.Context, base string) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {

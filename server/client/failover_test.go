@@ -14,7 +14,7 @@ import (
 	"svc/server/api"
 )
 
-// hosts answers for control planes by their host: a status, or no answer for 0.
+// hosts is a transport with a status for each host; 0 means no response.
 type hosts struct {
 	status map[string]int
 	mu     sync.Mutex
@@ -42,8 +42,8 @@ func (h *hosts) took() []string {
 	return asked
 }
 
-// A request whose control plane fails is sent to the next with the same id; the client
-// stays there for a minute and returns when the first is ready again.
+// When a control plane fails, the request is sent to the next one with the same id.
+// The client uses that one for a minute and returns when the first is ready again.
 func TestAClientMovesToTheNextControlPlaneAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hosts{status: map[string]int{"a": 200, "b": 200}}
@@ -72,7 +72,7 @@ func TestAClientMovesToTheNextControlPlaneAndReturns(t *testing.T) {
 		post()
 		expect("b/api/traces")
 		<-time.After(time.Second)
-		post() // looks back, in vain
+		post() // checks, and the first is not ready
 		slices.Sort(h.asked)
 		expect("a/readyz", "b/api/traces")
 		h.status["a"] = 200
@@ -96,8 +96,8 @@ func TestAClientMovesToTheNextControlPlaneAndReturns(t *testing.T) {
 	})
 }
 
-// What another control plane would answer as well is no reason to move, and neither is
-// a caller that gives up.
+// An error that another control plane would return as well causes no failover, and
+// neither does a canceled request.
 func TestAClientStaysWithAControlPlaneThatAnswers(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 409, 413, 429} {
 		h := &hosts{status: map[string]int{"a": status, "b": 200}}
@@ -109,8 +109,8 @@ func TestAClientStaysWithAControlPlaneThatAnswers(t *testing.T) {
 	}
 }
 
-// When all fail each is asked once, the error is of the last, and one attempt has one
-// name everywhere.
+// When all fail, each is tried once, the error is that of the last one, and the
+// Idempotency-Key is the same everywhere.
 func TestEachControlPlaneIsAskedOnce(t *testing.T) {
 	h := &hosts{status: map[string]int{"a": 500, "b": 0, "c": 503}}
 	c := New("http://a", "k", WithTransport(h), WithOthers(nil, "http://b", "http://c"))

@@ -7,16 +7,17 @@ import (
 	"svc/server/api"
 )
 
-// All walks a whole list page by page: from cursor to cursor, and where the list has
-// none, as the control-plane specification says under Limits: the offset grows until
-// it reaches the total. list asks for one page:
+// All reads a whole list page by page: by cursor, or, for lists without cursors, by
+// offset until it reaches the total (control-plane specification, Limits). list
+// calls for one page:
 //
 //	for a, err := range client.All(ctx, client.Page{}, func(ctx context.Context, p client.Page) (api.Page[api.AgentItem], error) {
 //		return c.ListAgents(ctx, client.AgentQuery{Page: p})
 //	}) { … }
 //
-// It begins at from and ends with the first error. What is created meanwhile moves
-// the pages of a list without cursors: an entry may then be seen twice.
+// It begins at from and ends with the first error. Resources that are created
+// meanwhile shift the pages of a list without cursors, so an entry may be returned
+// twice.
 func All[T any](ctx context.Context, from Page, list func(context.Context, Page) (api.Page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		p, read := from, 0

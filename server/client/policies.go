@@ -7,14 +7,14 @@ import (
 	"svc/server/api"
 )
 
-// PolicyQuery narrows GET /api/policies; zero fields do not.
+// PolicyQuery filters GET /api/policies; zero fields do not filter.
 type PolicyQuery struct {
 	Page
 	Phase   string
 	Enabled *bool
 }
 
-// ListPolicies asks GET /api/policies.
+// ListPolicies calls GET /api/policies.
 func (c *Client) ListPolicies(ctx context.Context, q PolicyQuery) (api.Page[api.Policy], error) {
 	values := q.query().set("phase", q.Phase)
 	if q.Enabled != nil {
@@ -23,22 +23,22 @@ func (c *Client) ListPolicies(ctx context.Context, q PolicyQuery) (api.Page[api.
 	return bare[api.Page[api.Policy]](ctx, c, "GET", path("policies"), values, nil)
 }
 
-// CreatePolicy asks POST /api/policies.
+// CreatePolicy calls POST /api/policies.
 func (c *Client) CreatePolicy(ctx context.Context, in api.PolicyCreate, opts ...CallOption) (api.Policy, error) {
 	return policy(ctx, c, "POST", path("policies"), in, attempt(opts)...)
 }
 
-// GetPolicy asks GET /api/policies/:id.
+// GetPolicy calls GET /api/policies/:id.
 func (c *Client) GetPolicy(ctx context.Context, id string) (api.Policy, error) {
 	return single[api.Policy](ctx, c, "GET", path("policies", id), nil)
 }
 
-// UpdatePolicy asks PUT /api/policies/:id.
+// UpdatePolicy calls PUT /api/policies/:id.
 func (c *Client) UpdatePolicy(ctx context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
 	return policy(ctx, c, "PUT", path("policies", id), in)
 }
 
-// policy asks for one policy with the warnings about it.
+// policy calls for one policy with its warnings.
 func policy(ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (api.Policy, error) {
 	var out api.Single[api.Policy]
 	err := c.do(ctx, method, path, nil, in, &out, opts...)
@@ -46,18 +46,18 @@ func policy(ctx context.Context, c *Client, method, path string, in any, opts ..
 	return out.Data, err
 }
 
-// DeletePolicy asks DELETE /api/policies/:id.
+// DeletePolicy calls DELETE /api/policies/:id.
 func (c *Client) DeletePolicy(ctx context.Context, id string) error {
 	return c.remove(ctx, path("policies", id), nil)
 }
 
-// ListPolicyTemplates asks GET /api/policies/templates.
+// ListPolicyTemplates calls GET /api/policies/templates.
 func (c *Client) ListPolicyTemplates(ctx context.Context) ([]api.PolicyTemplate, error) {
 	out, err := bare[api.Items[api.PolicyTemplate]](ctx, c, "GET", path("policies", "templates"), nil, nil)
 	return out.Data, err
 }
 
-// ApplyPolicyTemplate asks POST /api/policies/templates/apply.
+// ApplyPolicyTemplate calls POST /api/policies/templates/apply.
 func (c *Client) ApplyPolicyTemplate(ctx context.Context, in api.TemplateApply, opts ...CallOption) (api.TemplateApplied, error) {
 	return bare[api.TemplateApplied](ctx, c, "POST", path("policies", "templates", "apply"), nil, in, attempt(opts)...)
 }

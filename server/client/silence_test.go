@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A stream of which nothing comes ends by itself, also when the connection
-// stays open; one that gives signs of life does not.
+// A stream that receives nothing ends even if its connection stays open;
+// keep-alives keep it open.
 func TestSilentStreamEnds(t *testing.T) {
 	alive := make(chan struct{})
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

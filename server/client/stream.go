@@ -19,31 +19,31 @@ import (
 // maxEvent bounds one event of a stream, in bytes.
 const maxEvent = 1 << 20
 
-// maxSilence ends a stream of which nothing comes: the control plane sends
-// something every 15 s, so that the other end or the way to it is gone.
+// maxSilence is the time without any data after which a stream ends. The control plane
+// sends something every 15 s, so after that time the control plane or the network is
+// unavailable.
 const maxSilence = 45 * time.Second
 
-// TraceEvent is a trace as it was committed. ID is where to resume the stream
-// after it.
+// TraceEvent is a committed trace. The stream can be resumed after ID.
 type TraceEvent struct {
 	ID    string
 	Trace api.TraceItem
 }
 
-// TraceStream is an open GET /api/traces/stream. Its methods must not be
-// called concurrently, but Close may be called at any time.
+// TraceStream is an open GET /api/traces/stream. Its methods must not be called
+// concurrently, except Close, which may be called at any time.
 type TraceStream struct {
 	body    io.ReadCloser
 	lines   *bufio.Reader
 	lastID  string
 	silence time.Duration
-	quiet   *time.Timer // closes the body after silence; nil without a connection
-	silent  atomic.Bool // it did
+	quiet   *time.Timer // closes the body after silence; nil when there is no connection
+	silent  atomic.Bool // whether quiet has closed the body
 }
 
-// StreamTraces asks GET /api/traces/stream: the traces that match the filter,
-// as they are committed. With the ID of the last event seen, the stream goes on
-// after it without a gap. The stream ends with ctx.
+// StreamTraces calls GET /api/traces/stream: the traces that match the filter, as they
+// are committed. With the ID of the last event seen, the stream continues after it
+// without a gap. The stream ends with ctx.
 func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID string) (*TraceStream, error) {
 	r, err := c.request(ctx, "GET", path("traces", "stream"), f.add(query{}), nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 	}
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
 		resp.Body.Close()
-		return nil, fmt.Errorf("the answer is %q, not an event stream (is %s the control plane?)", t, c.planes.base())
+		return nil, fmt.Errorf("the response is %q, not an event stream (is %s the control plane?)", t, c.planes.base())
 	}
 	s := &TraceStream{body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 16<<10), lastID: lastEventID, silence: c.silence}
 	s.quiet = time.AfterFunc(c.silence, func() {
@@ -73,15 +73,14 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 	return s, nil
 }
 
-// Next waits for the next trace. It returns io.EOF when the server has ended
-// the stream, and an error that wraps context.DeadlineExceeded when nothing came
-// for 45 s, not even a sign of life; the caller may open it again after
-// LastEventID.
+// Next waits for the next trace. It returns io.EOF when the server has ended the
+// stream, and an error that wraps context.DeadlineExceeded when no data came for 45 s,
+// not even a keep-alive. The caller may open the stream again after LastEventID.
 func (s *TraceStream) Next() (TraceEvent, error) {
 	for {
 		data, err := s.event()
 		if err != nil && s.silent.Load() {
-			return TraceEvent{}, fmt.Errorf("the stream fell silent: %w", context.DeadlineExceeded)
+			return TraceEvent{}, fmt.Errorf("the stream received no data: %w", context.DeadlineExceeded)
 		}
 		if err != nil {
 			return TraceEvent{}, err
@@ -100,10 +99,10 @@ func (s *TraceStream) Next() (TraceEvent, error) {
 	}
 }
 
-// LastEventID is the id of the last event seen, also of those without a trace.
+// LastEventID is the id of the last event received, with or without a trace.
 func (s *TraceStream) LastEventID() string { return s.lastID }
 
-// Close ends the stream; a Next that waits returns an error.
+// Close ends the stream; a waiting Next returns an error.
 func (s *TraceStream) Close() error {
 	if s.quiet != nil {
 		s.quiet.Stop()
@@ -112,8 +111,8 @@ func (s *TraceStream) Close() error {
 }
 
 // event reads the lines of one event and returns its data. The id of an event counts
-// when all of the event is there: one that is cut off comes again after a reconnection.
-// One that is too long does not.
+// only when the event is complete: a truncated event is sent again after a
+// reconnection. An event that is too long does not count.
 func (s *TraceStream) event() ([]byte, error) {
 	var data []byte
 	id, size := s.lastID, 0
@@ -124,7 +123,7 @@ func (s *TraceStream) event() ([]byte, error) {
 			err = fmt.Errorf("line of event %q: %w", id, err)
 		}
 		if err != nil {
-			return nil, err // an event that is not finished is none
+			return nil, err // an incomplete event is ignored
 		}
 		if size += len(line); size > maxEvent {
 			s.lastID = id
@@ -150,7 +149,7 @@ func (s *TraceStream) event() ([]byte, error) {
 	}
 }
 
-// errLongLine ends a stream whose line is too long to be read.
+// errLongLine ends a stream with a line that is too long.
 var errLongLine = fmt.Errorf("longer than %d bytes", maxEvent)
 
 // line reads up to a line feed, at most maxEvent bytes.

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzTraceStream: whatever a server sends as a stream, reading it ends and
-// holds no more than one event.
+// FuzzTraceStream: reading any stream ends and buffers at most one event.
 func FuzzTraceStream(f *testing.F) {
 	for _, s := range []string{
 		"id: 1\ndata: {}\n\n", "data\n\n", ":\n\n", "id\n\n", "data: {\ndata: }\n\n", "\n\n\n", "id: 1\r\ndata: {}\r\n\r\n", "data: {}", "\x00: x\n\n",

@@ -6,33 +6,33 @@ import (
 	"svc/server/api"
 )
 
-// ListTeams asks GET /api/teams.
+// ListTeams calls GET /api/teams.
 func (c *Client) ListTeams(ctx context.Context, p Page) (api.Page[api.Team], error) {
 	return bare[api.Page[api.Team]](ctx, c, "GET", path("teams"), p.query(), nil)
 }
 
-// CreateTeam asks POST /api/teams.
+// CreateTeam calls POST /api/teams.
 func (c *Client) CreateTeam(ctx context.Context, in api.TeamCreate, opts ...CallOption) (api.Team, error) {
 	return single[api.Team](ctx, c, "POST", path("teams"), in, attempt(opts)...)
 }
 
-// GetTeam asks GET /api/teams/:id.
+// GetTeam calls GET /api/teams/:id.
 func (c *Client) GetTeam(ctx context.Context, id string) (api.Team, error) {
 	return single[api.Team](ctx, c, "GET", path("teams", id), nil)
 }
 
-// UpdateTeam asks PUT /api/teams/:id.
+// UpdateTeam calls PUT /api/teams/:id.
 func (c *Client) UpdateTeam(ctx context.Context, id string, in api.TeamUpdate) (api.Team, error) {
 	return single[api.Team](ctx, c, "PUT", path("teams", id), in)
 }
 
-// DeleteTeam asks DELETE /api/teams/:id.
+// DeleteTeam calls DELETE /api/teams/:id.
 func (c *Client) DeleteTeam(ctx context.Context, id string) error {
 	return c.remove(ctx, path("teams", id), nil)
 }
 
-// ReplaceTeamScopes asks PUT /api/teams/:id/scopes: scopes is the whole new
-// list, and an empty one takes all away.
+// ReplaceTeamScopes calls PUT /api/teams/:id/scopes: scopes is the complete new
+// list; an empty list removes all.
 func (c *Client) ReplaceTeamScopes(ctx context.Context, id string, scopes []string) (api.Team, error) {
 	if scopes == nil {
 		scopes = []string{}
@@ -40,17 +40,17 @@ func (c *Client) ReplaceTeamScopes(ctx context.Context, id string, scopes []stri
 	return single[api.Team](ctx, c, "PUT", path("teams", id, "scopes"), api.TeamScopesReplace{Scopes: scopes})
 }
 
-// ListMembers asks GET /api/teams/:id/members: all of them, there is no paging.
+// ListMembers calls GET /api/teams/:id/members: all of them, there is no paging.
 func (c *Client) ListMembers(ctx context.Context, teamID string) (api.List[api.Member], error) {
 	return bare[api.List[api.Member]](ctx, c, "GET", path("teams", teamID, "members"), nil, nil)
 }
 
-// AddMember asks POST /api/teams/:id/members.
+// AddMember calls POST /api/teams/:id/members.
 func (c *Client) AddMember(ctx context.Context, teamID string, in api.MemberAdd, opts ...CallOption) (api.Member, error) {
 	return bare[api.Member](ctx, c, "POST", path("teams", teamID, "members"), nil, in, attempt(opts)...)
 }
 
-// RemoveMember asks DELETE /api/teams/:id/members.
+// RemoveMember calls DELETE /api/teams/:id/members.
 func (c *Client) RemoveMember(ctx context.Context, teamID, userID string) error {
 	return c.remove(ctx, path("teams", teamID, "members"), api.MemberRemove{UserID: userID})
 }

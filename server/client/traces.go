@@ -10,7 +10,7 @@ import (
 	"svc/server/api"
 )
 
-// TraceFilter narrows GET /api/traces and its stream; zero fields do not.
+// TraceFilter filters GET /api/traces and its stream; zero fields do not filter.
 type TraceFilter struct {
 	AgentID           string
 	Status            string
@@ -42,20 +42,20 @@ func (f TraceFilter) add(q query) query {
 		set("principal", f.Principal).set("client", f.Client).set("requestId", f.RequestID)
 }
 
-// TraceQuery is a page of a filtered list of traces.
+// TraceQuery selects a page of a filtered list of traces.
 type TraceQuery struct {
 	Page
 	TraceFilter
 }
 
-// ListTraces asks GET /api/traces.
+// ListTraces calls GET /api/traces.
 func (c *Client) ListTraces(ctx context.Context, q TraceQuery) (api.Page[api.TraceItem], error) {
 	return bare[api.Page[api.TraceItem]](ctx, c, "GET", path("traces"), q.add(q.query()), nil)
 }
 
-// ExportTraces asks GET /api/traces/export and writes what comes to w as it comes, as
-// "ndjson" or "csv". An error means that what was written is not the whole export. It
-// ends with ctx; no timeout of the client applies.
+// ExportTraces calls GET /api/traces/export and copies the response to w as it
+// arrives, as "ndjson" or "csv". After an error the written export is incomplete. It
+// ends with ctx; the client's timeout does not apply.
 func (c *Client) ExportTraces(ctx context.Context, f TraceFilter, format string, w io.Writer) error {
 	r, err := c.request(ctx, "GET", path("traces", "export"), f.add(query{}).set("format", format), nil)
 	if err != nil {
@@ -75,12 +75,12 @@ func (c *Client) ExportTraces(ctx context.Context, f TraceFilter, format string,
 	return nil
 }
 
-// GetTrace asks GET /api/traces/:id.
+// GetTrace calls GET /api/traces/:id.
 func (c *Client) GetTrace(ctx context.Context, id string) (api.Trace, error) {
 	return single[api.Trace](ctx, c, "GET", path("traces", id), nil)
 }
 
-// StatsQuery is what GET /api/traces/stats takes; zero fields leave the
+// StatsQuery has the parameters of GET /api/traces/stats; zero fields mean the
 // server's defaults.
 type StatsQuery struct {
 	Period  string
@@ -88,18 +88,18 @@ type StatsQuery struct {
 	GroupBy string
 }
 
-// TraceStats asks GET /api/traces/stats.
+// TraceStats calls GET /api/traces/stats.
 func (c *Client) TraceStats(ctx context.Context, q StatsQuery) (api.TraceStats, error) {
 	values := query{}.set("period", q.Period).set("agentId", q.AgentID).set("groupBy", q.GroupBy)
 	return bare[api.TraceStats](ctx, c, "GET", path("traces", "stats"), values, nil)
 }
 
-// traceSize is about what a trace of a gateway takes in a batch, in bytes.
+// traceSize is the approximate size of a gateway's trace in a batch, in bytes.
 const traceSize = 384
 
-// PostTraces asks POST /api/traces with a batch of at most api.MaxTraceBatch.
-// When it returns nil the batch is durable. Traces that have ids may be posted
-// again after any error: what is known already counts as a duplicate.
+// PostTraces calls POST /api/traces with a batch of at most api.MaxTraceBatch. When it
+// returns nil the batch is durable. Traces with ids may be posted again after any
+// error: a trace that is already stored counts as a duplicate.
 func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.IngestResult, error) {
 	batch := api.TraceBatch{Traces: traces}
 	body, err := batch.AppendJSON(make([]byte, 0, traceSize*(len(traces)+1)))
@@ -109,10 +109,10 @@ func (c *Client) PostTraces(ctx context.Context, traces []api.TraceInput) (api.I
 	return c.PostTraceBatch(ctx, "", body)
 }
 
-// PostTraceBatch asks what PostTraces asks, with the JSON of an api.TraceBatch. An id
-// names the batch: it must be the same, and of the same traces, whenever the batch is
-// sent again. After an error the body may still be read for a while: leave it as it is
-// then.
+// PostTraceBatch is PostTraces for the JSON of an api.TraceBatch. id identifies the
+// batch: it must be the same, for the same traces, whenever the batch is sent again.
+// After an error the transport may still read the body for a while, so it must not be
+// modified then.
 func (c *Client) PostTraceBatch(ctx context.Context, id string, body []byte) (api.IngestResult, error) {
 	return single[api.IngestResult](ctx, c, "POST", path("traces"), encoded(body), func(r *http.Request) {
 		if id != "" {
@@ -121,14 +121,15 @@ func (c *Client) PostTraceBatch(ctx context.Context, id string, body []byte) (ap
 	})
 }
 
-// Governance asks GET /api/governance. With the etag of an earlier answer, a
-// bundle that has not changed comes back as nil with the same etag.
+// Governance calls GET /api/governance. With the etag of an earlier response, it
+// returns nil and the same etag when the bundle has not changed.
 func (c *Client) Governance(ctx context.Context, etag string) (*api.Governance, string, error) {
 	return c.governance(ctx, etag, nil)
 }
 
-// AwaitGovernance is Governance that is answered when there is another bundle than the
-// one of etag, or when wait is over. The client's timeout begins after that.
+// AwaitGovernance is Governance as a long poll: the response is sent when the bundle
+// differs from the one of etag, or when wait is over. The client's timeout begins
+// after wait.
 func (c *Client) AwaitGovernance(ctx context.Context, etag string, wait time.Duration) (*api.Governance, string, error) {
 	patient := *c
 	if patient.timeout > 0 {
@@ -155,7 +156,7 @@ func (c *Client) governance(ctx context.Context, etag string, q query) (*api.Gov
 	return &out, answered, nil
 }
 
-// OpenAPI asks GET /api/openapi.json and returns the document as it is.
+// OpenAPI calls GET /api/openapi.json and returns the document unchanged.
 func (c *Client) OpenAPI(ctx context.Context) ([]byte, error) {
 	return bare[[]byte](ctx, c, "GET", path("openapi.json"), nil, nil)
 }

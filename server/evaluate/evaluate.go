@@ -1,12 +1,12 @@
-// Package evaluate is the background work of the control plane: the SLA
-// evaluator, which writes violations, and retention, which removes what is too
-// old. It owns when that is done and what counts as a breach; it leaves
-// statistics, storage and leases to the store.
+// Package evaluate is the background work of the control plane: the SLA evaluator,
+// which writes violations, and retention, which removes old data. The package decides
+// when that is done and what counts as a breach; statistics, storage and leases are the
+// store's.
 //
-// Each worker is a value whose Run blocks until its context ends. Of several
-// processes on one store the holder of a lease does the work; a lease outlives
-// a crash by its time to live and no longer. What was done is remembered in
-// the store, so a restart neither repeats nor skips.
+// Each worker is a value whose Run blocks until its context ends. When several
+// processes use one store, the holder of a lease does the work; the lease of a crashed
+// process expires after its time to live. Progress is stored, so a restart neither
+// repeats nor skips work.
 package evaluate
 
 import (
@@ -20,38 +20,38 @@ import (
 	"svc/store"
 )
 
-// Records is what background work needs of the records.
+// Records is the part of the record store that background work uses.
 type Records interface {
 	store.Leases
 	ListTenants(ctx context.Context) ([]store.TenantInfo, error)
 	Tenant(id string) store.Tenant
 }
 
-// Traces is what it needs of the traces.
+// Traces is the part of the trace store that background work uses.
 type Traces interface {
 	TracesOf(tenant string) store.TenantTraces
 }
 
 // Options are common to the workers.
 type Options struct {
-	// Records and Traces are worked on; required.
+	// Records and Traces are the store; required.
 	Records Records
 	Traces  Traces
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Logger receives what was done and what failed; nil discards it.
+	// Logger logs results and failures; nil discards them.
 	Logger *slog.Logger
 	// Interval is the time from one pass to the next; 0 means the worker's default.
 	Interval time.Duration
 }
 
-// worker runs a pass at intervals while it holds a lease.
+// worker makes a pass in each interval while it holds a lease.
 type worker struct {
 	Options
 	lease  string
 	holder string
 	held   store.Lease
-	due    time.Time // when the next pass of a holder is due
+	due    time.Time // when the next pass is due
 	pass   func(context.Context) error
 }
 
@@ -68,16 +68,16 @@ func newWorker(o Options, lease string, interval time.Duration) worker {
 	return worker{Options: o, lease: lease, holder: rand.Text()}
 }
 
-// How long a lease is held without being renewed, and how often it is renewed or asked
-// for: another process takes the work over at most leaseFor + renewEvery after its
-// holder is gone (decision CP19), however seldom there is work.
+// How long a lease is valid without a renewal, and how often it is renewed or
+// requested. Another process takes over at most leaseFor + renewEvery after the holder
+// stopped (decision CP19), even when passes are rare.
 const (
 	leaseFor   = 30 * time.Second
 	renewEvery = 10 * time.Second
 )
 
 // run makes a pass when it gets the lease and then one each interval, until ctx ends. A
-// pass that fails is logged and tried again at the next.
+// pass that fails is logged and repeated after the interval.
 func (w *worker) run(ctx context.Context) {
 	ticker := time.NewTicker(min(w.Interval, renewEvery))
 	defer ticker.Stop()
@@ -97,15 +97,15 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// turn renews the lease or asks for it, and makes a pass when one is due: at once for a
-// worker that did not hold the lease before.
+// turn renews or requests the lease, and makes a pass when one is due: at once when the
+// worker did not hold the lease before.
 func (w *worker) turn(ctx context.Context) error {
 	held, now := w.held.Name != "", time.Now()
 	mine, err := w.acquire(ctx)
 	if err != nil || !mine {
 		return err
 	}
-	// A tick may be a little early against the one before.
+	// A tick may come slightly early.
 	if held && now.Before(w.due.Add(-min(w.Interval, renewEvery)/2)) {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (w *worker) turn(ctx context.Context) error {
 	return w.work(ctx)
 }
 
-// step makes one pass if the lease can be had.
+// step makes one pass if it gets the lease.
 func (w *worker) step(ctx context.Context) error {
 	if mine, err := w.acquire(ctx); err != nil || !mine {
 		return err
@@ -121,8 +121,8 @@ func (w *worker) step(ctx context.Context) error {
 	return w.work(ctx)
 }
 
-// work makes a pass, and renews the lease while it lasts. What the pass writes depends
-// on the lease: a process that was paused does not undo what its successor did.
+// work makes a pass, and renews the lease meanwhile. Writes of the pass fail when the
+// lease was lost, so a process that was paused cannot undo the work of its successor.
 func (w *worker) work(ctx context.Context) error {
 	pass, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -140,7 +140,7 @@ func (w *worker) work(ctx context.Context) error {
 			case <-ticker.C:
 				_, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, leaseFor)
 				switch {
-				case err != nil && ctx.Err() == nil: // it is tried again
+				case err != nil && ctx.Err() == nil: // the next tick tries again
 					w.Logger.Warn("a lease was not renewed", "work", w.lease, "error", err)
 				case err == nil && !mine:
 					lost(store.ErrLeaseLost)
@@ -161,12 +161,12 @@ func (w *worker) work(ctx context.Context) error {
 func (w *worker) acquire(ctx context.Context) (mine bool, err error) {
 	l, mine, err := w.Records.AcquireLease(ctx, w.lease, w.holder, leaseFor)
 	if err == nil {
-		w.held = l // the zero lease where it is another holder's
+		w.held = l // the zero lease when another process holds it
 	}
 	return mine, err
 }
 
-// release gives the lease back, so that another process can go on at once.
+// release gives up the lease, so that another process can take over at once.
 func (w *worker) release(ctx context.Context) {
 	if w.held.Name == "" {
 		return
@@ -174,6 +174,6 @@ func (w *worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := w.Records.ReleaseLease(ctx, w.held); err != nil {
-		w.Logger.Warn("lease was not released; it will run out", "work", w.lease, "error", err)
+		w.Logger.Warn("lease was not released; it will expire", "work", w.lease, "error", err)
 	}
 }

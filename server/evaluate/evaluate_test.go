@@ -71,7 +71,7 @@ func (r *rig) open() {
 	r.store, r.tenant, r.stored = st, st.Tenant("one"), st.TracesOf("one")
 }
 
-// restart is a new process on the same file.
+// restart opens the same file in a new process.
 func (r *rig) restart() {
 	r.t.Helper()
 	if err := r.store.Close(); err != nil {
@@ -82,7 +82,7 @@ func (r *rig) restart() {
 
 func (r *rig) options() Options { return Options{Records: r.store, Traces: r.store, Now: r.clock.Now} }
 
-// traces stores n traces that began at a time.
+// traces stores n traces that began at the given time.
 func (r *rig) traces(n int, at time.Time, took time.Duration, status store.TraceStatus, blocked bool) {
 	r.t.Helper()
 	batch := make([]store.Trace, n)
@@ -160,8 +160,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Traces that take exactly as long as a target allows meet it, in the status and
-// for the evaluator; the p99 is what they took.
+// Traces that take exactly as long as a target allows meet it, in the status and for
+// the evaluator; the p99 is their duration.
 func TestATargetThatIsMetIsNotBreached(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, 17 * time.Millisecond, 999 * time.Millisecond, time.Second, 9999 * time.Millisecond, 29*time.Hour + 1} {
 		for _, slowest := range []time.Duration{d, 3 * d} { // 1 of 200 may take longer
@@ -184,8 +184,8 @@ func TestATargetThatIsMetIsNotBreached(t *testing.T) {
 	}
 }
 
-// A missed target gives one violation of each type and period, however often
-// it is evaluated, by however many evaluators, through a restart.
+// A missed target has one violation of each type and period, however often it is
+// evaluated, by several evaluators and after a restart.
 func TestEvaluatorWritesOneViolationPerPeriod(t *testing.T) {
 	r := newRig(t)
 	target := r.sla("1h", ptr(100), ptr(10))
@@ -197,7 +197,7 @@ func TestEvaluatorWritesOneViolationPerPeriod(t *testing.T) {
 	}
 	r.restart()
 	for range 20 {
-		r.step(NewEvaluator(r.options())) // a process that crashed left its lease behind
+		r.step(NewEvaluator(r.options())) // a process that crashed did not release its lease
 		r.clock.advance(3 * time.Minute)
 	}
 	got := r.violations()
@@ -222,8 +222,8 @@ func TestEvaluatorWritesOneViolationPerPeriod(t *testing.T) {
 	}
 }
 
-// The next violation of a kind is of a period that begins after the last one
-// ended: a lasting breach gives one each period.
+// The next violation of a type is of a period that begins after the last one ended: a
+// lasting breach has one violation per period.
 func TestEvaluatorLastingBreach(t *testing.T) {
 	r := newRig(t)
 	r.sla("1h", ptr(100), nil)
@@ -259,14 +259,14 @@ func TestEvaluatorLeavesHealthyTargetsAlone(t *testing.T) {
 	}
 }
 
-// Time in which no evaluator ran is made up for.
+// Periods in which no evaluator ran are evaluated later.
 func TestEvaluatorCatchesUp(t *testing.T) {
 	r := newRig(t)
 	r.sla("1h", ptr(100), nil)
 	r.step(NewEvaluator(r.options()))
 	r.clock.advance(10 * time.Minute)
 	r.traces(5, r.clock.Now(), time.Second, store.TraceSuccess, false)
-	r.clock.advance(30 * time.Hour) // nobody there; the breach is long over
+	r.clock.advance(30 * time.Hour) // no evaluator runs; the breach is over
 	r.restart()
 	for range 3 {
 		r.step(NewEvaluator(r.options()))
@@ -296,14 +296,14 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	if worked["a"] != 5 || worked["b"] != 0 {
 		t.Errorf("passes: %v", worked)
 	}
-	r.clock.advance(time.Hour) // a is gone
+	r.clock.advance(time.Hour) // a has stopped
 	r.step(b)
 	if worked["b"] != 1 {
 		t.Error("the lease outlived its holder")
 	}
 }
 
-// A deleted target, a deleted agent, another tenant: nothing breaks.
+// A deleted target, a deleted agent and another tenant cause no errors.
 func TestEvaluatorSurvivesDeletions(t *testing.T) {
 	r := newRig(t)
 	target := r.sla("1h", ptr(100), nil)
@@ -325,8 +325,8 @@ func TestEvaluatorSurvivesDeletions(t *testing.T) {
 	}
 }
 
-// Retention drops old traces; statistics outlive them, and a late duplicate of
-// a dropped trace is not counted again.
+// Retention removes old traces; their statistics are kept, and a late duplicate of a
+// removed trace is not counted again.
 func TestRetention(t *testing.T) {
 	r := newRig(t)
 	ctx := context.Background()
@@ -372,7 +372,7 @@ func TestRetentionDefault(t *testing.T) {
 	}
 }
 
-// leases is a store without tenants that counts what is asked of it.
+// leases is a store without tenants that counts calls.
 type leases struct {
 	Records
 	mu                         sync.Mutex
@@ -405,8 +405,8 @@ func (l *leases) Watermark(context.Context, string) (time.Time, error) {
 func (l *leases) SetWatermark(context.Context, string, time.Time) error   { return nil }
 func (l *leases) ListTenants(context.Context) ([]store.TenantInfo, error) { return nil, nil }
 
-// Run works at once and at each interval, renews its lease in between, goes on after a
-// failure, and gives the lease back when its context ends.
+// Run works at once and at each interval, renews its lease in between, continues after
+// a failure, and releases the lease when its context ends.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}

@@ -11,50 +11,49 @@ import (
 
 // Defaults of retention.
 const (
-	// DefaultRetentionInterval is how often old data is looked for.
+	// DefaultRetentionInterval is the interval between two passes.
 	DefaultRetentionInterval = 10 * time.Minute
-	// DefaultTraceRetention is how long traces are kept when nothing else is said.
+	// DefaultTraceRetention is how long traces are kept by default.
 	DefaultTraceRetention = 90 * 24 * time.Hour
-	// DefaultAuditRetention is how long the record of administrators' changes is kept.
+	// DefaultAuditRetention is how long the audit events of administrators' changes
+	// are kept by default.
 	DefaultAuditRetention = 400 * 24 * time.Hour
-	// minuteRetention is how long statistics have minutes: twice the longest
-	// period that is asked for by the minute. Hours are kept.
+	// minuteRetention is how long statistics by the minute are kept: twice the longest
+	// period that queries read by the minute. Statistics by the hour are always kept.
 	minuteRetention = 48 * time.Hour
-	// violationRetention and eventRetention bound records that are small and few.
+	// violationRetention and eventRetention apply to records that are few and small.
 	violationRetention = 400 * 24 * time.Hour
 	eventRetention     = 90 * 24 * time.Hour
 )
 
-// turnBudget is how long the traces of one tenant are worked on before it is the
-// next tenant's turn.
+// turnBudget is the time for the traces of one tenant before the next tenant's turn.
 const turnBudget = 25 * time.Millisecond
 
-// Retention removes what is too old. A pass goes on until nothing old is left, in
-// short transactions with pauses of the same length between them, so that ingest
-// never waits long; tenants take turns, so that the backlog of one does not delay
-// the others.
+// Retention removes old data. A pass continues until nothing old is left, in short
+// transactions with pauses of the same length between them, so that ingest never waits
+// long. Tenants take turns, so that the backlog of one does not delay the others.
 type Retention struct {
 	worker
 	keep   time.Duration
-	events time.Duration // of administrators; 0: for ever
+	events time.Duration // for audit events of administrators; 0: forever
 }
 
-// NewRetention returns a Retention that keeps traces for keep, and for ever
-// when it is 0. Statistics outlive the traces.
+// NewRetention returns a Retention that keeps traces for keep, or forever when keep is
+// 0. Statistics are kept longer than traces.
 func NewRetention(o Options, keep time.Duration) *Retention {
 	r := &Retention{newWorker(o, "retention", DefaultRetentionInterval), keep, DefaultAuditRetention}
 	r.pass = r.trim
 	return r
 }
 
-// KeepAuditEvents sets how long the record of administrators' changes is kept; 0 means
-// for ever.
+// KeepAuditEvents sets how long the audit events of administrators' changes are kept;
+// 0 means forever.
 func (r *Retention) KeepAuditEvents(keep time.Duration) { r.events = keep }
 
-// Run removes until ctx ends.
+// Run removes old data until ctx ends.
 func (r *Retention) Run(ctx context.Context) { r.run(ctx) }
 
-// Step makes one pass, unless another process holds the work.
+// Step makes one pass, unless another process holds the lease.
 func (r *Retention) Step(ctx context.Context) error { return r.step(ctx) }
 
 func (r *Retention) trim(ctx context.Context) error {
@@ -97,11 +96,11 @@ func (r *Retention) trim(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// tenantTrim is what a pass does at one tenant.
+// tenantTrim is the work of a pass at one tenant.
 type tenantTrim struct {
 	tenant store.Tenant
 	traces store.TenantTraces
-	// What is left to do; nil where nothing is.
+	// the cutoffs of the remaining work; nil when it is done
 	trim   *store.RetentionBounds
 	expire *store.ExpireBounds
 
@@ -109,8 +108,8 @@ type tenantTrim struct {
 	expired store.Expired
 }
 
-// turn removes some of one tenant. Where more is left it then pauses for as long as
-// that took: half the time is for others.
+// turn removes a part of a tenant's old data. When more is left, it then pauses for as
+// long as that took, so that other transactions have half of the time.
 func (r *Retention) turn(ctx context.Context, t *tenantTrim) (more bool, err error) {
 	began := time.Now()
 	if err := errors.Join(t.trimRecords(ctx), t.expireTraces(ctx)); err != nil {

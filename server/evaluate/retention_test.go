@@ -12,17 +12,17 @@ import (
 	"svc/store/memory"
 )
 
-// backlogs is a store whose tenants have rows to remove. It records who was
-// asked, and removes a thousand rows of a tenant at a time.
+// backlogs is a store whose tenants have rows to remove. It records the calls by tenant,
+// and removes a thousand rows of a tenant per call.
 type backlogs struct {
 	Records
 	ids    []string
 	rows   map[string]int
-	took   time.Duration // a transaction takes
+	took   time.Duration // duration of a transaction
 	fails  string        // the tenant whose transactions fail
 	turns  []string
 	leases int
-	held   int // how often the lease is still ours; 0: always
+	held   int // number of calls for which the lease is still held; 0: always
 }
 
 func (b *backlogs) AcquireLease(context.Context, string, string, time.Duration) (store.Lease, bool, error) {
@@ -76,7 +76,7 @@ func TestOnePassRemovesAllOldData(t *testing.T) {
 				t.Errorf("tenant %s has %d old rows left", id, n)
 			}
 		}
-		// The tenant with the backlog does not delay the others.
+		// The tenant with a backlog does not delay the others.
 		if want := []string{"a", "b", "c", "a", "c", "a", "c", "a"}; !slices.Equal(b.turns[:8], want) {
 			t.Errorf("turns %v, want %v first", b.turns[:8], want)
 		}
@@ -115,8 +115,8 @@ func TestRetentionStopsWithItsContext(t *testing.T) {
 	})
 }
 
-// A worker that has passes to make only every hour renews its lease all the while, and
-// one that is gone is followed within 45 seconds.
+// A worker with a pass every hour renews its lease in between, and the worker of another
+// process takes over within 45 seconds after it has stopped.
 func TestAWorkerThatIsGoneIsFollowedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.Open(memory.Options{})
@@ -150,8 +150,8 @@ func TestAWorkerThatIsGoneIsFollowedSoon(t *testing.T) {
 	})
 }
 
-// held is a store that a process which is gone does not reach any more, not even to give
-// its lease back.
+// held is a store that a stopped process can no longer reach, not even to release its
+// lease.
 type held struct {
 	store.Records
 	ctx context.Context
@@ -164,7 +164,7 @@ func (h held) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return h.Records.ReleaseLease(ctx, l)
 }
 
-// A pass that takes longer than the lease lasts keeps it.
+// A pass that takes longer than the lease is valid keeps the lease.
 func TestALeaseIsRenewedDuringAPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.Open(memory.Options{})
@@ -180,7 +180,7 @@ func TestALeaseIsRenewedDuringAPass(t *testing.T) {
 	})
 }
 
-// The longest period that is asked for by the minute keeps its minutes.
+// The longest period that queries read by the minute keeps its minutes.
 func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
 	r := newRig(t)
 	r.traces(1, epoch.Add(-23*time.Hour-30*time.Minute), time.Millisecond, store.TraceSuccess, false)
@@ -195,8 +195,8 @@ func TestStatisticsOfADayKeepTheirMinutes(t *testing.T) {
 	}
 }
 
-// Violations are kept for 400 days after their periods, and identity events for 90
-// days after their receipt, however long traces are kept.
+// Violations are kept for 400 days after their periods, and identity events for 90 days
+// after their receipt, independently of the retention of traces.
 func TestViolationsAndEventsHaveTheirOwnRetention(t *testing.T) {
 	r := newRig(t)
 	target := r.sla("1h", nil, ptr(1))
@@ -222,8 +222,8 @@ func TestViolationsAndEventsHaveTheirOwnRetention(t *testing.T) {
 	}
 }
 
-// A worker that was paused in its pass for longer than its lease lasts changes
-// nothing any more once another one has taken over.
+// A worker that was paused in a pass for longer than its lease is valid cannot change
+// anything once another worker has taken over.
 func TestAPausedWorkerWritesNothing(t *testing.T) {
 	r := newRig(t)
 	r.sla("1h", nil, ptr(1))

@@ -20,7 +20,7 @@ const (
 	Breached = "breached"
 )
 
-// atRisk is the share of a target from which on it is in danger: within 10 %.
+// atRisk is the share of a target above which it is at risk: within 10 %.
 const atRisk = 0.9
 
 // Periods maps an SLA target's evaluation period to its length.
@@ -31,19 +31,19 @@ var Periods = map[string]time.Duration{
 	"30d": 30 * 24 * time.Hour,
 }
 
-// Assessment compares a target with what was measured.
+// Assessment is a comparison of a target with measured values.
 type Assessment struct {
 	P99Ms     float64
 	ErrorRate float64 // percent
 	Status    string
-	// Latency and Errors say which of the targets are missed.
+	// Latency and Errors are true when the target is missed.
 	Latency, Errors bool
 }
 
-// Measure compares the totals of a target's evaluation period with it. A
-// request that a policy blocked is no failure of the agent: it is left out of
-// the error rate. The statistics know the p99 within about 1 %; latency is
-// missed only where the smallest duration that it can be is above the target.
+// Measure compares the totals of a target's evaluation period with the target. A
+// request that a policy blocked is not a failure of the agent and is left out of
+// the error rate. The p99 of the statistics has an error of about 1 %; the latency
+// target is missed only if the lowest possible value is above it.
 func Measure(target *store.SLATarget, t *store.Totals) Assessment {
 	if t.Traces == 0 {
 		return Assessment{Status: NoData}
@@ -66,7 +66,7 @@ func Measure(target *store.SLATarget, t *store.Totals) Assessment {
 }
 
 // missed reports whether a target is missed by a value that is at least low, and
-// whether one is now at risk.
+// whether it is at risk.
 func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 	if target == nil {
 		return false, risk
@@ -76,11 +76,11 @@ func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 
 // Evaluator writes the violations of SLA targets.
 //
-// A target is measured over its evaluation period up to now, as its status is
-// when it is read. When it is missed, a violation of that period is written,
-// one for each kind of target; the next one of the kind can only be of a
-// period that begins after that one ended. Time in which no evaluator ran is
-// made up for, up to catchUp, in whole periods.
+// A target is measured over its evaluation period up to now, like its status in
+// responses. When it is missed, a violation of that period is written, one for each
+// kind of target. The next violation of the kind can only be of a period that
+// begins after that one ended. Periods in which no evaluator ran are evaluated
+// later, up to catchUp, in whole periods.
 type Evaluator struct{ worker }
 
 // NewEvaluator returns an Evaluator; Run starts it.
@@ -93,14 +93,14 @@ func NewEvaluator(o Options) *Evaluator {
 // Run evaluates until ctx ends.
 func (e *Evaluator) Run(ctx context.Context) { e.run(ctx) }
 
-// Step makes one pass, unless another process holds the work.
+// Step makes one pass, unless another process holds the lease.
 func (e *Evaluator) Step(ctx context.Context) error { return e.step(ctx) }
 
 const (
 	// evaluated is the watermark: the time up to which targets were evaluated.
 	evaluated = "slas-evaluated"
-	// catchUp bounds how far back missed time is made up for: as far as
-	// violations can be asked for.
+	// catchUp bounds how far back missed periods are evaluated: as far as
+	// violations can be queried.
 	catchUp = 7 * 24 * time.Hour
 )
 
@@ -124,7 +124,7 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 		}
 	}
 	if len(failed) > 0 {
-		return errors.Join(failed...) // the watermark stays, so that the next run evaluates them
+		return errors.Join(failed...) // the watermark is not moved, so the next pass evaluates them
 	}
 	return e.Records.SetWatermark(ctx, evaluated, now)
 }
@@ -145,8 +145,8 @@ func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.T
 	return nil
 }
 
-// evaluationTimes are the times that a target is to be measured at: now, and before
-// it the ends of the periods that nobody was there to measure.
+// evaluationTimes returns the times at which a target has to be measured: the ends
+// of the periods in which no evaluator ran, and now.
 func evaluationTimes(target *store.SLATarget, last, now time.Time) []time.Time {
 	period, ok := Periods[target.EvaluationPeriod]
 	if !ok {
@@ -168,9 +168,9 @@ func evaluationTimes(target *store.SLATarget, last, now time.Time) []time.Time {
 	return append(out, now)
 }
 
-// target measures one target over the period that ends at a time, the minute
-// that is under way then included: statistics are kept by the minute, and so
-// the period has its exact length.
+// target measures one target over the period that ends at the given time, including
+// the current minute. Statistics are kept by the minute, so the period has its
+// exact length.
 func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, at time.Time) error {
 	at = at.Truncate(time.Minute).Add(time.Minute)
 	stats, err := e.Traces.TracesOf(t.ID()).Stats(ctx, store.StatsQuery{

@@ -10,22 +10,20 @@ import (
 	"svc/server/api"
 )
 
-// Assembler makes traces of batches. It is safe for concurrent use; one serves
-// a tenant or many, because OpenTelemetry trace ids are unique across them and
-// nothing of one trace is ever shown in another.
+// Assembler turns batches of spans into traces. It is safe for concurrent use. One
+// Assembler can serve all tenants, because it remembers partial traces by tenant.
 type Assembler struct {
 	prices Pricer
 	parts  *parts
 }
 
-// NewAssembler returns an Assembler that prices spans of a tree by their own
-// models.
+// NewAssembler returns an Assembler that uses the prices for the models of spans.
 func NewAssembler(prices Pricer) *Assembler {
 	return &Assembler{prices: prices, parts: newParts(maxParts)}
 }
 
-// usage is what a span, or all of a tree, used. Cost is in nano-dollars and
-// means something only when priced.
+// usage is the tokens and cost of a span or of a tree. cost is in nano-dollars, and is
+// valid only when priced is true.
 type usage struct {
 	input, output, cost      int64
 	cacheRead, cacheCreation int64 // parts of input
@@ -37,16 +35,15 @@ func (u usage) tokens() int64 { return u.input + u.output }
 // node is a span in its tree.
 type node struct {
 	*span
-	parent   int // index of the parent in the batch, -1 at the top
+	parent   int // index of the parent in the batch, -1 for a top span
 	children []int
-	below    usage // sum over the children
+	below    usage // sum of the children
 	total    usage
 	reached  bool
-	within   string // the tool that a span above calls, if there is one
+	within   string // the tool of the nearest span above that calls one
 }
 
-// Assemble makes the traces of a batch. Tenant keeps what is remembered of
-// partial traces apart.
+// Assemble makes the traces of a batch. Partial traces are remembered by tenant.
 func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 	nodes := link(b.spans)
 	result := Result{Rejected: b.Malformed}
@@ -63,13 +60,13 @@ func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 			continue
 		}
 		t := a.trace(tenant, nodes, tree)
-		if t.Validate() != nil || a.tooExpensive(&t) { // what was cleaned above can only fail on times, tokens and cost
+		if t.Validate() != nil || a.tooExpensive(&t) { // other fields were cleaned above, so only times, tokens and cost can be invalid
 			result.Rejected += len(tree)
 			continue
 		}
 		result.Traces = append(result.Traces, t)
 	}
-	for i := range nodes { // parents that lead round in a circle have no top
+	for i := range nodes { // a cycle of parents has no top
 		if !nodes[i].reached {
 			result.Rejected++
 		}
@@ -77,8 +74,8 @@ func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 	return result
 }
 
-// link finds each span's parent among the others. A span that stands in the
-// batch twice counts once.
+// link finds each span's parent in the batch. A span that is in the batch twice counts
+// once.
 func link(spans []span) []node {
 	type key struct {
 		trace traceID
@@ -106,7 +103,7 @@ func link(spans []span) []node {
 	return nodes
 }
 
-// walk lists the tree under top, parents before children, earlier starts first.
+// walk lists the tree under top: parents before children, earlier starts first.
 func walk(nodes []node, top int) []int {
 	tree := []int{top}
 	nodes[top].reached = true
@@ -114,7 +111,7 @@ func walk(nodes []node, top int) []int {
 		for _, c := range nodes[tree[i]].children {
 			if !nodes[c].reached {
 				nodes[c].reached = true
-				if p := &nodes[tree[i]]; !p.sums() { // an agent called by a tool makes calls of its own
+				if p := &nodes[tree[i]]; !p.sums() { // an agent that a tool calls makes its own tool calls
 					nodes[c].within = cmp.Or(p.texts[tool], p.within)
 				}
 				tree = append(tree, c)
@@ -201,14 +198,14 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 	return t
 }
 
-// means reports whether a name means one agent.
+// means reports whether a name identifies one agent.
 func means(name string) bool {
 	return name == api.UnnamedAgent || api.CleanAgentName(name) != api.UnnamedAgent
 }
 
-// sum computes the usage of the tree from its leaves up, and returns the top's.
-// tree is sorted by start, not by depth, so children are added to their
-// parents in an order of its own.
+// sum computes the usage of the tree from its leaves up, and returns the top's. tree is
+// sorted by start and not by depth, so the spans are first sorted so that children come
+// before their parents.
 func (a *Assembler) sum(nodes []node, tree []int) usage {
 	order := []int{tree[0]}
 	for i := 0; i < len(order); i++ {
@@ -237,11 +234,11 @@ func (a *Assembler) sum(nodes []node, tree []int) usage {
 	return nodes[tree[0]].total
 }
 
-// costBound is more than a trace may cost, in nano-dollars; sums stay at it.
+// costBound is above the maximum cost of a trace, in nano-dollars; sums are capped there.
 const costBound = 2 * api.MaxCostUSD * 1_000_000_000
 
-// tooExpensive reports whether a trace without a cost of its own costs more by
-// the price table than a trace may.
+// tooExpensive reports whether a trace without a cost costs more, by the price table,
+// than the maximum cost of a trace.
 func (a *Assembler) tooExpensive(t *api.TraceInput) bool {
 	if t.CostUSD != nil {
 		return false
@@ -250,9 +247,9 @@ func (a *Assembler) tooExpensive(t *api.TraceInput) bool {
 	return float64(nano)/1e9 > api.MaxCostUSD
 }
 
-// calls counts the calls of tools in a tree by their spans. A span below one of
-// the same tool is part of that call: clients and servers of MCP report one call
-// twice.
+// calls counts the calls of tools in a tree by their spans. A span below a span of the
+// same tool is part of that call, because MCP clients and servers each report a span for
+// one call.
 func calls(nodes []node, tree []int) []api.ToolCalls {
 	var out []api.ToolCalls
 	at := map[string]int{}
@@ -275,14 +272,14 @@ func calls(nodes []node, tree []int) []api.ToolCalls {
 	return out
 }
 
-// maxTools bounds the tools that are counted of one trace.
+// maxTools bounds the number of tools that are counted in one trace.
 const maxTools = 1000
 
-// own is what the span itself says that it used.
+// own returns the usage in the span's own attributes.
 func (a *Assembler) own(s *span) usage {
 	u := usage{input: s.tokens[0], output: s.tokens[1]}
-	// An instrumentation that leaves cached tokens out of input reports more of them than
-	// input has; what can be a part of input is believed.
+	// Some instrumentations do not include cached tokens in input and report more of them
+	// than input has. They are lowered to the largest value that input can include.
 	u.cacheRead = min(s.tokens[2], u.input)
 	u.cacheCreation = min(s.tokens[3], u.input-u.cacheRead)
 	if s.has(cost) {
@@ -300,14 +297,14 @@ func (a *Assembler) own(s *span) usage {
 	return u
 }
 
-// settle keeps tokens of a trace that arrives in parts from being counted
-// twice: parts are remembered, and taken off a summing span that comes later.
+// settle prevents that tokens of a trace that arrives in parts are counted twice: parts
+// are remembered, and subtracted from a summing span that arrives later.
 func (a *Assembler) settle(tenant string, top *node, u usage, provider, model string) usage {
 	switch known := a.parts.sum(tenant, top.trace, top.id); {
 	case u.tokens() == 0:
 		return u
 	case top.sums() && known.tokens() > 0 && top.below.tokens() < top.total.tokens():
-		// The top's own figures were taken: they include the parts.
+		// The usage of the top's own attributes includes the parts.
 		u.input = max(0, u.input-known.input)
 		u.output = max(0, u.output-known.output)
 		u.cacheRead = min(max(0, u.cacheRead-known.cacheRead), u.input)
@@ -321,8 +318,8 @@ func (a *Assembler) settle(tenant string, top *node, u usage, provider, model st
 	return u
 }
 
-// instant is the time of a span's nanoseconds; the zero time when there is
-// none, or none that a trace can have.
+// instant converts the nanoseconds of a span to a time; the zero time when there is none,
+// or none that a trace can have.
 func instant(ns uint64) time.Time {
 	if ns == 0 || ns > math.MaxInt64 {
 		return time.Time{}
@@ -330,7 +327,7 @@ func instant(ns uint64) time.Time {
 	return time.Unix(0, int64(ns)).UTC()
 }
 
-// milliseconds is how long a span took; 0 when its times make no sense.
+// milliseconds is the duration of a span; 0 when its times are invalid.
 func milliseconds(start, end uint64) float64 {
 	if start == 0 || end <= start {
 		return 0

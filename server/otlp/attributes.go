@@ -10,10 +10,10 @@ import (
 	"svc/server/api"
 )
 
-// maxText bounds the bytes that are kept of a text before it is cleaned.
+// maxText bounds the bytes of a text that are kept before it is cleaned.
 const maxText = 4*api.MaxName + utf8.UTFMax
 
-// field is what an attribute says of a trace.
+// field is a property of a trace that an attribute sets.
 type field int
 
 const (
@@ -24,7 +24,7 @@ const (
 	tool
 	provider
 	model
-	answered // the model that answered, where it differs from the one asked for
+	answered // the model of the response, when it differs from the requested one
 	operation
 	failure
 	requestID
@@ -34,7 +34,7 @@ const (
 	rule
 	decision
 	reason
-	fields // how many of them are texts
+	fields // number of fields that are texts
 	input
 	output
 	cacheRead // parts of input
@@ -43,15 +43,15 @@ const (
 	allFields
 )
 
-// spelling says which field an attribute sets. Of several spellings of one
-// field that a span carries, the lowest rank is believed, in whatever order
-// they stand.
+// spelling maps an attribute to the field that it sets. When a span has
+// several attributes for one field, the lowest rank takes precedence, in any
+// order of the attributes.
 type spelling struct {
 	field field
 	rank  int8
 }
 
-// spellings holds today's GenAI conventions and, with higher ranks, the ones
+// spellings has the current GenAI conventions and, with higher ranks, those
 // that instrumentations in use still send: the conventions before 1.37
 // (gen_ai.system, prompt_tokens), OpenLLMetry's llm.usage.* and
 // OpenInference's llm.*.
@@ -117,17 +117,17 @@ var spellings = map[string]spelling{
 	"llm.cost.total":    {cost, 2},
 }
 
-// attributes is what a span, or a resource, says in the spellings above.
+// attributes are the fields of a span or a resource, by the spellings above.
 type attributes struct {
 	texts  [fields]string
 	ranks  [allFields]int8 // 0: not given
 	tokens [4]int64        // input, output, cacheRead, cacheCreation
 	nano   int64           // cost in nano-dollars
-	over   [5]bool         // that field is more than a trace may have
-	genai  bool            // says something of GenAI
+	over   [5]bool         // whether the field is above the maximum of a trace
+	genai  bool            // whether there is a GenAI attribute
 }
 
-// set takes an attribute in.
+// set applies an attribute.
 func (a *attributes) set(key string, v value) {
 	if strings.HasPrefix(key, "gen_ai.") || strings.HasPrefix(key, "llm.") {
 		a.genai = true
@@ -143,7 +143,7 @@ func (a *attributes) set(key string, v value) {
 			return
 		}
 		a.tokens[sp.field-input] = n
-		if sp.field == input || sp.field == output { // of the others, what fits into input is believed
+		if sp.field == input || sp.field == output { // the other counts are lowered to what input can include
 			a.over[sp.field-input] = n > api.MaxTokens
 		}
 	case cost:
@@ -169,11 +169,11 @@ func (a *attributes) set(key string, v value) {
 
 func (a *attributes) has(f field) bool { return a.ranks[f] != 0 }
 
-// excessive reports whether a count or a cost is more than a trace may have.
+// excessive reports whether a count or a cost is above the maximum of a trace.
 func (a *attributes) excessive() bool { return a.over != [5]bool{} }
 
-// sums reports whether the span stands for the work of spans below it rather
-// than for a call of its own.
+// sums reports whether the span sums up the spans below it instead of being a
+// call of its own.
 func (a *attributes) sums() bool {
 	switch strings.ToLower(a.texts[operation]) {
 	case "invoke_agent", "create_agent", "invoke_workflow", "plan", "agent", "chain", "workflow", "task":
@@ -182,7 +182,7 @@ func (a *attributes) sums() bool {
 	return false
 }
 
-// text writes a scalar as text.
+// text returns a scalar as text.
 func (v value) text() string {
 	switch v.kind {
 	case text:
@@ -195,7 +195,7 @@ func (v value) text() string {
 	return ""
 }
 
-// float reads a number, which some instrumentations write as text.
+// float reads a number; some instrumentations send it as text.
 func (v value) float() (float64, bool) {
 	switch v.kind {
 	case integer:
@@ -209,7 +209,8 @@ func (v value) float() (float64, bool) {
 	return 0, false
 }
 
-// tokens reads a token count. One beyond what a trace may have is still that.
+// tokens reads a token count. A count above the maximum of a trace stays above
+// it.
 func (v value) tokens() (int64, bool) {
 	f, ok := v.float()
 	if !ok || f < 0 {
@@ -221,8 +222,8 @@ func (v value) tokens() (int64, bool) {
 	return int64(f), true
 }
 
-// clean makes a string fit for a trace: valid UTF-8, no control characters, at
-// most limit characters, no space around it.
+// clean converts a string for a trace: valid UTF-8, no control characters, at
+// most limit characters, no surrounding space.
 func clean(s string, limit int) string {
 	ascii := len(s) <= limit
 	for i := 0; ascii && i < len(s); i++ {

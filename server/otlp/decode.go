@@ -7,8 +7,8 @@ type (
 	spanID  [8]byte
 )
 
-// span is the part of a span that traces are made of. Nothing of it refers to
-// the request's buffer.
+// span has the data of a span from which traces are made. It does not alias
+// the buffer of the request.
 type span struct {
 	trace      traceID
 	id, parent spanID
@@ -20,7 +20,7 @@ type span struct {
 	resource *attributes
 }
 
-// rawSpan is a span as it is being read: ids of any length.
+// rawSpan is a span during decoding: its ids may have any length.
 type rawSpan struct {
 	trace, id, parent []byte
 	flags             uint64
@@ -28,13 +28,13 @@ type rawSpan struct {
 }
 
 const (
-	flagHasRemote = 0x100 // the next flag means something
+	flagHasRemote = 0x100 // whether the flag below is valid
 	flagRemote    = 0x200
 	statusError   = 2
 )
 
-// add takes a span in, or counts it as malformed. It bounds the spans of the
-// request as they are read: a span can be as short as two bytes.
+// add adds a span, or counts it as malformed. It bounds the spans of a request
+// while they are decoded, because a span can be as short as two bytes.
 func (b *Batch) add(r *rawSpan) error {
 	if b.Spans++; b.Spans > MaxSpans {
 		return invalid("more than %d spans; send smaller batches", MaxSpans)
@@ -56,8 +56,8 @@ func (b *Batch) add(r *rawSpan) error {
 	return nil
 }
 
-// describe gives the spans from an index on their resource, which may be given
-// before or after them.
+// describe sets the resource of the spans from an index on. The resource may
+// come before or after its spans.
 func (b *Batch) describe(from int, resource attributes) {
 	if from == len(b.spans) {
 		return

@@ -64,7 +64,7 @@ func FuzzDecodeJSON(f *testing.F) {
 	fuzz(f, JSON)
 }
 
-// Whatever the generated messages accept, the walk over the wire reads alike.
+// Messages that the generated code accepts are decoded to the same spans.
 func FuzzProtobufAgainstGenerated(f *testing.F) {
 	wire, err := proto.Marshal(sample())
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// decodeJSON walks the tokens itself, for the same reason as decodeProtobuf.
+// decodeJSON reads the tokens itself, for the same reason as decodeProtobuf.
 // Ids are hexadecimal, 64-bit integers are strings or numbers, enums are
-// numbers or names, unknown members are skipped. Of members that stand twice
-// in an object some readers believe the first and some the last: they are
-// refused, as is what is not UTF-8.
+// numbers or names, and unknown members are skipped. Duplicate members are
+// rejected, because some readers use the first and some the last, and so is
+// invalid UTF-8.
 func (b *Batch) decodeJSON(body []byte) error {
 	d := &reader{jsontext.NewDecoder(bytes.NewReader(body))}
 	if d.PeekKind() != '{' {
@@ -28,7 +28,7 @@ func (b *Batch) decodeJSON(body []byte) error {
 	})
 	if err == nil {
 		if _, more := d.ReadToken(); !errors.Is(more, io.EOF) {
-			err = invalid("more after the JSON object")
+			err = invalid("data after the JSON object")
 		}
 	}
 	if err != nil && !errors.Is(err, ErrInvalid) {
@@ -105,7 +105,7 @@ func (b *Batch) jsonSpan(d *reader) error {
 	return b.add(&r)
 }
 
-// setJSON takes a list of KeyValues in.
+// setJSON applies a list of KeyValues.
 func (a *attributes) setJSON(d *reader) error {
 	return d.array(func() error {
 		var key string
@@ -128,19 +128,20 @@ func (a *attributes) setJSON(d *reader) error {
 	})
 }
 
-// reader reads the shapes that OTLP's JSON is made of. A null counts as the
-// member's absence, as in protobuf's JSON mapping.
+// reader reads the types of OTLP's JSON. A null counts as an absent member,
+// as in protobuf's JSON mapping.
 type reader struct{ *jsontext.Decoder }
 
 var errShape = errors.New("unexpected JSON type")
 
 // maxMembers bounds the members of one object. The protocol's objects have at
-// most 16; the decoder remembers the names of an object to find duplicates.
+// most 16; the decoder keeps the names of an object in memory to detect
+// duplicates.
 const maxMembers = 256
 
 var errWide = invalid("an object has more than %d members", maxMembers)
 
-// skip passes over a value of any depth.
+// skip skips a value of any depth.
 func (d *reader) skip() error {
 	for depth := d.StackDepth(); ; {
 		if _, err := d.ReadToken(); err != nil {
@@ -155,7 +156,7 @@ func (d *reader) skip() error {
 	}
 }
 
-// object calls member for each member, positioned at its value.
+// object calls member for each member; the reader is then at its value.
 func (d *reader) object(member func(name string) error) error {
 	tok, err := d.ReadToken()
 	if err != nil || tok.Kind() == 'n' {
@@ -180,7 +181,7 @@ func (d *reader) object(member func(name string) error) error {
 	return err
 }
 
-// array calls element for each element, positioned at it.
+// array calls element for each element; the reader is then at the element.
 func (d *reader) array(element func() error) error {
 	tok, err := d.ReadToken()
 	if err != nil || tok.Kind() == 'n' {
@@ -222,8 +223,8 @@ func (d *reader) text() (string, error) {
 	return s[:min(len(s), maxText)], err
 }
 
-// id reads an id. What is not hexadecimal comes back as an id of a wrong
-// length: that makes one span malformed, not the request.
+// id reads an id. For a text that is not hexadecimal it returns an id of an
+// invalid length, so that the span is malformed but not the request.
 func (d *reader) id() ([]byte, error) {
 	s, err := d.text()
 	if err != nil || s == "" {

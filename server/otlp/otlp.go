@@ -1,31 +1,30 @@
-// Package otlp turns what an OpenTelemetry exporter posts (OTLP/HTTP,
-// ExportTraceServiceRequest as protobuf or JSON, plain or gzip) into traces of
-// the control plane. It owns the decoding, the reading of the GenAI semantic
-// conventions in today's and in older spellings, and the rule by which spans
-// become traces; pricing, storing and answering HTTP are left to the server.
+// Package otlp converts the requests of OpenTelemetry exporters (OTLP/HTTP,
+// ExportTraceServiceRequest as protobuf or JSON, plain or gzip) to traces of the
+// control plane. The package contains the decoding, the GenAI semantic conventions in
+// current and older spellings, and the rules by which spans become traces. Pricing,
+// storing and HTTP responses are the server's.
 //
 // # How spans become traces
 //
-// Spans of one OpenTelemetry trace that arrive together form trees by their
-// parent ids. Each tree with at least one GenAI span becomes one trace: its id
-// is the ids of the tree's top span, so that posting the same spans again
-// changes nothing; times and status are the top span's, agent, model and tool
-// are the top span's or else those of the first span below that names them,
-// tokens and cost are summed over the tree, and every span of a tool counts as a
-// call of it. A span that sums up what is
-// below it (an agent invocation that repeats the tokens of its chat calls)
-// counts once: at each span the larger of its own figures and the sum of those
-// below is taken. Trees without a GenAI span are accepted and dropped.
+// Spans of one OpenTelemetry trace that arrive together form trees by their parent
+// ids. Each tree with at least one GenAI span becomes one trace. Its id is made of
+// the ids of the tree's top span, so that posting the same spans again changes
+// nothing. Times and status are the top span's. Agent, model and tool are the top
+// span's, or those of the first span below that has them. Tokens and cost are summed
+// over the tree, and every span of a tool counts as a call of it. A span that sums up
+// the spans below it (an agent invocation that repeats the tokens of its chat calls)
+// counts once: for each span the larger of its own usage and the sum of its children
+// is used. Trees without a GenAI span are accepted and dropped.
 //
 // # Traces that arrive in parts
 //
-// Exporters send a span when it has ended, so that what an agent did in the
-// first seconds of a long request arrives before the request itself. Nothing
-// is held back for that: an answer of success means stored. Each part becomes a trace
-// of its own, tied to the others by its session (the conversation id, or the
-// OpenTelemetry trace id where there is none). So that tokens are not counted
-// twice, an Assembler remembers, within bounds, what the parts of a trace
-// came to, and takes it off the figures of a summing span that arrives later.
+// Exporters send a span when it has ended, so the first spans of a long request
+// arrive before the span of the request itself. They are not held back, because a
+// successful response means that the spans are stored. Each part becomes a trace of
+// its own, with the same session (the conversation id, or the OpenTelemetry trace id
+// when there is none). So that tokens are not counted twice, an Assembler remembers
+// the usage of the parts of a trace, within bounds, and subtracts it from a summing
+// span that arrives later.
 package otlp
 
 import (
@@ -47,7 +46,7 @@ import (
 // MaxSpans bounds the spans of one request. SDKs send 512 at a time.
 const MaxSpans = 65_536
 
-// Format is how a request is encoded, and how its answer must be.
+// Format is the encoding of a request and of its response.
 type Format int
 
 // The two encodings of OTLP/HTTP.
@@ -64,15 +63,15 @@ func (f Format) ContentType() string {
 	return "application/x-protobuf"
 }
 
-// ErrInvalid is the kind of every error of this package: the request cannot be
-// read, and sending it again will not help.
+// ErrInvalid is wrapped by every error of this package: the request cannot be
+// decoded, and sending it again will not help.
 var ErrInvalid = errors.New("invalid OTLP request")
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// ParseContentType returns the format that a Content-Type header names.
+// ParseContentType returns the format of a Content-Type header.
 func ParseContentType(header string) (Format, error) {
 	media, _, err := mime.ParseMediaType(header)
 	if err == nil {
@@ -86,14 +85,14 @@ func ParseContentType(header string) (Format, error) {
 	return 0, invalid("Content-Type must be application/x-protobuf or application/json")
 }
 
-// Plain reports whether a Content-Encoding leaves the body as it is.
+// Plain reports whether a Content-Encoding means an unchanged body.
 func Plain(encoding string) bool {
 	e := strings.ToLower(strings.TrimSpace(encoding))
 	return e == "" || e == "identity"
 }
 
-// Unpack returns a reader of a compressed body. The caller bounds what it
-// reads: a few thousand bytes may unpack to any number.
+// Unpack returns a reader that decompresses a body. The caller must bound what it
+// reads, because a few thousand bytes can decompress to any size.
 func Unpack(encoding string, body []byte) (io.Reader, error) {
 	if strings.ToLower(strings.TrimSpace(encoding)) != "gzip" {
 		return nil, invalid("Content-Encoding must be gzip or absent")
@@ -108,14 +107,14 @@ func Unpack(encoding string, body []byte) (io.Reader, error) {
 // Batch is a decoded request.
 type Batch struct {
 	spans []span
-	// Spans counts the spans of the request, Malformed those of them whose
-	// ids are not ids; these are in no trace.
+	// Spans is the number of spans in the request. Malformed is the number of those
+	// with invalid ids; they are in no trace.
 	Spans, Malformed int
 }
 
-// Decode reads an ExportTraceServiceRequest. Unknown fields are ignored, as
-// the protocol asks; what is not a request at all is an error, and so is a
-// request none of whose spans has usable ids.
+// Decode reads an ExportTraceServiceRequest. Unknown fields are ignored, as the
+// protocol requires. A body that is not such a request is an error, and so is a
+// request none of whose spans has valid ids.
 func Decode(format Format, body []byte) (*Batch, error) {
 	var b Batch
 	var err error
@@ -133,8 +132,8 @@ func Decode(format Format, body []byte) (*Batch, error) {
 	return &b, nil
 }
 
-// Response encodes the answer to a request in its own format. With rejected
-// spans it is a partial success that says why.
+// Response encodes the response to a request in the request's format. With rejected
+// spans it is a partial success with the reason.
 func Response(format Format, rejected int, why string) []byte {
 	var r collector.ExportTraceServiceResponse
 	if rejected > 0 {
@@ -148,24 +147,24 @@ func Response(format Format, rejected int, why string) []byte {
 		marshal = protojson.Marshal
 	}
 	out, err := marshal(&r)
-	if err != nil { // two scalar fields of our own making
+	if err != nil { // encoding two scalar fields cannot fail
 		return nil
 	}
 	return out
 }
 
-// Pricer returns what tokens of a model cost, in nano-dollars, and whether it
-// knows.
+// Pricer returns the cost of a model's tokens, in nano-dollars; false when it has no
+// price.
 type Pricer interface {
 	Cost(provider, model string, input, output, cacheRead, cacheCreation int64) (nano int64, ok bool)
 }
 
-// Result is what became of a batch.
+// Result is the result of a batch.
 type Result struct {
-	// Traces are ready to be stored, each with an id; Validate passes on all.
+	// Traces are ready to be stored: each has an id and passes Validate.
 	Traces []api.TraceInput
-	// Rejected counts the spans that were left out because their ids or their
-	// parents make no sense, or because their trace has more tokens or a higher cost
-	// than a trace may have. Spans without GenAI content are not rejected.
+	// Rejected is the number of spans that were left out because their ids or parents
+	// are invalid, or because their trace has more tokens or a higher cost than the
+	// maximum. Spans without GenAI attributes are not rejected.
 	Rejected int
 }

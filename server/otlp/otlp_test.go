@@ -46,7 +46,7 @@ func TestRequestBecomesOneTrace(t *testing.T) {
 	}
 }
 
-// Attributes in today's and the older spellings.
+// Attributes in current and older spellings.
 func TestSpellings(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -119,13 +119,13 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Spans without GenAI content are accepted and become nothing.
+// Spans without GenAI attributes are accepted and dropped.
 func TestOtherSpansAreDropped(t *testing.T) {
 	result := assemble(t, request(attr("service.name", billing), sp(one, "", "GET /", 0, 1, "http.request.method", "GET")))
 	if len(result.Traces) != 0 || result.Rejected != 0 {
 		t.Errorf("got %d traces, %d rejected", len(result.Traces), result.Rejected)
 	}
-	// but a tree with one is a trace of its root
+	// a tree with one becomes a trace of its root
 	got := oneTrace(t, request(attr("service.name", billing),
 		sp(one, "", "POST /ask", 0, 9, "http.request.method", "POST"),
 		sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 3)))
@@ -134,7 +134,7 @@ func TestOtherSpansAreDropped(t *testing.T) {
 	}
 }
 
-// What a span sums up from below counts once; several calls add up.
+// Usage that a span sums up from its children counts once; several calls add up.
 func TestTokensCountOnce(t *testing.T) {
 	chat := func(id, parent string, in, out int) *tracepb.Span {
 		return sp(id, parent, "chat", 1, 2, "gen_ai.operation.name", "chat", "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", in, "gen_ai.usage.output_tokens", out)
@@ -166,8 +166,8 @@ func TestTokensCountOnce(t *testing.T) {
 	}
 }
 
-// Children that were sent before their root are traces of their own, tied by
-// the session; the root that sums them up does not count them again.
+// Children that arrive before their root become separate traces with the same
+// session; the root that sums them up does not count them again.
 func TestPartsThatArriveBeforeTheirRoot(t *testing.T) {
 	a := NewAssembler(prices{})
 	first := decodeBoth(t, request(nil,
@@ -198,7 +198,7 @@ func TestPartsThatArriveBeforeTheirRoot(t *testing.T) {
 	}
 }
 
-// A parent in another process is never waited for or remembered.
+// A parent in another process is neither waited for nor remembered.
 func TestRemoteParentIsARoot(t *testing.T) {
 	s := sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 1)
 	s.Flags = flagHasRemote | flagRemote
@@ -208,7 +208,7 @@ func TestRemoteParentIsARoot(t *testing.T) {
 	}
 }
 
-// One Assembler serves all requests at once.
+// One Assembler serves concurrent requests.
 func TestAssemblerIsSafeForConcurrentUse(t *testing.T) {
 	a := NewAssembler(prices{})
 	part := decodeBoth(t, request(nil, sp(two, one, "chat", 1, 2, "gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100)))
@@ -256,7 +256,7 @@ func TestMalformedSpansAreRejectedAlone(t *testing.T) {
 	if _, err := Decode(Protobuf, wire); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a request of malformed spans alone: %v", err)
 	}
-	// parents that lead round in a circle
+	// a cycle of parents
 	if r := assemble(t, request(nil, sp(one, two, "a", 0, 1, "gen_ai.x", 1), sp(two, one, "b", 0, 1), good3())); r.Rejected != 2 || len(r.Traces) != 1 {
 		t.Errorf("circle: got %d traces, %d rejected", len(r.Traces), r.Rejected)
 	}
@@ -281,7 +281,7 @@ func TestTimesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// Junk is refused, in both formats.
+// Invalid bodies are rejected, in both formats.
 func TestJunk(t *testing.T) {
 	for name, body := range map[string]string{
 		"text": "not protobuf", "one byte": "\x0a", "other message": "\x12\x02\x08\x01", "group": "\x0b\x0c", "random": "\xff\xff\xff\xff",
@@ -312,7 +312,8 @@ func TestEmptyRequestIsFine(t *testing.T) {
 	}
 }
 
-// A request of the shortest possible spans is refused before it is memory.
+// A request of very many very short spans is rejected before memory is allocated
+// for them.
 func TestSpansAreBounded(t *testing.T) {
 	var scope []byte
 	for range MaxSpans + 1 {
@@ -350,7 +351,7 @@ func zip(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// gzip is undone; every other encoding is refused, and so is what is not gzip.
+// gzip is decompressed; every other encoding, and invalid gzip, is rejected.
 func TestUnpack(t *testing.T) {
 	r, err := Unpack(" GZIP", zip(t, []byte("hello")))
 	if err != nil {
@@ -376,8 +377,8 @@ func TestUnpack(t *testing.T) {
 
 func second2(_ io.Reader, err error) error { return err }
 
-// What is more than a trace may have is rejected with its tree and never cut: cut,
-// it would be a cost that nobody had.
+// A tree above the maximum of a trace is rejected and never lowered to it, because
+// that would store a wrong cost.
 func TestExcessiveSpansAreRejected(t *testing.T) {
 	for name, spans := range map[string][]*tracepb.Span{
 		"input tokens":   {sp(one, "", "chat", 0, 1, "gen_ai.usage.input_tokens", api.MaxTokens+1)},
@@ -399,7 +400,7 @@ func TestExcessiveSpansAreRejected(t *testing.T) {
 	}
 }
 
-// By the price table, tokens may cost more than a trace may.
+// Tokens can cost more, by the price table, than the maximum cost of a trace.
 func TestExcessivePricesAreRejected(t *testing.T) {
 	for tokens, want := range map[int]int{1000: 1, 1001: 0} {
 		batch := decodeBoth(t, request(nil, sp(one, "", "chat", 0, 1, "gen_ai.request.model", "m", "gen_ai.usage.output_tokens", tokens)))
@@ -416,8 +417,8 @@ func (dear) Cost(_, _ string, in, out, _, _ int64) (int64, bool) {
 	return (in + out) * 10_000_000_000, true
 }
 
-// Every span of a tool is a call of it; spans of one call below each other, as
-// clients and servers of MCP report it, count once.
+// Every span of a tool counts as a call; nested spans of one call, as MCP clients
+// and servers report it, count once.
 func TestEveryToolSpanCounts(t *testing.T) {
 	tool := func(id, parent, name string, from uint64) *tracepb.Span {
 		return sp(id, parent, "execute_tool "+name, from, from+1, "gen_ai.operation.name", "execute_tool", "gen_ai.tool.name", name)
@@ -464,8 +465,8 @@ func TestOnlyStatusErrorIsAnError(t *testing.T) {
 	}
 }
 
-// The decoder remembers the names of an object: their number is bounded, in
-// members that are read and in those that are skipped.
+// The decoder keeps the names of an object in memory, so their number is bounded,
+// in objects that are read and in those that are skipped.
 func TestObjectsAreBoundedWhileRead(t *testing.T) {
 	members := func(n int) string {
 		var b strings.Builder

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// maxParts bounds how many parts of traces are remembered. At 512 spans every
-// five seconds that is ten minutes; what is forgotten may be counted twice.
+// maxParts bounds the number of remembered parts. At 512 spans every five
+// seconds that is ten minutes; a forgotten part may be counted twice.
 const maxParts = 65_536
 
-// parts remembers what the parts of partial traces used, the oldest trace
-// forgotten first. It is memory only: a restart forgets it, which can count
-// tokens of requests then under way twice and can lose none.
+// parts remembers the usage of the parts of partial traces, and evicts the
+// oldest trace first. It is in memory only: after a restart, tokens of
+// requests in flight may be counted twice; none are lost.
 type parts struct {
 	mu     sync.Mutex
 	max    int
@@ -34,8 +34,8 @@ func newParts(limit int) *parts {
 	return &parts{max: limit, traces: make(map[partKey]*list.Element), order: list.New()}
 }
 
-// add remembers a part. The same part again, from a repeated request, changes
-// nothing.
+// add remembers a part. Adding the same part again, from a repeated request,
+// changes nothing.
 func (p *parts) add(tenant string, trace traceID, id spanID, u usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,8 @@ func (p *parts) add(tenant string, trace traceID, id spanID, u usage) {
 	}
 }
 
-// sum is what the remembered parts of a trace used, but for the span id.
+// sum returns the usage of the remembered parts of a trace, except the one
+// with the span id.
 func (p *parts) sum(tenant string, trace traceID, id spanID) usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()

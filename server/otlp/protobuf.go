@@ -35,9 +35,9 @@ const (
 	anyDouble = 4
 )
 
-// decodeProtobuf walks the wire form itself instead of building the generated
-// messages: those take a hundred times the memory of a request made of empty
-// spans, and traces need a dozen of their fields.
+// decodeProtobuf reads the wire format itself instead of using the generated
+// messages: they take a hundred times the memory of a request with empty spans,
+// and traces need only a dozen of their fields.
 func (b *Batch) decodeProtobuf(body []byte) error {
 	known := false
 	err := each(body, func(f wireField) error {
@@ -117,7 +117,7 @@ func (b *Batch) protoSpan(data []byte) error {
 	return b.add(&r)
 }
 
-// setProto takes a KeyValue in.
+// setProto applies a KeyValue.
 func (a *attributes) setProto(data []byte) error {
 	var key []byte
 	var v value
@@ -160,7 +160,7 @@ func (f *wireField) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }
 
-// each calls visit for every field of a message, unknown ones included.
+// each calls visit for every field of a message, including unknown ones.
 func each(data []byte, visit func(wireField) error) error {
 	for len(data) > 0 {
 		num, typ, n := protowire.ConsumeTag(data)
@@ -180,7 +180,7 @@ func each(data []byte, visit func(wireField) error) error {
 			f.number = uint64(v)
 		case protowire.BytesType:
 			f.bytes, n = protowire.ConsumeBytes(data)
-		default: // groups, which the messages never had
+		default: // groups, which these messages never had
 			return errNotProtobuf
 		}
 		if n < 0 {

@@ -17,14 +17,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// prices knows one model, at one nano-dollar a token in and two out.
+// prices has one model, at one nano-dollar per input token and two per output
+// token.
 type prices struct{}
 
 func (prices) Cost(provider, model string, in, out, read, creation int64) (int64, bool) {
 	if model != "m" && model != "m-dated" {
 		return 0, false
 	}
-	return in + 2*out - read/2 + creation, in+out > 0 // a token read costs half, one written twice
+	return in + 2*out - read/2 + creation, in+out > 0 // a token read from the cache costs half, one written to it twice the price
 }
 
 const (
@@ -34,7 +35,7 @@ const (
 	billing = "billing"
 )
 
-// attr makes a list of attributes of pairs.
+// attr makes a list of attributes from pairs.
 func attr(pairs ...any) []*common.KeyValue {
 	var out []*common.KeyValue
 	for i := 0; i < len(pairs); i += 2 {
@@ -89,8 +90,8 @@ func request(resource []*common.KeyValue, spans ...*tracepb.Span) *collector.Exp
 	}}}
 }
 
-// asJSON writes a request the way OTLP/JSON does: protobuf's JSON mapping but
-// for the ids, which are hexadecimal.
+// asJSON encodes a request as OTLP/JSON: protobuf's JSON mapping except for
+// the ids, which are hexadecimal.
 func asJSON(t testing.TB, r *collector.ExportTraceServiceRequest) []byte {
 	t.Helper()
 	out, err := protojson.Marshal(r)
@@ -115,7 +116,8 @@ func asJSON(t testing.TB, r *collector.ExportTraceServiceRequest) []byte {
 	return []byte(s)
 }
 
-// decodeBoth decodes a request in both formats and checks that they agree.
+// decodeBoth decodes a request in both formats and checks that the results
+// are equal.
 func decodeBoth(t testing.TB, r *collector.ExportTraceServiceRequest) *Batch {
 	t.Helper()
 	wire, err := proto.Marshal(r)

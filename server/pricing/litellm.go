@@ -14,21 +14,21 @@ import (
 	"strings"
 )
 
-// Bounds of a price map in LiteLLM's form.
+// Bounds on a price map of LiteLLM.
 const (
 	maxLiteLLM = 16 << 20 // bytes
 	maxNumber  = 40       // bytes of a price
 )
 
-// Import is what became of a price map in LiteLLM's form.
+// Import is the result of importing a price map of LiteLLM.
 type Import struct {
-	File    []byte         // a price file, for svc serve --prices
-	Models  int            // the prices in it
-	Skipped map[string]int // by reason
+	File    []byte         // a price file for svc serve --prices
+	Models  int            // the number of prices in it
+	Skipped map[string]int // skipped entries by reason
 }
 
-// liteLLM is what is read of an entry of LiteLLM's model_prices_and_context_window.json:
-// US dollars for one token. Its many other members are ignored.
+// liteLLM has the members of an entry of LiteLLM's model_prices_and_context_window.json
+// that are read: US dollars per token. The other members are ignored.
 type liteLLM struct {
 	Provider   string          `json:"litellm_provider"`
 	Source     string          `json:"source"`
@@ -38,7 +38,7 @@ type liteLLM struct {
 	CacheWrite json.RawMessage `json:"cache_creation_input_token_cost"`
 }
 
-// imported is a model of the file that is made.
+// imported is a model of the resulting price file.
 type imported struct {
 	Provider   string `json:"provider"`
 	Model      string `json:"model"`
@@ -48,12 +48,13 @@ type imported struct {
 	CacheWrite string `json:"cacheWrite,omitempty"`
 	AsOf       string `json:"asOf"`
 	Source     string `json:"source"`
-	own        bool   // the provider is not one that resells the models of another
+	own        bool   // the provider does not resell models of others
 }
 
-// ImportLiteLLM makes a price file of a price map in LiteLLM's form, as of a date.
-// Entries without a price for tokens of both kinds are skipped, and so is a reseller's
-// entry for a model that its maker has at another price. name is for messages.
+// ImportLiteLLM converts a price map of LiteLLM to a price file with the date asOf.
+// Entries without a price for input and output tokens are skipped, and so is a
+// reseller's entry for a model that its maker offers at another price. name is used in
+// messages.
 func ImportLiteLLM(name string, data []byte, date string) (*Import, error) {
 	fail := func(format string, args ...any) (*Import, error) {
 		return nil, fmt.Errorf("price map %s: %s", name, fmt.Sprintf(format, args...))
@@ -65,7 +66,7 @@ func ImportLiteLLM(name string, data []byte, date string) (*Import, error) {
 	models := map[row]imported{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return fail("must be a JSON object from names of models to their prices")
+		return fail("must be a JSON object that maps names of models to their prices")
 	}
 	seen := map[string]bool{}
 	for dec.More() {
@@ -76,7 +77,7 @@ func ImportLiteLLM(name string, data []byte, date string) (*Import, error) {
 		model, _ := token.(string)
 		switch {
 		case seen[model]:
-			return fail("%q is in it twice", cutName(model))
+			return fail("%q is given twice", cutName(model))
 		case len(seen) == maxModels:
 			return fail("has more than %d models", maxModels)
 		case len(model) > maxName:
@@ -102,7 +103,7 @@ func ImportLiteLLM(name string, data []byte, date string) (*Import, error) {
 		return fail("%v", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fail("has more after its one object")
+		return fail("has data after its object")
 	}
 	if len(models) == 0 {
 		return fail("has no price for tokens in and out")
@@ -111,10 +112,10 @@ func ImportLiteLLM(name string, data []byte, date string) (*Import, error) {
 	return out, out.write(name, date, models)
 }
 
-// cutName shortens a name for a message.
+// cutName truncates a name for a message.
 func cutName(s string) string { return s[:min(len(s), 100)] }
 
-// row reads the prices of an entry; why says why it has none.
+// row reads the prices of an entry; why is the reason when it has none.
 func (e *liteLLM) row(model string) (m imported, why string, err error) {
 	const incomplete = "no price for tokens in and out"
 	if model == "sample_spec" || e.Provider == "" || absent(e.Input) || absent(e.Output) {
@@ -148,7 +149,7 @@ func (e *liteLLM) row(model string) (m imported, why string, err error) {
 
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// put adds a model; why says why it is not added.
+// put adds a model; why is the reason when it is not added.
 func put(models map[row]imported, m imported) (why string) {
 	at := row{m.Provider, m.Model}
 	before, known := models[at]
@@ -163,9 +164,9 @@ func put(models map[row]imported, m imported) (why string) {
 	return "another entry has the same provider and model"
 }
 
-// perMillion turns dollars for a token, as JSON writes them, into the decimal of dollars
-// for a million, rounded half up to nine decimals: what floating point left of a price
-// behind them is no price.
+// perMillion converts dollars per token, as a JSON number, to a decimal of dollars per
+// million tokens, rounded half up to nine decimals. Digits beyond that are rounding
+// errors of floating point.
 func perMillion(raw json.RawMessage) (string, error) {
 	text := string(raw)
 	if len(text) > maxNumber {
@@ -178,7 +179,7 @@ func perMillion(raw json.RawMessage) (string, error) {
 	case f < 0 || f >= 1:
 		return "", fmt.Errorf("%s is not a price: US dollars for one token, such as 3e-06", text)
 	case f < 1e-16:
-		return "0", nil // exponents beyond use are not expanded
+		return "0", nil // larger exponents are not expanded
 	}
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {
@@ -188,7 +189,7 @@ func perMillion(raw json.RawMessage) (string, error) {
 	return strings.TrimSuffix(strings.TrimRight(whole, "0"), "."), nil
 }
 
-// write makes the price file, and reads it as svc serve will.
+// write makes the price file, and checks it by parsing it as svc serve does.
 func (i *Import) write(name, date string, models map[row]imported) error {
 	list := slices.SortedFunc(maps.Values(models), func(a, b imported) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))

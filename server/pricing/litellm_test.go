@@ -16,8 +16,8 @@ const priceMap = `{
   "whisper": {"litellm_provider": "openai", "input_cost_per_second": 0.0001, "output_cost_per_token": null}
 }`
 
-// TestImportLiteLLM: prices for a token become prices for a million, exactly, with
-// where they are from; what has no price for tokens is counted.
+// TestImportLiteLLM: prices per token become prices per million, exactly, with their
+// sources; entries without a price for tokens are counted.
 func TestImportLiteLLM(t *testing.T) {
 	got, err := ImportLiteLLM("map.json", []byte(priceMap), "2026-11-24")
 	if err != nil {
@@ -42,7 +42,8 @@ func TestImportLiteLLM(t *testing.T) {
 	if strings.Join(rows, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))
 	}
-	// A million tokens, of which half were read and a fifth was written.
+	// A million tokens, of which half were read from the cache and a fifth was written
+	// to it.
 	if cost, ok := table.Cost("anthropic", "claude-x", 1_000_000, 1000, 500_000, 200_000); !ok || cost != 300_000*3000+500_000*300+200_000*3750+1000*15_000 {
 		t.Errorf("%d, %v", cost, ok)
 	}
@@ -57,7 +58,7 @@ func TestImportLiteLLMRefuses(t *testing.T) {
 		"a list":                {"[]", "must be a JSON object"},
 		"nothing priced":        {"{}", "has no price"},
 		"cut off":               {priceMap[:len(priceMap)-2], "price map"},
-		"more behind it":        {priceMap + "{}", "more after"},
+		"more behind it":        {priceMap + "{}", "data after"},
 		"twice":                 {`{"a": {}, "a": {}}`, "twice"},
 		"an entry that is none": {`{"a": 1}`, `"a"`},
 		"a negative price":      {entry("-1e-6"), "not a price"},
@@ -101,7 +102,7 @@ func FuzzImportLiteLLM(f *testing.F) {
 	})
 }
 
-// TestEmbeddedPricesSayWhereTheyAreFrom: every row has a date and a source of its own.
+// TestEmbeddedPricesSayWhereTheyAreFrom: every row has a date and a source.
 func TestEmbeddedPricesSayWhereTheyAreFrom(t *testing.T) {
 	table := table(t)
 	for _, r := range table.Rows() {

@@ -2,9 +2,8 @@ package pricing
 
 import "strings"
 
-// providers maps the names that instrumentations use for a provider to the
-// table's name for it. Cloud resellers of OpenAI and Google models are priced
-// as the makers price them.
+// providers maps the names that instrumentations use for a provider to the table's
+// name. Cloud resellers of OpenAI and Google models have the prices of the makers.
 var providers = map[string]string{
 	"azure":              "openai",
 	"azure.ai.inference": "openai",
@@ -40,11 +39,11 @@ func canonicalProvider(s string) string {
 }
 
 // Lookup finds the price of a model. The name is matched exactly first, then
-// without what instrumentations and vendors put around it: a routing prefix
-// (models/…, anthropic/…, us.anthropic.…) and a version suffix (a date,
-// -latest, -preview, -001, -v1:0). It never guesses from a shared beginning:
-// an unknown gpt-5-next is unknown, not gpt-5. Where the provider has no such
-// model, or none is given, a model name that only one price goes with decides.
+// without a routing prefix (models/…, anthropic/…, us.anthropic.…) and
+// without a version suffix (a date, -latest, -preview, -001, -v1:0). It never
+// matches a common beginning: an unknown gpt-5-next has no price, not that of
+// gpt-5. When the provider has no such model, or none is given, a model name that
+// has only one price in the table matches.
 func (t *Table) Lookup(provider, model string) (Price, bool) {
 	if model == "" || len(model) > 256 {
 		return Price{}, false
@@ -79,20 +78,21 @@ func (t *Table) find(provider, name string) (Price, bool) {
 	return p, ok
 }
 
-// splitPrefix takes one routing element off a model name: openrouter's
+// splitPrefix removes one routing element from a model name: openrouter's
 // maker/model, Google's models/…, Bedrock's region.maker.model.
 func splitPrefix(name string) (prefix, rest string) {
 	if i := strings.IndexByte(name, '/'); i > 0 && i < len(name)-1 {
 		return name[:i], name[i+1:]
 	}
-	// A dot is a separator only after letters: gpt-4.1 and claude-3.5 have one too.
+	// A dot is a separator only after letters, because of names like gpt-4.1 and
+	// claude-3.5.
 	if i := strings.IndexByte(name, '.'); i > 0 && i < len(name)-1 && letters(name[:i]) {
 		return name[:i], name[i+1:]
 	}
 	return "", name
 }
 
-// stripVersion takes one version suffix off a model name.
+// stripVersion removes one version suffix from a model name.
 func stripVersion(name string) string {
 	for _, suffix := range []string{"-latest", "-preview", "-exp"} {
 		if rest, ok := strings.CutSuffix(name, suffix); ok && rest != "" {

@@ -1,12 +1,9 @@
-// Package pricing turns token counts into money. It owns a table of list
-// prices (prices.json, embedded, with its source and date), the rules by which
-// a model name from the wire finds its row, and the form of the file that
-// extends or replaces the table.
+// Package pricing computes the cost of tokens. It contains a table of list prices (prices.json, embedded, with sources and
+// dates), the rules by which a model name is matched to a row, and the format of the file that extends or replaces the table.
 //
-// Money is an integer number of nano-dollars throughout: prices are nano-dollars
-// per million tokens, costs are nano-dollars, rounded half up. Input tokens that were
-// read from a provider's cache, or written to it, have prices of their own; discounts
-// of batches and surcharges of long contexts are not modelled. What a trace does with its cost, and whether it brought its own, is left to ingest.
+// Money is an integer number of nano-dollars: prices are nano-dollars per million tokens, costs are nano-dollars, rounded half
+// up. Input tokens that were read from a provider's prompt cache, or written to it, have separate prices. Batch discounts and
+// surcharges for long contexts are not modeled. Ingest decides which traces are priced.
 package pricing
 
 import (
@@ -30,17 +27,17 @@ import (
 //go:embed prices.json
 var embedded []byte
 
-// Price is what a million tokens cost, in nano-dollars.
+// Price is the price of a million tokens, in nano-dollars.
 type Price struct {
 	Input  int64
 	Output int64
-	// CacheRead and CacheWrite are those of input tokens that were read from the cache of
-	// prompts and written to it; a table that has none gives them the price of Input.
+	// CacheRead and CacheWrite are the prices of input tokens that were read from the prompt cache and written to it; they
+	// default to the price of Input.
 	CacheRead  int64
 	CacheWrite int64
 }
 
-// Row is the price of one model name, and where it is from.
+// Row is the price of one model name, with its source.
 type Row struct {
 	Provider, Model string
 	Price
@@ -53,7 +50,7 @@ type Table struct {
 	version  string
 	source   string
 	prices   map[row]Row
-	byModel  map[string]Price // models that one provider alone has, or all at one price
+	byModel  map[string]Price // models that have only one price in the table
 	provider map[string]bool
 }
 
@@ -75,9 +72,8 @@ func Default() (*Table, error) {
 	return t, nil
 }
 
-// Load returns the embedded table with the file at path laid over it: rows of
-// the file win over embedded ones of the same provider and model, and a file
-// that says "replace": true stands alone. An empty path is Default.
+// Load returns the embedded table with the rows of the file at path added. Rows of the file override embedded rows of the same
+// provider and model; a file with "replace": true replaces the whole table. An empty path means Default.
 func Load(path string) (*Table, error) {
 	base, err := Default()
 	if err != nil || path == "" {
@@ -95,8 +91,8 @@ func Load(path string) (*Table, error) {
 	return Parse(path, data, base)
 }
 
-// file is the form of prices.json. Prices are US dollars per million tokens,
-// written as decimal strings or numbers with at most nine decimals.
+// file is the format of prices.json. Prices are US dollars per million tokens, written as decimal strings or numbers with at most
+// nine decimals.
 type file struct {
 	Version string  `json:"version"`
 	Source  string  `json:"source"`
@@ -111,16 +107,15 @@ type model struct {
 	Aliases  []string `json:"aliases"`
 	Input    decimal  `json:"input"`
 	Output   decimal  `json:"output"`
-	// CacheRead and CacheWrite are those of input where they are absent.
+	// CacheRead and CacheWrite default to the price of input.
 	CacheRead  decimal `json:"cacheRead"`
 	CacheWrite decimal `json:"cacheWrite"`
-	// AsOf and Source are those of the file where they are absent.
+	// AsOf and Source default to those of the file.
 	AsOf   string `json:"asOf"`
 	Source string `json:"source"`
 }
 
-// Parse reads a price file; name is for messages. With a base, the rows of
-// the file are laid over it.
+// Parse reads a price file; name is used in messages. With a base, the rows of the file are added to it.
 func Parse(name string, data []byte, base *Table) (*Table, error) {
 	fail := func(format string, args ...any) (*Table, error) {
 		return nil, fmt.Errorf("price table %s: %s", name, fmt.Sprintf(format, args...))
@@ -135,10 +130,10 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 		return fail("%v", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fail("has more after its one object")
+		return fail("has data after its object")
 	}
 	if f.Version == "" || f.Source == "" {
-		return fail("version (a date) and source are required: a price nobody can trace is not a price")
+		return fail("version (a date) and source are required, so that prices can be traced")
 	}
 	if f.Unit != "" && f.Unit != unit {
 		return fail("unit is %q, must be %q", f.Unit, unit)
@@ -192,7 +187,7 @@ func Parse(name string, data []byte, base *Table) (*Table, error) {
 
 const unit = "US dollars per million tokens"
 
-// index fills what lookups without a provider need.
+// index fills the map for lookups without a provider.
 func (t *Table) index() {
 	t.byModel = make(map[string]Price, len(t.prices))
 	ambiguous := make(map[string]bool)
@@ -208,14 +203,13 @@ func (t *Table) index() {
 	}
 }
 
-// Version names the table: its date and a digest of its text, so that a cost
-// can be traced to the prices it was computed from.
+// Version identifies the table: its date and a digest of its text, so that the prices behind a cost can be found.
 func (t *Table) Version() string { return t.version }
 
-// Source says where the prices are from.
+// Source is the source of the prices.
 func (t *Table) Source() string { return t.source }
 
-// Len is the number of model names that have a price.
+// Len is the number of model names with a price.
 func (t *Table) Len() int { return len(t.prices) }
 
 // Rows returns the prices, by provider and model.
@@ -225,7 +219,7 @@ func (t *Table) Rows() []Row {
 	})
 }
 
-// price is the price of a model of a file.
+// price is the price of a model in a file.
 func (m *model) price() Price {
 	p := Price{Input: m.Input.nano, Output: m.Output.nano, CacheRead: m.Input.nano, CacheWrite: m.Input.nano}
 	if m.CacheRead.set {
@@ -237,9 +231,8 @@ func (m *model) price() Price {
 	return p
 }
 
-// Cost returns what a request cost, in nano-dollars, and false when the table
-// has no price for the model or there is nothing to price. cacheRead and cacheCreation
-// are parts of input.
+// Cost returns the cost of a request, in nano-dollars; false when the table has no price for the model or there are no tokens.
+// cacheRead and cacheCreation are parts of input.
 func (t *Table) Cost(provider, model string, input, output, cacheRead, cacheCreation int64) (int64, bool) {
 	if input < 0 || output < 0 || cacheRead < 0 || cacheCreation < 0 || cacheRead > input || cacheCreation > input-cacheRead || input == 0 && output == 0 {
 		return 0, false
@@ -251,13 +244,13 @@ func (t *Table) Cost(provider, model string, input, output, cacheRead, cacheCrea
 	return p.cost(input-cacheRead-cacheCreation, output, cacheRead, cacheCreation), true
 }
 
-// cost multiplies in 128 bits: a billion tokens at a hundred dollars a million
-// would overflow 64. A cost beyond an int64 is capped there.
+// cost multiplies in 128 bits: a billion tokens at a hundred dollars per million would overflow 64. A cost above the maximum of
+// int64 is capped there.
 func (p Price) cost(input, output, cacheRead, cacheWrite int64) int64 {
 	var hi, carry uint64
 	lo := uint64(million / 2)
 	for _, part := range [...]struct{ tokens, price int64 }{{input, p.Input}, {output, p.Output}, {cacheRead, p.CacheRead}, {cacheWrite, p.CacheWrite}} {
-		high, low := bits.Mul64(uint64(part.tokens), uint64(part.price)) // below 2^126: four of them fit
+		high, low := bits.Mul64(uint64(part.tokens), uint64(part.price)) // each product is below 2^126, so the sum of four fits into 128 bits
 		lo, carry = bits.Add64(lo, low, 0)
 		hi += high + carry
 	}
@@ -276,7 +269,7 @@ const (
 	maxInt64 = 1<<63 - 1
 )
 
-// decimal is a price of at most nine decimals, read without floating point.
+// decimal is a price with at most nine decimals, parsed without floating point.
 type decimal struct {
 	nano int64
 	set  bool

@@ -40,7 +40,7 @@ func TestLookup(t *testing.T) {
 	p := table(t)
 	for _, test := range []struct {
 		name, provider, model string
-		input                 int64 // nano-dollars a million tokens; 0: no price
+		input                 int64 // nano-dollars per million tokens; 0: no price
 	}{
 		{"exact", "openai", "gpt-4o", 2.5 * usd},
 		{"case", "OpenAI", "GPT-4o", 2.5 * usd},
@@ -195,7 +195,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Looking a name up ends for every name and needs no more than its letters.
+// The lookup of any name ends after at most one step per character.
 func FuzzLookup(f *testing.F) {
 	f.Add("aws.bedrock", "us.anthropic.claude-3-5-sonnet-20241022-v2:0")
 	f.Add("", "a/b.c-latest@1:2-2024-01-01")

@@ -1,5 +1,6 @@
-// Package readiness finds out whether a store takes writes, by writing. It owns when
-// that is tried and how long it may take; what follows from it is its callers' matter.
+// Package readiness checks whether a store takes writes, by writing to it. It decides
+// when to write and how long a write may take; the callers decide about the
+// consequences.
 package readiness
 
 import (
@@ -10,37 +11,37 @@ import (
 	"time"
 )
 
-// Store is what is written to: a named time, at most once each interval.
+// Store is the store that is written to: a named time, at most once per interval.
 type Store interface {
 	SetWatermark(ctx context.Context, name string, at time.Time) error
 }
 
-// mark is the name that is written under, by all replicas alike.
+// mark is the name that is written, the same for all replicas.
 const mark = "write probe"
 
-// Defaults of Options: a store that is frozen is noticed within their sum.
+// Defaults of Options. A store that hangs is detected within their sum.
 const (
 	DefaultInterval = 5 * time.Second
 	DefaultPatience = 8 * time.Second
 )
 
-// Options are the parameters of a [Prober].
+// Options configure a [Prober].
 type Options struct {
 	Store  Store
-	Logger *slog.Logger     // nil: nothing is logged
+	Logger *slog.Logger     // nil: no logging
 	Now    func() time.Time // time.Now when nil
-	// Interval is the time between two writes, Patience how long one may take; 0: the
-	// defaults.
+	// Interval is the time between two writes, Patience the longest duration of a
+	// write; 0 means the default.
 	Interval, Patience time.Duration
 }
 
-// Prober writes to a store now and then. It is safe for concurrent use.
+// Prober writes to a store periodically. It is safe for concurrent use.
 type Prober struct {
 	o      Options
 	failed atomic.Pointer[error]
 }
 
-// New returns a Prober, to which the store is good until a write fails.
+// New returns a Prober. It reports no error until a write fails.
 func New(o Options) *Prober {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -57,7 +58,7 @@ func New(o Options) *Prober {
 	return &Prober{o: o}
 }
 
-// Err is why the store takes no writes at present; nil while it does.
+// Err returns the reason why the store currently takes no writes; nil while it does.
 func (p *Prober) Err() error {
 	if err := p.failed.Load(); err != nil {
 		return *err
@@ -65,8 +66,8 @@ func (p *Prober) Err() error {
 	return nil
 }
 
-// Run writes until ctx ends. A write that hangs is waited for: while it does, no other
-// is begun, and the store takes no writes.
+// Run writes until ctx ends. When a write hangs, no other write begins until it
+// returns, and Err reports it.
 func (p *Prober) Run(ctx context.Context) {
 	for {
 		done := make(chan error, 1)
@@ -101,7 +102,7 @@ func (p *Prober) await(ctx context.Context, done <-chan error) bool {
 	}
 }
 
-// set keeps the outcome of a write, and logs where it changes.
+// set stores the result of a write, and logs when it changes.
 func (p *Prober) set(err error) {
 	was := p.Err()
 	if err == nil {
@@ -117,7 +118,7 @@ func (p *Prober) set(err error) {
 	}
 }
 
-// sleep waits, and reports whether ctx goes on.
+// sleep waits; it returns false when ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// disk is a store whose writes fail or hang as it is told.
+// disk is a store whose writes fail or hang on demand.
 type disk struct {
 	err    atomic.Pointer[error]
 	frozen atomic.Pointer[chan struct{}]
@@ -22,7 +22,7 @@ type disk struct {
 func (d *disk) SetWatermark(context.Context, string, time.Time) error {
 	d.writes.Add(1)
 	if c := d.frozen.Load(); c != nil {
-		<-*c // a write to a disk that hangs has no context
+		<-*c // a write to a disk that hangs ignores its context
 	}
 	if err := d.err.Load(); err != nil {
 		return *err
@@ -40,8 +40,8 @@ func start(t *testing.T, d *disk) (*Prober, *bytes.Buffer) {
 	return p, log
 }
 
-// A store that hangs is noticed within 20 seconds, with one write under way; so is its
-// return.
+// A store that hangs is detected within 20 seconds, with one write in flight, and so
+// is its recovery.
 func TestAFrozenStoreIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
@@ -73,7 +73,7 @@ func TestAFrozenStoreIsNoticed(t *testing.T) {
 	})
 }
 
-// A write that fails is the reason until one succeeds.
+// After a failed write its error is reported until a write succeeds.
 func TestAFailedWriteIsTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}

@@ -2,14 +2,15 @@ package redis
 
 import "github.com/redis/go-redis/v9"
 
-// takeSource is one request on one window, atomic in Redis and with its clock. The
-// window is the list of the times of the requests that it has accepted, oldest first, in
-// microseconds. One that is as old as the window is long has left. Refused requests are
-// not in the list. Where the clock steps back, as after a failover to another machine,
-// what is counted moves with it: nobody is locked out for the size of the step.
+// takeSource counts one request in one window, atomically and by the clock of Redis. The
+// window is the list of the times of the accepted requests, oldest first, in
+// microseconds. A request that is as old as the window is long is no longer in the
+// window. Rejected requests are not in the list. When the clock steps back, as after a
+// failover to another machine, all times in the list are shifted by the step, so that no
+// client is locked out for the size of the step.
 //
-// KEYS[1] is the window, ARGV[1] how many requests it holds, ARGV[2] its length in
-// microseconds. The answer is {1 or 0, requests in the window, age of the oldest}.
+// KEYS[1] is the window, ARGV[1] the limit of requests, ARGV[2] the length of the window
+// in microseconds. The result is {1 or 0, requests in the window, age of the oldest}.
 const takeSource = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]

@@ -19,9 +19,9 @@ const (
 	maxHosts    = 64
 )
 
-// parse reads redis://[user][:password]@host[:port][,host[:port]…][/db]; several hosts
-// are nodes of one cluster. Its errors hold no text of the URL, which may contain a
-// password.
+// parse parses redis://[user][:password]@host[:port][,host[:port]…][/db]; several
+// hosts are nodes of one cluster. Its errors contain no text of the URL, because that
+// may have a password.
 func parse(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "redis" && scheme != "rediss" {
@@ -79,9 +79,9 @@ func hostPort(h string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// connect makes the client. Its retries are off: each would count the request again.
+// connect makes the client, without retries: a retry could count the request twice.
 func connect(o *redis.UniversalOptions) redis.UniversalClient {
-	logging.Disable() // the library writes to standard error
+	logging.Disable() // the library would log to standard error
 	o.Protocol, o.DisableIdentity = 2, true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = true, timeout, timeout, timeout

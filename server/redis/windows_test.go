@@ -26,7 +26,7 @@ func open(t *testing.T, url string) *Windows {
 	return w
 }
 
-// Processes that share a window accept together exactly what it holds.
+// Processes that share a window together accept exactly its limit.
 func TestAWindowIsExactOverProcesses(t *testing.T) {
 	url := redistest.Start(t).URL()
 	processes := []*Windows{open(t, url), open(t, url), open(t, url)}
@@ -58,7 +58,8 @@ func TestAWindowIsExactOverProcesses(t *testing.T) {
 	}
 }
 
-// What is as old as the window is long has left, and what was refused was never in it.
+// A request that is as old as the window is long has left the window, and rejected
+// requests were never in it.
 func TestAWindowSlides(t *testing.T) {
 	s := redistest.Start(t)
 	w := open(t, s.URL())
@@ -70,7 +71,7 @@ func TestAWindowSlides(t *testing.T) {
 		}
 		return taken, count, oldest
 	}
-	// The times of two requests are set back instead of waited for.
+	// The test sets the times of two requests back instead of waiting.
 	at := func(ages ...time.Duration) {
 		t.Helper()
 		for _, cmd := range [][]any{{"DEL", prefix + "{x}"}} {
@@ -100,7 +101,8 @@ func TestAWindowSlides(t *testing.T) {
 	}
 }
 
-// While Redis is frozen one call a second waits for it; when it runs again, it counts.
+// While Redis is frozen only one call a second waits for it; when it runs again, it
+// counts requests.
 func TestAFrozenRedisIsLeftAlone(t *testing.T) {
 	s := redistest.Start(t)
 	w := open(t, s.URL())
@@ -128,7 +130,7 @@ func TestAFrozenRedisIsLeftAlone(t *testing.T) {
 	}
 }
 
-// stopped is a hook for whose first call the process does not run until its time is over.
+// stopped is a hook that blocks the first call beyond its timeout, as if the process were stopped.
 type stopped struct{ calls atomic.Int64 }
 
 func (s *stopped) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -146,7 +148,7 @@ func (s *stopped) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// A process that did not run while its call waited asks again: Redis has not failed.
+// After a call during which the process was stopped the call is repeated, and does not count as a failure.
 func TestAPauseIsNoFailure(t *testing.T) {
 	w := open(t, redistest.Start(t).URL())
 	w.client.AddHook(&stopped{})
@@ -155,7 +157,7 @@ func TestAPauseIsNoFailure(t *testing.T) {
 	}
 }
 
-// Several hosts are a cluster, whose nodes have windows of their own.
+// Several hosts are a cluster, whose nodes have separate windows.
 func TestWindowsInACluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3, false)
 	w := open(t, c.URL())

@@ -15,9 +15,9 @@ import (
 )
 
 // TestApplyIsCutOff kills a real control plane with SIGKILL while it applies documents: in
-// the middle of the request, at points while it works, and behind the answer. After each
-// restart all documents or none are applied, those whose answer came are, and the chain
-// of administrators' events has an event for each change that there is.
+// the middle of the request, at points during its work, and after the response. After each
+// restart all documents or none are applied, documents with a response are applied, and
+// the chain of administrators' events has one event for each change.
 func TestApplyIsCutOff(t *testing.T) {
 	program, err := exec.LookPath("svc") // this test binary, see TestMain
 	if err != nil {
@@ -109,7 +109,7 @@ func TestApplyIsCutOff(t *testing.T) {
 			ok := false
 			select {
 			case ok = <-answered:
-			case <-time.After(took * time.Duration(point) / 6): // the last point is behind the answer, mostly
+			case <-time.After(took * time.Duration(point) / 6): // the last point is usually after the response
 			}
 			kill(server)
 			if ok {

@@ -15,7 +15,7 @@ import (
 	"svc/server/api"
 )
 
-// chain returns events that continue each other, newest first.
+// chain returns events with a valid hash chain, newest first.
 func chain(n int) []api.AuditEvent {
 	events := make([]api.AuditEvent, n)
 	previous := ""
@@ -31,14 +31,14 @@ func chain(n int) []api.AuditEvent {
 	return events
 }
 
-// svc audit events --verify accepts a chain that is whole, over several pages, and
-// names the event at which one that was tampered with breaks.
+// svc audit events --verify accepts an intact chain of several pages, and names
+// the first event at which a modified chain is broken.
 func TestAuditEventsVerify(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func([]api.AuditEvent) []api.AuditEvent
 		head   func([]api.AuditEvent) string
-		want   string // of the error; empty for a whole chain
+		want   string // part of the error; empty for an intact chain
 	}{
 		{name: "whole"},
 		{name: "with its head", head: func(e []api.AuditEvent) string { return e[2].Hash }},

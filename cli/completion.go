@@ -11,7 +11,7 @@ import (
 	"svc/cli/process"
 )
 
-// shells are the values that 'svc completion' takes.
+// shells are the values of the argument of 'svc completion'.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func newCompletionCmd(env process.Env) *cobra.Command {

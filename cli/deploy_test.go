@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The image answers from outside: what it starts exists and listens on all
-// addresses of the container, on a port that it exposes; it states its version
-// and license.
+// The container image works: the program that it starts exists and listens on
+// all addresses of the container, on a port that it exposes; the image has
+// labels for its version and license.
 func TestDeployedImage(t *testing.T) {
 	text, err := os.ReadFile("../deploy/Dockerfile")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestDeployedImage(t *testing.T) {
 	}
 }
 
-// The units start commands that exist.
+// The systemd units start commands that exist.
 func TestDeployedUnits(t *testing.T) {
 	units, err := filepath.Glob("../deploy/systemd/*.service")
 	if err != nil || len(units) != 2 {

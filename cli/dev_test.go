@@ -23,7 +23,7 @@ import (
 	"svc/server/client"
 )
 
-// lockedBuffer is read while a command still writes to it.
+// lockedBuffer is a buffer that tests read while a command writes to it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -41,7 +41,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// devProcess is 'svc dev' run in this process.
+// devProcess is 'svc dev' in this process.
 type devProcess struct {
 	dir      string
 	out, err lockedBuffer
@@ -104,8 +104,8 @@ func (k withKey) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The official client connects through the gateway of 'svc dev' in every
-// protocol generation, calls a tool, streams progress and is refused another;
-// the control plane then has the traces.
+// protocol revision, calls a tool, streams progress, and is denied another
+// tool; the control plane then has the traces.
 func TestDevWithOfficialClient(t *testing.T) {
 	p := startDev(t, t.TempDir())
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
@@ -190,7 +190,7 @@ func TestDevWithOfficialClient(t *testing.T) {
 	}
 }
 
-// The commands of the first screen work as pasted.
+// The commands of the first screen work when they are pasted.
 func TestDevScreenCommands(t *testing.T) {
 	for _, program := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -213,7 +213,8 @@ func TestDevScreenCommands(t *testing.T) {
 	}
 }
 
-// Rules that are edited are in force after SIGHUP; broken ones change nothing.
+// Changed rules are used after SIGHUP; an invalid configuration changes
+// nothing.
 func TestDevReload(t *testing.T) {
 	p := startDev(t, t.TempDir())
 	path := filepath.Join(p.dir, "gateway.yaml")
@@ -264,7 +265,7 @@ func TestDevReload(t *testing.T) {
 	}
 }
 
-// Keys are made once; what the store does not know any more is made anew.
+// Keys are created once; a key that the store does not know is created again.
 func TestDevKeysOutliveRestart(t *testing.T) {
 	dir := t.TempDir()
 	p := startDev(t, dir)

@@ -24,8 +24,8 @@ import (
 type block struct {
 	file, info, text string
 	line             int
-	// notRun is the reason that a comment before the block gives for not running
-	// it: <!-- not run: reason -->
+	// notRun is the reason that a comment before the block gives why it is not run:
+	// <!-- not run: reason -->
 	notRun string
 }
 
@@ -65,7 +65,7 @@ func blocksOf(t *testing.T, file string) []block {
 	return out
 }
 
-// documents returns the documents of the project, as paths from its root.
+// documents returns the documents of the project, as paths relative to its root.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -91,7 +91,7 @@ func pages(t *testing.T) []string {
 	return files
 }
 
-// run elsewhere: the tests that run the blocks of a document.
+// run by other tests: those that run the blocks of a document
 var runBy = map[string]string{
 	"README.md":                   "TestReadme",
 	"docs/quickstart.md":          "TestQuickstart",
@@ -102,13 +102,13 @@ var runBy = map[string]string{
 	"docs/lint/":                  "gateway/lint: each page's examples are linted",
 }
 
-// TestEveryBlockIsRun: a block of code in a document is run by a test, or says
-// why it is not. What is no code says so with the language text.
+// TestEveryBlockIsRun: every code block in a document is run by a test, or a comment
+// gives the reason why not. Blocks that are not code have the language text.
 func TestEveryBlockIsRun(t *testing.T) {
 	for _, file := range pages(t) {
 		for _, b := range blocksOf(t, file) {
 			if b.info == "text" || b.info == "yaml" || b.info == "json" || b.notRun != "" {
-				continue // text is no code; TestYAMLInDocuments and TestJSONInDocuments have the others
+				continue // text is not code; TestYAMLInDocuments and TestJSONInDocuments check the others
 			}
 			known := false
 			for prefix := range runBy {
@@ -121,7 +121,7 @@ func TestEveryBlockIsRun(t *testing.T) {
 	}
 }
 
-// TestJSONInDocuments: what is shown as JSON is JSON.
+// TestJSONInDocuments: blocks of the language json are valid JSON.
 func TestJSONInDocuments(t *testing.T) {
 	for _, file := range pages(t) {
 		for _, b := range blocksOf(t, file) {
@@ -132,7 +132,7 @@ func TestJSONInDocuments(t *testing.T) {
 	}
 }
 
-// The rest of a configuration, for documents that show a part of one.
+// The rest of a configuration, for documents that show only a part.
 var restOfConfig = map[string]string{
 	"listen":           "listen: 127.0.0.1:8090\n",
 	"license":          "license: {path: /etc/svc/license.jwt}\n",
@@ -143,8 +143,8 @@ var restOfConfig = map[string]string{
 	"audit":            "audit: {path: audit.jsonl}\n",
 }
 
-// TestYAMLInDocuments: what is shown as YAML is a configuration of the gateway,
-// or a part of one, that it would take.
+// TestYAMLInDocuments: blocks of the language yaml are a valid configuration of the
+// gateway, or a valid part of one.
 func TestYAMLInDocuments(t *testing.T) {
 	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
 	if err != nil {
@@ -162,13 +162,13 @@ func TestYAMLInDocuments(t *testing.T) {
 	top := regexp.MustCompile(`(?m)^([a-z_]+):`)
 	for _, file := range pages(t) {
 		if strings.HasPrefix(file, "docs/lint/") || file == "docs/policy-cookbook.md" {
-			continue // their own tests look closer
+			continue // checked by their own tests
 		}
 		for _, b := range blocksOf(t, file) {
 			if b.info != "yaml" || b.notRun != "" {
 				continue
 			}
-			if strings.HasPrefix(b.text, "kind: ") { // of svc apply
+			if strings.HasPrefix(b.text, "kind: ") { // documents of svc apply
 				if _, err := documents.Read(b.file, []byte(b.text)); err != nil {
 					t.Errorf("%s:%d: %v", b.file, b.line, err)
 				}
@@ -177,7 +177,7 @@ func TestYAMLInDocuments(t *testing.T) {
 			text := b.text
 			for key, rest := range restOfConfig {
 				if strings.Contains(b.text, "federation:") && (key == "default_upstream" || key == "routes") {
-					continue // a configuration can do without
+					continue // optional parts of a configuration
 				}
 				if !slices.ContainsFunc(top.FindAllStringSubmatch(b.text, -1), func(m []string) bool { return m[1] == key }) {
 					text += rest
@@ -194,8 +194,8 @@ func TestYAMLInDocuments(t *testing.T) {
 	}
 }
 
-// TestCommandsInDocuments: every command of svc that a document shows exists,
-// and has the flags that it is given, also in blocks that are not run.
+// TestCommandsInDocuments: every svc command in a document exists and has the flags
+// that it is given, also in blocks that are not run.
 func TestCommandsInDocuments(t *testing.T) {
 	env, _, _ := processtest.New(t)
 	line := regexp.MustCompile(`(?:^|[$(;|&] *|= *)(?:\./)?svc ([a-z][^|;&)\n]*)`)
@@ -217,7 +217,7 @@ func TestCommandsInDocuments(t *testing.T) {
 						err = fmt.Errorf("is a group")
 					}
 					if err == nil && words[0] != "help" {
-						for i, w := range rest { // a redirection ends what svc sees
+						for i, w := range rest { // the arguments of svc end at a redirection
 							if strings.HasPrefix(w, ">") || strings.HasPrefix(w, "<") {
 								rest = rest[:i]
 								break
@@ -234,7 +234,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 }
 
-// runDocument runs a script in an empty directory, where svc is in PATH.
+// runDocument runs a script in an empty directory, with svc in PATH.
 func runDocument(t *testing.T, dir, script string) string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -319,8 +319,8 @@ func TestGatewayOperations(t *testing.T) {
 	}
 }
 
-// TestReadme runs what the README says of a gateway and a control plane of one's
-// own, with free ports and what is served in the background.
+// TestReadme runs the README's commands for one's own gateway and control plane, with
+// free ports and the servers in the background.
 func TestReadme(t *testing.T) {
 	dir := t.TempDir()
 	script := ""

@@ -18,8 +18,8 @@ import (
 	"svc/cli/process"
 )
 
-// defaultHealthURLs are asked when no URL is given: where the container image has
-// the control plane and the gateway listen.
+// defaultHealthURLs are checked when no URL is given: the addresses at which the
+// control plane and the gateway listen in the container image.
 var defaultHealthURLs = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8090"}
 
 type healthOptions struct {
@@ -83,14 +83,14 @@ func (o *healthOptions) run(ctx context.Context, given string) error {
 	return errors.Join(failures...)
 }
 
-// endpoint completes a URL without a path.
+// endpoint adds the path of the check to a URL without a path.
 func (o *healthOptions) endpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is not an http or https URL", text)
 	}
 	if u.User != nil {
-		return nil, errors.New("the URL holds a user or a password; health checks need none")
+		return nil, errors.New("the URL has a user or a password; health checks need none")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/healthz"
@@ -101,11 +101,12 @@ func (o *healthOptions) endpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// askHealth returns why an endpoint does not answer 200.
+// askHealth sends the request; the error is the reason when the response is not
+// 200.
 func askHealth(ctx context.Context, u *url.URL) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		// What listens on loopback has a certificate for another name, and the
-		// request holds nothing that could be stolen.
+		// The certificate of a server on loopback is for another name, and the
+		// request contains no secrets.
 		InsecureSkipVerify: isLoopback(u.Hostname()),
 	}}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -117,7 +118,7 @@ func askHealth(ctx context.Context, u *url.URL) error {
 	if err != nil {
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
-			err = wrapped.Err // it repeats the URL
+			err = wrapped.Err // url.Error repeats the URL
 		}
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 	"unicode"
 )
 
-// markdownFiles returns all Markdown files of the project, as paths from its root.
+// markdownFiles returns all Markdown files of the project, as paths relative to its
+// root.
 func markdownFiles(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -55,8 +56,8 @@ func prose(text string) []string {
 	return out
 }
 
-// anchors returns the anchors of a page's headings, as GitHub and GitLab make them: in
-// lower case, without punctuation, hyphens for spaces, numbered where they repeat.
+// anchors returns the anchors of a page's headings as GitHub and GitLab generate them:
+// in lower case, without punctuation, hyphens for spaces, numbered when they repeat.
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, line := range prose(text) {
@@ -82,9 +83,9 @@ func anchors(text string) map[string]bool {
 	return out
 }
 
-// brokenLinks returns the links of a page that lead nowhere. path is where the page is,
-// from the root of the project; read returns the text of another file of it, which for
-// a directory is empty.
+// brokenLinks returns the links of a page without a target. path is the path of the
+// page relative to the root of the project; read returns the text of another file of
+// the project, which is empty for a directory.
 func brokenLinks(path, text string, read func(path string) (string, error)) (broken []string) {
 	for _, line := range prose(text) {
 		for _, m := range linkTarget.FindAllStringSubmatch(codeSpan.ReplaceAllString(line, ""), -1) {
@@ -109,7 +110,7 @@ func brokenLinks(path, text string, read func(path string) (string, error)) (bro
 	return broken
 }
 
-// TestLinksInDocuments: every relative link of every Markdown file leads to a file of
+// TestLinksInDocuments: every relative link in every Markdown file refers to a file of
 // the project, and its anchor to a heading of that page.
 func TestLinksInDocuments(t *testing.T) {
 	read := func(path string) (string, error) {
@@ -135,7 +136,7 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// TestBrokenLinksAreFound: the check of the links finds what it looks for.
+// TestBrokenLinksAreFound: the check of links detects broken links.
 func TestBrokenLinksAreFound(t *testing.T) {
 	pages := map[string]string{
 		"docs/a.md": "# A page\n\n## `error_kind`, twice\n\n## Same\n\n## Same\n\n```sh\n# no heading\n```\n",

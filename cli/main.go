@@ -40,7 +40,7 @@ func run(ctx context.Context, env process.Env, args []string) int {
 	}
 	var coded *command.ExitError
 	if !errors.As(err, &coded) && !started {
-		// Whatever goes wrong before a command runs is about how it was called.
+		// An error before a command runs is an error in how it was called.
 		err = command.Usage(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
 	}
 	command.PrintError(env.Stderr, cmd, err)
@@ -50,8 +50,8 @@ func run(ctx context.Context, env process.Env, args []string) int {
 	return command.ExitFailed
 }
 
-// markStarted notes that a command function was reached: what fails before is
-// a usage error, whichever part of cobra reports it.
+// markStarted records that a command's function was called. An error before that is a
+// usage error, whichever part of cobra reports it.
 func markStarted(cmd *cobra.Command, started *bool) {
 	if f := cmd.RunE; f != nil {
 		cmd.RunE = func(c *cobra.Command, args []string) error {

@@ -11,8 +11,8 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// On a terminal a replay shows how far it is, and takes the line away; elsewhere
-// it shows nothing.
+// On a terminal a replay shows its progress on a line, and removes the line at the end;
+// elsewhere it shows no progress.
 func TestReplayProgress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.jsonl")
@@ -46,8 +46,8 @@ func TestReplayProgress(t *testing.T) {
 	}
 }
 
-// Every command that reads or writes much shows on a terminal how far it is, on standard
-// error alone, and takes the line away; elsewhere it shows nothing.
+// Every command that reads or writes much data shows its progress on a terminal, on
+// standard error only, and removes the line at the end; elsewhere it shows no progress.
 func TestProgress(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "audit.jsonl")

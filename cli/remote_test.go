@@ -18,7 +18,7 @@ import (
 	"svc/server/api"
 )
 
-// answering is a control plane that gives every request the same answer.
+// answering is a control plane that sends the same response to every request.
 func answering(t *testing.T, status int, header map[string]string, body string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,8 @@ func TestRemoteErrors(t *testing.T) {
 	}
 }
 
-// Where the key comes from: flag, file flag, variable, file variable.
+// The precedence of the sources of the key: flag, file flag, variable, file
+// variable.
 func TestRemoteKey(t *testing.T) {
 	seen := make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,12 +118,12 @@ func TestRemoteKey(t *testing.T) {
 	}
 }
 
-// --all asks page after page until it has what the first answer promised, and
-// ends when a list shrinks meanwhile.
+// --all requests pages until it has as many items as the first response
+// announced, and also ends when the list shrinks meanwhile.
 func TestListAll(t *testing.T) {
 	tests := []struct {
 		name        string
-		total, keep int // what is promised, and what is there after the first page
+		total, keep int // the announced total, and the items after the first page
 		want        int
 	}{
 		{"three pages", 1203, 1203, 1203},
@@ -162,8 +163,8 @@ func TestListAll(t *testing.T) {
 	}
 }
 
-// A backup that breaks off on the server's side is an error, and leaves no
-// file behind that looks like one.
+// A backup that the server aborts is an error, and leaves no file that looks
+// complete.
 func TestBackupBrokenOff(t *testing.T) {
 	for _, trailer := range []string{"-1", "99", ""} {
 		t.Run("trailer "+trailer, func(t *testing.T) {

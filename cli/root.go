@@ -16,7 +16,7 @@ const (
 )
 
 // NewRoot returns the command tree for programs that only describe it, such
-// as the generator of manual pages; its commands have nothing to run with.
+// as the generator of manual pages; its commands cannot be run.
 func NewRoot() *cobra.Command {
 	root := newRoot(process.Env{LookupEnv: func(string) (string, bool) { return "", false }})
 	root.InitDefaultHelpCmd()
@@ -82,8 +82,8 @@ func newRoot(env process.Env) *cobra.Command {
 	return root
 }
 
-// usageTemplate is cobra's, with the examples before the flags, where people
-// look first.
+// usageTemplate is cobra's template with the examples before the flags,
+// because people read them first.
 const usageTemplate = `Usage:{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{else}}
   {{.UseLine}}{{end}}{{if .HasExample}}

@@ -14,8 +14,8 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// Every command says what it does and shows how, and its help is what is
-// checked in under testdata/help.
+// Every command has a description and examples, and its help is equal to the file
+// under testdata/help.
 func TestCommands(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -60,7 +60,7 @@ func compareHelp(t *testing.T, path string) {
 	}
 }
 
-// No help is left of a command that is gone.
+// No help file is left over from a removed command.
 func TestNoStaleHelp(t *testing.T) {
 	files, err := filepath.Glob("testdata/help/*.txt")
 	if err != nil || len(files) == 0 {
@@ -82,7 +82,8 @@ func TestNoStaleHelp(t *testing.T) {
 	}
 }
 
-// Only package process touches the process, so that every command can run in a test.
+// Only package process uses the process itself, so that every command can run in a
+// test.
 func TestOnlyProcessTouchesTheProcess(t *testing.T) {
 	files, err := filepath.Glob("*/*.go")
 	if err != nil {
@@ -109,8 +110,8 @@ func TestOnlyProcessTouchesTheProcess(t *testing.T) {
 	}
 }
 
-// What an answer says about a field is shown under the name of the flag that sets
-// it; where no flag does, under the name that the API has.
+// Details about a field in an error response are shown under the name of the flag
+// that sets the field, or under the field's name when there is no such flag.
 func TestErrorsNameFlags(t *testing.T) {
 	root := NewRoot()
 	for _, row := range []struct{ command, field, want string }{

@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output inside the scripts")
 
-// TestMain lets the scripts run svc as a program: the test binary started
-// under that name is svc.
+// TestMain makes svc a program for the scripts: the test binary runs svc when it is started
+// under that name.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; child.IsHelper(args) { // starts the programs of upstreams
 		os.Exit(child.Help(args))
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs the files of testdata/script: a command line, what it
-// reads, what it must print and its exit code, in one file each.
+// TestScripts runs the files of testdata/script. Each has a command line, its input, its
+// expected output and its exit code.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -42,10 +42,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[processKey{}] = map[string]*runningSvc{}
-			// With the race detector each process would sleep for a second
-			// before it exits.
+			// With the race detector each process would sleep for a second before it exits.
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
-			// What svc keeps for a user, such as contexts, is the script's own.
+			// Files that svc keeps for a user, such as contexts, are in the script's own
+			// directory.
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			return nil
@@ -84,7 +84,7 @@ func cmdExitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdFree sets a variable to a loopback address that nobody listens on.
+// cmdFree sets a variable to a loopback address on which nothing listens.
 func cmdFree(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: free VARIABLE")
@@ -95,9 +95,9 @@ func cmdFree(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ln.Close())
 }
 
-// cmdStart starts svc in the background and waits until a URL answers: start
-// NAME URL ARGS... What it prints goes to NAME.out and NAME.err; stop NAME
-// ends it, and so does the end of the script.
+// cmdStart starts svc in the background and waits until a URL responds: start NAME URL ARGS...
+// Its output goes to NAME.out and NAME.err; stop NAME ends it, and so does the end of the
+// script.
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: start NAME URL ARGS...")
@@ -138,7 +138,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdStop sends SIGINT and wants a clean end.
+// cmdStop sends SIGINT and expects exit code 0.
 func cmdStop(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || processes(ts)[args[0]] == nil {
 		ts.Fatalf("usage: stop NAME")
@@ -205,8 +205,8 @@ func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(replaced), 0o600))
 }
 
-// cmdPost sends a JSON body, with the key of SVC_API_KEY where there is one, and takes
-// any answer: post URL BODY.
+// cmdPost sends a JSON body, with the key of SVC_API_KEY if it is set, and accepts any
+// response: post URL BODY.
 func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: post URL BODY")
@@ -222,9 +222,9 @@ func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(resp.Body.Close())
 }
 
-// cmdFollow starts svc in the background, with the variables of the script, and waits
-// until a line of its standard error contains a text: follow NAME TEXT ARGS... What it
-// prints goes to NAME.out.
+// cmdFollow starts svc in the background, with the variables of the script, and waits until a
+// line of its standard error contains a text: follow NAME TEXT ARGS... Its output goes to
+// NAME.out.
 func cmdFollow(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: follow NAME TEXT ARGS...")
@@ -254,8 +254,8 @@ func cmdFollow(ts *testscript.TestScript, neg bool, args []string) {
 	p.await(ts, args[1])
 }
 
-// cmdAwait waits until a further line of the standard error of a svc that was started
-// with follow contains a text: await NAME TEXT.
+// cmdAwait waits until a later line of the standard error of a svc that follow started
+// contains a text: await NAME TEXT.
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 || processes(ts)[args[0]] == nil {
 		ts.Fatalf("usage: await NAME TEXT")
@@ -263,7 +263,7 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	processes(ts)[args[0]].await(ts, args[1])
 }
 
-// cmdFinish waits until a svc in the background ends by itself, without an error: finish NAME.
+// cmdFinish waits until a svc in the background exits by itself with code 0: finish NAME.
 func cmdFinish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || processes(ts)[args[0]] == nil {
 		ts.Fatalf("usage: finish NAME")
@@ -300,7 +300,7 @@ func (p *runningSvc) await(ts *testscript.TestScript, text string) {
 type runningSvc struct {
 	cmd   *exec.Cmd
 	done  chan error
-	lines chan string // of standard error, where follow started it
+	lines chan string // lines of standard error, when follow started it
 	ended bool
 	err   error
 }
@@ -321,7 +321,7 @@ func (p *runningSvc) end() error {
 	return p.err
 }
 
-// processKey finds the processes of a script.
+// processKey is the key of a script's processes.
 type processKey struct{}
 
 func processes(ts *testscript.TestScript) map[string]*runningSvc {

@@ -20,11 +20,11 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// serveProcess is 'svc serve' run in this process.
+// serveProcess is 'svc serve' in this process.
 type serveProcess struct {
 	t       *testing.T
-	url     string // of the API
-	metrics string // of the figures; empty when off
+	url     string // URL of the API
+	metrics string // URL of the metrics; empty when off
 	key     string
 	err     lockedBuffer
 }
@@ -94,8 +94,8 @@ func (p *serveProcess) ask(method, url, body string, header ...string) (int, str
 	return resp.StatusCode, string(answer)
 }
 
-// IDP_WEBHOOK_SECRET configures the webhook receiver; without it the receiver
-// answers 403 to everything.
+// IDP_WEBHOOK_SECRET configures the webhook receiver; without it every webhook
+// request is 403.
 func TestServeWebhookSecret(t *testing.T) {
 	const body = `{"type":"user.created","createdAt":"2026-11-01T12:00:00Z","data":{"userId":"u1","email":"u1@example.com","displayName":"U","orgId":"o"}}`
 	deliver := func(p *serveProcess, secret string) (int, string) {
@@ -119,8 +119,8 @@ func TestServeWebhookSecret(t *testing.T) {
 	}
 }
 
-// The first key is shown on standard error only when that is a terminal; the log
-// never has it.
+// The first key is printed to standard error only when that is a terminal, and
+// is never logged.
 func TestServeBootstrapKeyIsShownToTerminalsOnly(t *testing.T) {
 	for _, tty := range []bool{false, true} {
 		p := startServe(t, nil, tty)
@@ -133,8 +133,8 @@ func TestServeBootstrapKeyIsShownToTerminalsOnly(t *testing.T) {
 	}
 }
 
-// /metrics stands on metrics-listen alone, which is off unless set; /healthz and
-// /readyz need no key.
+// /metrics is served on metrics-listen only, which is off by default; /healthz
+// and /readyz need no key.
 func TestServeMetricsListen(t *testing.T) {
 	p := startServe(t, nil, false, "--metrics-listen", "127.0.0.1:0")
 	if status, answer := p.ask("GET", p.metrics+"/metrics", ""); status != 200 || !strings.Contains(answer, "svc_store_size_bytes ") {
@@ -153,7 +153,7 @@ func TestServeMetricsListen(t *testing.T) {
 	}
 }
 
-// The SLA evaluator of the process writes violations at its interval.
+// The SLA evaluator of the process writes violations in its interval.
 func TestServeEvaluatesSLATargets(t *testing.T) {
 	p := startServe(t, nil, false, "--evaluate-interval", "1s")
 	var agent struct{ Data struct{ ID string } }
@@ -175,7 +175,7 @@ func TestServeEvaluatesSLATargets(t *testing.T) {
 }
 
 // max-auto-agents bounds the agents that traces register; beyond it a trace is
-// kept under the name alone.
+// stored with the name only.
 func TestServeMaxAutoAgents(t *testing.T) {
 	for bound, want := range map[string]string{"0": `"total":0`, "1": `"total":1`} {
 		p := startServe(t, map[string]string{"SVC_MAX_AUTO_AGENTS": bound}, false)

@@ -8,9 +8,10 @@ import (
 	"svc/cli/process"
 )
 
-// serverCmds: the servers need signals, file locks and permissions as Unix has
-// them. Elsewhere svc is a client, a linter and a reader of audit files.
+// serverCmds is empty: the servers need signals, file locks and permissions of
+// Unix. On other systems svc is a client, a linter and a reader of audit
+// files.
 func serverCmds(process.Env) []*cobra.Command { return nil }
 
-// storeCmds need a server on this machine.
+// storeCmds is empty: the commands need a server on this machine.
 func storeCmds(process.Env) []*cobra.Command { return nil }

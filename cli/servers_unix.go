@@ -11,12 +11,13 @@ import (
 	"svc/cli/storecmd"
 )
 
-// serverCmds are the servers.
+// serverCmds are the commands that run servers.
 func serverCmds(env process.Env) []*cobra.Command {
 	return []*cobra.Command{devcmd.NewDevCmd(env), storecmd.NewServeCmd(env), gatewaycmd.NewGatewayCmd(env)}
 }
 
-// storeCmds work on the store of a server on this machine.
+// storeCmds are the commands that work on the store of a server on this
+// machine.
 func storeCmds(env process.Env) []*cobra.Command {
 	return []*cobra.Command{storecmd.NewTenantCmd(env), storecmd.NewStoreCmd(env)}
 }

@@ -30,7 +30,7 @@ func topicText(name string) (string, error) {
 // Topic returns the text of 'svc help NAME'; its first line is its title.
 func Topic(name string) (string, error) { return topicText(name) }
 
-// newHelpCmd explains commands, as cobra's own does, and concepts.
+// newHelpCmd returns the help command, which explains commands, like cobra's, and topics.
 func newHelpCmd(env process.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "help [COMMAND | TOPIC]",

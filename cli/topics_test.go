@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Every topic is listed, fits a terminal, and names commands that exist.
+// Every topic is listed, fits a terminal's width, and names only existing
+// commands.
 func TestTopics(t *testing.T) {
 	files, err := fs.Glob(topicFiles, "topics/*.txt")
 	if err != nil || len(files) != len(topicNames) {

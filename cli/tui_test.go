@@ -15,7 +15,7 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// tuiEnv is an environment with a terminal at both ends.
+// tuiEnv is an environment in which standard input and output are terminals.
 func tuiEnv(t *testing.T, vars map[string]string) (process.Env, *strings.Builder) {
 	env, _, errs := processtest.New(t)
 	env.StdinTTY, env.StdoutTTY = true, true
@@ -23,7 +23,8 @@ func tuiEnv(t *testing.T, vars map[string]string) (process.Env, *strings.Builder
 	return env, errs
 }
 
-// What is wrong from the start is told before the screen is taken over.
+// Errors that are known at the start are printed before the screen is
+// switched.
 func TestTUIErrors(t *testing.T) {
 	answer := func(status int, body string) string {
 		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,10 +12,10 @@ import (
 	"svc/server/client"
 )
 
-// agentRow is an agent with what it did in the last 24 hours.
+// agentRow is an agent with its statistics of the last 24 hours.
 type agentRow struct {
 	api.AgentItem
-	stats *api.StatsGroup // nil when it did nothing
+	stats *api.StatsGroup // nil without traces
 }
 
 func (r agentRow) traces() int64 {
@@ -25,7 +25,7 @@ func (r agentRow) traces() int64 {
 	return r.stats.TraceCount
 }
 
-// agentsTable shows agents with what they did.
+// agentsTable shows agents with their statistics.
 func agentsTable(s *shared) table[agentRow] {
 	p := s.styles
 	text := func(get func(agentRow) string) func(agentRow, int) (string, style) {
@@ -67,7 +67,7 @@ func agentsTable(s *shared) table[agentRow] {
 	}
 }
 
-// fetchAgents asks for the agents and for their figures: two requests.
+// fetchAgents loads the agents and their statistics: two requests.
 func fetchAgents(ctx context.Context, plane Plane) (listed[agentRow], error) {
 	page, err := plane.ListAgents(ctx, client.AgentQuery{Page: client.Page{Limit: api.MaxLimit}})
 	if err != nil {
@@ -93,11 +93,11 @@ func fetchAgents(ctx context.Context, plane Plane) (listed[agentRow], error) {
 	return listed[agentRow]{rows, page.Total}, nil
 }
 
-// agentPage is one agent with the tools that it was seen to call.
+// agentPage shows one agent with the tools that it has called.
 type agentPage struct {
 	tablePage[api.AgentTool]
 	agent agentRow
-	above int // lines above the list, as drawn last
+	above int // number of lines above the list, as last drawn
 }
 
 func newAgentPage(s *shared, r agentRow) *agentPage {

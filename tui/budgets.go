@@ -70,7 +70,7 @@ func (p *styles) budget(percent float64) (string, style) {
 	return "● within", p.good
 }
 
-// track draws a bar whose empty part shows too.
+// track draws a bar whose empty part is visible too.
 func track(share float64, w int) string {
 	filled := []rune(bar(share, w))
 	for i, r := range filled {

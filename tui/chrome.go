@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tabBar draws the tabs at the left, and at the right what is watched and how
-// that stands. Names give way to numbers, and those to the name of the active
-// tab alone.
+// tabBar draws the tabs on the left, and on the right the watched source with
+// the state of the connection. When there is no room for the names of the
+// tabs, it shows their numbers, and then only the name of the active tab.
 func (m *Model) tabBar() string {
 	p := m.s.styles
 	state, stateStyle := m.connection()
@@ -39,7 +39,7 @@ func (m *Model) tabBar() string {
 		style := p.dim
 		if i == m.active {
 			style = p.tab
-			if style.on == "" { // without colour the brackets tell
+			if style.on == "" { // without color, brackets mark the active tab
 				label = "[" + strings.TrimSpace(label) + "]"
 			}
 		}
@@ -52,7 +52,7 @@ func (m *Model) tabBar() string {
 		return b.String()
 	}
 	if width(state) > room {
-		state = firstRune(state) // the sign alone
+		state = firstRune(state) // only the sign
 	}
 	where := ""
 	if left := room - width(state) - 2; left >= 12 && total <= m.w-width(brand)-width(state)-2 {
@@ -87,7 +87,7 @@ func (m *Model) connectionText() string {
 	return "○ connecting"
 }
 
-// connection returns the state of the feed.
+// connection returns the state of the feed as a text.
 func (m *Model) connection() (string, style) {
 	style := m.s.styles.warn
 	switch m.state.phase {
@@ -103,11 +103,11 @@ func (m *Model) countdown() string {
 	return span(max(m.state.retryAt.Sub(m.s.now()), 0).Truncate(time.Second) + time.Second)
 }
 
-// leastReason is how many cells of the reason are shown before the time of the
-// next attempt is.
+// leastReason is the least width of the reason for which the time of the next
+// attempt is shown as well.
 const leastReason = 24
 
-// banner is the line with the reason why nothing new comes in.
+// banner is the line with the reason why no new traces arrive.
 func (m *Model) banner() string {
 	if m.state.phase == live || m.state.attempt == 0 {
 		return ""
@@ -132,8 +132,8 @@ func (m *Model) banner() string {
 	return m.s.styles.alert.paint(cut(text+tail, m.w))
 }
 
-// footer is what the page asks, else a message, else the keys that fit; help
-// and quit always do.
+// footer draws the page's question, or a message, or the keys that fit; the
+// keys for help and quit are always shown.
 func (m *Model) footer() string {
 	p := m.s.styles
 	page := m.current()

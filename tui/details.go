@@ -2,8 +2,8 @@ package tui
 
 import tea "github.com/charmbracelet/bubbletea"
 
-// detailsPage shows the selected row of a list alone. Keys that do something
-// with a row are those of the list, which goes on refreshing.
+// detailsPage shows the selected row of a list on a page of its own. The keys
+// for the row are those of the list, which continues to refresh.
 type detailsPage struct {
 	s      *shared
 	list   page
@@ -12,7 +12,7 @@ type detailsPage struct {
 	scroll scroller
 }
 
-// openDetails opens the selected row of a list, which is shown by a page.
+// openDetails opens the selected row of a list that a page shows.
 func (t *tablePage[R]) openDetails(list page) tea.Cmd {
 	if _, ok := t.selected(); !ok || !t.load.have {
 		return nil
@@ -34,7 +34,7 @@ func (t *tablePage[R]) openDetails(list page) tea.Cmd {
 
 func (d *detailsPage) title() string               { return d.name }
 func (d *detailsPage) enter() tea.Cmd              { return d.list.enter() }
-func (d *detailsPage) leave()                      {} // the list is left when its tab is
+func (d *detailsPage) leave()                      {} // the list is left with its tab
 func (d *detailsPage) tick() tea.Cmd               { return d.list.tick() }
 func (d *detailsPage) click(int, int) tea.Cmd      { return nil }
 func (d *detailsPage) wheel(by int)                { d.scroll.move(by) }

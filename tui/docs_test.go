@@ -7,7 +7,7 @@ import (
 )
 
 // The documentation and the help name every field of a filter, and the
-// documentation the limits as they are.
+// documentation has the current limits.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/tui.md")
 	if err != nil {

@@ -2,7 +2,7 @@ package tui
 
 import "strings"
 
-// line is put together from coloured parts and knows how wide it is.
+// line is built from colored parts and tracks its width.
 type line struct {
 	parts []part
 }
@@ -14,14 +14,14 @@ type part struct {
 
 func (l *line) add(p style, text string) { l.parts = append(l.parts, part{p, text}) }
 
-// fit draws the line in at most w cells.
+// fit truncates the line to w cells.
 func (l *line) fit(w int) string {
 	var b strings.Builder
 	left := w
 	for i, part := range l.parts {
 		text := part.text
 		if n := width(text); n > left || n == left && i < len(l.parts)-1 && l.more(i+1) {
-			text = cut(text+" ", left) // one more, so that it is seen to be cut
+			text = cut(text+" ", left) // one cell more, so that the truncation is visible
 			b.WriteString(part.style.paint(text))
 			return b.String()
 		}
@@ -56,7 +56,7 @@ func centred(p *styles, w, h int, title, text string) []string {
 	return out
 }
 
-// scroller shows a part of lines that are more than fit.
+// scroller shows a part of lines when not all fit.
 type scroller struct{ top, height, n int }
 
 func (s *scroller) show(lines []string, h int) []string {
@@ -92,7 +92,7 @@ func (s *scroller) key(k string) bool {
 	return true
 }
 
-// copyText puts a text on the clipboard and shows a message.
+// copyText copies a text to the clipboard and shows a message.
 func (s *shared) copyText(what, text string) {
 	if s.copy == nil {
 		s.notify(s.styles.warn, "there is no clipboard here")

@@ -12,8 +12,8 @@ import (
 	"svc/server/client"
 )
 
-// userMessage returns an error in a few words that fit on a line, and what to do
-// where there is something.
+// userMessage returns an error as a few words that fit on a line, with advice if
+// there is any.
 func userMessage(err error) string {
 	var answer *client.Error
 	var dns *net.DNSError

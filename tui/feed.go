@@ -21,34 +21,34 @@ const (
 	waiting // until the next attempt
 )
 
-// feedState is the state of the feed as the screen shows it.
+// feedState is the state of the feed for the screen.
 type feedState struct {
 	phase   phase
-	attempt int // failed attempts in a row
+	attempt int // number of failed attempts in a row
 	err     error
 	retryAt time.Time
 }
 
-// batch is what came in since the last frame.
+// batch has the rows since the last frame.
 type batch struct {
 	rows    []*row
-	dropped uint64 // rows that were lost because the screen did not keep up
+	dropped uint64 // number of rows that were dropped because the screen was too slow
 	state   feedState
-	reset   bool // forget what came before: the history is another one
+	reset   bool // whether earlier rows must be removed, because the control plane has another history
 }
 
-// feed follows a source for as long as the program runs and hands what comes
-// to it in batches, one a frame at most.
+// feed follows a source while the program runs, and delivers the events in
+// batches, at most one per frame.
 type feed struct {
 	source  Source
-	frame   time.Duration // between batches
-	timeout time.Duration // for opening
-	limit   int           // rows that wait for the screen
+	frame   time.Duration // minimum time between batches
+	timeout time.Duration // timeout of opening the source
+	limit   int           // bound on rows that wait for the screen
 	now     func() time.Time
 
 	ctx      context.Context
-	retryNow chan struct{} // try now
-	wake     chan struct{} // there is something to hand over
+	retryNow chan struct{} // signals an immediate retry
+	wake     chan struct{} // signals that a batch is ready
 
 	mu      sync.Mutex
 	pending []*row
@@ -62,8 +62,8 @@ func newFeed(ctx context.Context, source Source, timeout time.Duration, now func
 		ctx: ctx, retryNow: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// run follows the source until ctx ends. It is a command, so that a panic in it
-// still gives the terminal back.
+// run follows the source until ctx ends. It runs as a command, so that the
+// terminal is restored after a panic.
 func (f *feed) run() tea.Msg {
 	cursor, attempt := "", 0
 	var err error
@@ -94,8 +94,8 @@ func (f *feed) run() tea.Msg {
 	return nil
 }
 
-// follow opens the source and takes what comes until it ends. It reports
-// whether anything came, or the stream held for a while.
+// follow opens the source and reads events until the stream ends. It reports
+// whether an event arrived, or the stream was open for a while.
 func (f *feed) follow(cursor *string) (worked bool, err error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -109,7 +109,7 @@ func (f *feed) follow(cursor *string) (worked bool, err error) {
 	}
 	defer stream.Close()
 	if *cursor == "" {
-		f.forget() // the source begins with what may have been seen before
+		f.forget() // the first events of the source may be known already
 	}
 	since := time.Now()
 	f.set(feedState{phase: live})
@@ -126,9 +126,9 @@ func (f *feed) follow(cursor *string) (worked bool, err error) {
 	}
 }
 
-// backoff is how long to wait before the next attempt: half a second at first,
-// twice as long each time, up to 15 s; jitter from 0 to 1 spreads it by a
-// fifth. A control plane that names a time is believed.
+// backoff returns the pause before the next attempt: half a second at first,
+// doubled each time, up to 15 s; jitter from 0 to 1 varies it by up to a fifth.
+// Retry-After of the control plane takes precedence.
 func backoff(attempt int, err error, jitter float64) time.Duration {
 	var answer *client.Error
 	if errors.As(err, &answer) && answer.RetryAfter > 0 {
@@ -178,8 +178,8 @@ func (f *feed) retry() {
 	}
 }
 
-// next waits until there is something and until a frame has passed, so that
-// what comes in meanwhile is drawn at once. It is a command.
+// next is a command that waits for a batch, and until a frame has passed, so
+// that rows that arrive together are drawn together.
 func (f *feed) next() tea.Msg {
 	select {
 	case <-f.ctx.Done():

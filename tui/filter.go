@@ -7,35 +7,34 @@ import (
 	"strings"
 )
 
-// filter is a parsed filter: all terms must hold. The zero value matches
+// filter is a parsed filter: a row must match all terms. The zero value matches
 // everything.
 type filter struct{ terms []term }
 
 // term is one word of a filter.
 type term struct {
 	not   bool
-	field string   // "" looks in all texts
-	any   []string // one of these must be in it, lower case
-	op    byte     // for figures: '>' or '<'
+	field string   // "" matches in all texts
+	any   []string // lower case; the text must contain one of these
+	op    byte     // for numbers: '>' or '<'
 	limit float64
 }
 
-// filterFields are the names that a term may begin with, in the order in which
-// help shows them.
+// filterFields are the field names of terms, in the order of the help.
 var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "principal", "client", "request", "id", "ms", "cost", "score"}
 
-// outcomes are the values of status; their first letters are enough.
+// outcomes are the values of status; a prefix is sufficient.
 var outcomes = []string{"ok", "success", "error", "blocked", "failed"}
 
-// figures are the fields that are compared, as in ms:>500.
+// figures are the numeric fields, as in ms:>500.
 var figures = []string{"ms", "cost", "score"}
 
-// parseFilter reads words such as
+// parseFilter parses words such as
 //
 //	agent:support status:error,blocked tool:"delete order" -env:staging ms:>500 refund
 //
-// Case does not matter; a text may occur anywhere in the field; several values
-// of a term are alternatives; "-" turns a term around.
+// Case is ignored. A text may occur anywhere in the field. Several values of a term
+// are alternatives. "-" negates a term.
 func parseFilter(s string) (filter, error) {
 	var f filter
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
@@ -70,8 +69,8 @@ func CheckFilter(s string) error {
 	return err
 }
 
-// fieldName reports whether the text before a colon is meant as a field: a
-// word, and not the beginning of a URL or of a quoted text.
+// fieldName reports whether the text before a colon is a field name: a word, and
+// not the beginning of a URL or of a quoted text.
 func fieldName(s string) bool {
 	if s == "" || len(s) > 12 {
 		return false
@@ -84,8 +83,8 @@ func fieldName(s string) bool {
 	return true
 }
 
-// word takes the first word off; blanks belong to it between quotes, and
-// quotes that are not closed end with the text.
+// word removes the first word from the text. Blanks between quotes are part of the
+// word; a missing closing quote is added at the end.
 func word(s string) (value, rest string) {
 	var b strings.Builder
 	quoted := false
@@ -157,7 +156,7 @@ func (t *term) match(r *row) bool {
 	case "score":
 		return t.compare(r.trace.InjectionScore)
 	case "status":
-		// What was blocked and what failed are errors, as the control plane has it.
+		// Blocked and failed traces are errors too, as at the control plane.
 		return slices.Contains(t.any, r.outcome.String()) || r.outcome != succeeded && slices.Contains(t.any, "error")
 	}
 	text := strings.ToLower(r.field(t.field))

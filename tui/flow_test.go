@@ -24,13 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/charmbracelet/x/exp/teatest.NewTestModel.func2"))
 }
 
-// fakeSource is a source that a test feeds. Each Open takes the next of its
-// errors; streams end when the test breaks them.
+// fakeSource is a source that a test controls. Each Open returns the next of its
+// errors; streams end when the test ends them.
 type fakeSource struct {
 	events chan tui.Event
 	breaks chan error
 	refuse chan error
-	opened chan string // the place that was asked for
+	opened chan string // the position of the last Open
 }
 
 func newFakeSource() *fakeSource {
@@ -68,7 +68,7 @@ func (s *fakeStream) Next() (tui.Event, error) {
 func (s *fakeStream) Cursor() string { return s.cursor }
 func (s *fakeStream) Close() error   { return nil }
 
-// program runs the tui on a terminal that the test reads and types on.
+// program runs the tui on a terminal that the test reads and writes.
 type program struct {
 	*teatest.TestModel
 	cancel context.CancelFunc
@@ -115,8 +115,8 @@ func plainOptions(source tui.Source, plane tui.Plane) tui.Options {
 	return tui.Options{Source: source, Plane: plane, Name: "http://plane.test", Output: io.Discard, Timeout: 5 * time.Second}
 }
 
-// Traces appear as they come; a filter, the details and back, pause with what
-// waits counted, and quit.
+// Traces appear as they arrive; a filter, the details and back, pause with a count
+// of new traces, and quit.
 func TestFlow(t *testing.T) {
 	source := newFakeSource()
 	p := start(t, plainOptions(source, &recording.Plane{}))
@@ -141,9 +141,9 @@ func TestFlow(t *testing.T) {
 	p.WaitFinished(t, teatest.WithFinalTimeout(5*time.Second))
 }
 
-// A stream that breaks is told, is opened again after the last event, and r
-// does not wait for it; a control plane that has another history is followed
-// from its own beginning.
+// A lost connection is shown and opened again after the last event, and r retries
+// at once; when the control plane has another history, it is followed from its
+// beginning.
 func TestReconnect(t *testing.T) {
 	source := newFakeSource()
 	p := start(t, plainOptions(source, &recording.Plane{}))
@@ -158,8 +158,8 @@ func TestReconnect(t *testing.T) {
 	source.breaks <- io.EOF
 	p.see(t, "Not connected: the control plane has ended the stream", "attempt 2 in")
 	p.Type("r")
-	// opened presses r until the source is opened: without it the last of
-	// these attempts would come after half a minute.
+	// opened presses r until the source is opened: without r the last of these
+	// attempts would come after half a minute.
 	opened := func(want string) {
 		t.Helper()
 		for {
@@ -185,8 +185,8 @@ func TestReconnect(t *testing.T) {
 	p.see(t, "No traces yet")
 }
 
-// Keys that a terminal sends at once count each; a text that is pasted where
-// one cannot type does nothing.
+// Several keys that a terminal sends at once are handled one by one; pasted text is
+// ignored where no text can be typed.
 func TestKeysAtOnce(t *testing.T) {
 	m := tui.New(t.Context(), plainOptions(newFakeSource(), nil))
 	m.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
@@ -211,7 +211,7 @@ func TestKeysAtOnce(t *testing.T) {
 	}
 }
 
-// slowPlane answers only when the request is given up.
+// slowPlane responds only when the request is canceled.
 type slowPlane struct {
 	recording.Plane
 	asked, gone atomic.Int32
@@ -224,8 +224,8 @@ func (s *slowPlane) ListBudgets(ctx context.Context) (api.List[api.Budget], erro
 	return api.List[api.Budget]{}, ctx.Err()
 }
 
-// A control plane that does not answer holds nothing up: keys work meanwhile,
-// and what was asked is given up when the screen is left.
+// A control plane that does not respond blocks nothing: keys work meanwhile, and
+// the request is canceled when the screen is left.
 func TestNetworkBlocksNothing(t *testing.T) {
 	plane := &slowPlane{}
 	p := start(t, plainOptions(newFakeSource(), plane))
@@ -240,8 +240,8 @@ func TestNetworkBlocksNothing(t *testing.T) {
 	}
 }
 
-// A policy is disabled after a confirmation, not without one; a key that may
-// not is told.
+// A policy is disabled only after a confirmation; with a key that lacks the
+// permission a message is shown.
 func TestTogglePolicy(t *testing.T) {
 	plane := &recording.Plane{}
 	s := tui.NewScreen(options(plane, looks[0]), 100, 30)
@@ -272,8 +272,8 @@ func TestTogglePolicy(t *testing.T) {
 	}
 }
 
-// A policy that is enabled and can match nothing as it is is shown with the reason,
-// and with the number of reasons where the status line has no room for all.
+// When a policy is enabled and currently matches nothing, the warning is shown,
+// with the number of warnings when the status line has no room for all.
 func TestEnablingAPolicyShowsItsWarnings(t *testing.T) {
 	plane := &recording.Plane{Warnings: []string{`on: no agent is called "planer"; did you mean "planner"?`}}
 	s := tui.NewScreen(options(plane, looks[0]), 120, 30)
@@ -318,7 +318,7 @@ func TestMouse(t *testing.T) {
 	}
 }
 
-// Enter opens the selected row on every tab and changes nothing; esc comes back
+// Enter opens the selected row on every tab without changing anything; esc returns
 // to the list.
 func TestEnterOpensOnEveryTab(t *testing.T) {
 	for tab, row := range map[string]struct{ opened, listed string }{
@@ -338,8 +338,8 @@ func TestEnterOpensOnEveryTab(t *testing.T) {
 	}
 }
 
-// A policy is enabled and disabled where it is opened, too; `e` and space, which
-// mean something else on the traces, change no policy.
+// A policy can also be enabled and disabled on its own page; `e` and space, which
+// have another meaning on the traces, change no policy.
 func TestToggleOpenedPolicy(t *testing.T) {
 	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
 	s.Key("4", "e", "space")
@@ -352,7 +352,7 @@ func TestToggleOpenedPolicy(t *testing.T) {
 	}
 }
 
-// A message belongs to the screen it was given on: the next one shows its keys.
+// A message is only shown on its screen; the next screen shows its keys.
 func TestMessageDoesNotHideKeysOfTheNextTab(t *testing.T) {
 	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
 	s.Key("4", "d", "n")
@@ -365,8 +365,8 @@ func TestMessageDoesNotHideKeysOfTheNextTab(t *testing.T) {
 	}
 }
 
-// The line about a lost connection says that r retries at once, however long the
-// reason is and however narrow the terminal.
+// The line about a lost connection always mentions r for a retry, for any length of
+// the reason and any width.
 func TestOfflineLineKeepsRetryKey(t *testing.T) {
 	for _, w := range []int{30, 40, 60, 80, 120} {
 		s := tui.NewScreen(options(&recording.Plane{}, looks[0]), w, 24)
@@ -378,7 +378,7 @@ func TestOfflineLineKeepsRetryKey(t *testing.T) {
 	}
 }
 
-// What tells the two policies of a template apart is shown at 80 columns.
+// The difference between the two policies of a template is visible at 80 columns.
 func TestPoliciesOf80ColumnsTellPhaseAndStrategy(t *testing.T) {
 	s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
 	s.Key("4")
@@ -389,7 +389,7 @@ func TestPoliciesOf80ColumnsTellPhaseAndStrategy(t *testing.T) {
 	}
 }
 
-// shuffledPlane answers with the tools of an agent in another order each time.
+// shuffledPlane returns the tools of an agent in a different order each time.
 type shuffledPlane struct {
 	recording.Plane
 	turn int
@@ -402,7 +402,7 @@ func (p *shuffledPlane) ListAgentTools(context.Context, string, client.Page) (ap
 	return api.Page[api.AgentTool]{Data: tools, Total: 3}, nil
 }
 
-// Tools stand by their calls, and those that have equally many by name.
+// Tools are sorted by calls, and by name when calls are equal.
 func TestToolsHaveAStableOrder(t *testing.T) {
 	o := options(&recording.Plane{}, looks[0])
 	o.Plane = &shuffledPlane{}
@@ -417,7 +417,7 @@ func TestToolsHaveAStableOrder(t *testing.T) {
 	}
 }
 
-// Times are in UTC and say so, wherever the program runs.
+// Times are in UTC and marked as such, in any time zone.
 func TestTimesAreInUTC(t *testing.T) {
 	o := options(&recording.Plane{}, looks[0])
 	now := o.Now

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// count shows a number with its thousands apart.
+// count formats a number with thousands separators.
 func count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -17,7 +17,7 @@ func count(n int64) string {
 	return s
 }
 
-// short shows a number in at most six cells.
+// short formats a number in at most six cells.
 func short(n float64) string {
 	switch a := math.Abs(n); {
 	case a >= 1e9:
@@ -39,7 +39,7 @@ func trim(n float64) string {
 	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
-// millis shows a duration given in milliseconds.
+// millis formats a duration in milliseconds.
 func millis(ms float64) string {
 	switch {
 	case ms == 0:
@@ -60,7 +60,7 @@ func millis(ms float64) string {
 	return span(time.Duration(ms) * time.Millisecond)
 }
 
-// usd shows money.
+// usd formats money.
 func usd(v float64) string {
 	switch {
 	case v == 0:
@@ -75,8 +75,7 @@ func usd(v float64) string {
 	return "$" + count(int64(math.Round(v)))
 }
 
-// price shows an amount that someone chose: without the figures that say
-// nothing.
+// price formats an amount that a person chose, without trailing zeros.
 func price(v float64) string {
 	if v < 1000 && math.Abs(v*100-math.Round(v*100)) < 1e-9 {
 		return "$" + strconv.FormatFloat(v, 'f', 2, 64)
@@ -84,7 +83,7 @@ func price(v float64) string {
 	return usd(v)
 }
 
-// percent shows a share given in percent.
+// percent formats a share in percent.
 func percent(v float64) string {
 	switch {
 	case v == 0:
@@ -97,7 +96,7 @@ func percent(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64) + " %"
 }
 
-// span shows how long something takes with its two largest units.
+// span formats a duration with its two largest units.
 func span(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {
@@ -132,7 +131,8 @@ func bar(share float64, w int) string {
 	return fit(s, w, false)
 }
 
-// spark draws values as a row of small bars; the highest is full. NaN is a gap.
+// spark draws values as a row of small bars, relative to the highest. NaN is a
+// gap.
 func spark(values []float64) string {
 	top := 0.0
 	for _, v := range values {
@@ -154,7 +154,7 @@ func spark(values []float64) string {
 	return b.String()
 }
 
-// orDash shows an empty text.
+// orDash returns "-" for an empty text.
 func orDash(s string) string {
 	if s == "" {
 		return "-"

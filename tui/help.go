@@ -4,7 +4,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// helpPage lists the keys: those of the page that help was asked on first.
+// helpPage lists the keys, first those of the page that help was opened on.
 type helpPage struct {
 	s      *shared
 	of     page
@@ -27,7 +27,7 @@ func (t *helpPage) sections() []section {
 		}
 	}
 	var first []section
-	if _, ok := t.of.(*tracesPage); !ok { // the traces have a section of their own below
+	if _, ok := t.of.(*tracesPage); !ok { // the traces have a separate section below
 		first = []section{{t.of.title(), own}}
 	}
 	return append(first, []section{
@@ -89,7 +89,7 @@ func (t *helpPage) view(w, h int) []string {
 	each := w / columns
 	sides := make([][]string, columns)
 	for _, s := range t.sections() {
-		// The shorter side takes the next section.
+		// The next section goes into the shorter column.
 		to := 0
 		if columns == 2 && len(sides[1]) < len(sides[0]) {
 			to = 1

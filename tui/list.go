@@ -6,26 +6,25 @@ import "strings"
 type column[R any] struct {
 	title    string
 	min      int  // width in cells
-	max      int  // it grows up to this; 0: it keeps min
-	right    bool // for figures
-	priority int  // columns with the lowest priority are left out when there is no room
+	max      int  // maximum width; 0: always min
+	right    bool // right-aligned, for numbers
+	priority int  // columns with the lowest priority are omitted first when there is no room
 	cell     func(r R, w int) (string, style)
 }
 
-// list is a table that is scrolled and of which only the visible rows are
-// drawn.
+// list is a scrollable table that draws only the visible rows.
 type list[R any] struct {
 	columns []column[R]
 	n       int // rows
 	at      func(i int) R
-	sel     int // the selected row
-	top     int // the first visible row
-	height  int // visible rows, as drawn last
+	sel     int // index of the selected row
+	top     int // index of the first visible row
+	height  int // number of visible rows, as last drawn
 }
 
-const marker = "▌ " // before the selected row, so that it shows without colour
+const marker = "▌ " // before the selected row, so that it is visible without color
 
-// move selects a row relative to the selected one.
+// move moves the selection by a number of rows.
 func (l *list[R]) move(by int) { l.sel = max(0, min(l.n-1, l.sel+by)) }
 
 // set replaces the rows.
@@ -42,7 +41,7 @@ func (l *list[R]) selected() (r R, ok bool) {
 	return l.at(l.sel), true
 }
 
-// key moves the selection; it reports whether the key was one of its own.
+// key moves the selection; it reports whether the key was handled.
 func (l *list[R]) key(k string) bool {
 	page := max(1, l.height-1)
 	switch k {
@@ -68,8 +67,8 @@ func (l *list[R]) key(k string) bool {
 	return true
 }
 
-// click selects the row at a line of the list as drawn, whose first line is
-// its heading. It reports whether the row was selected before.
+// click selects the row at a line of the list as drawn; the first line is the
+// heading. It reports whether the row was selected before.
 func (l *list[R]) click(line int) (again, ok bool) {
 	i := l.top + line - 1
 	if line < 1 || line > l.height || i >= l.n {
@@ -105,7 +104,7 @@ func layout[R any](columns []column[R], w int) (shown []int, widths []int) {
 	if need > w {
 		widths[0] = max(1, w)
 	}
-	// What is left goes round among those that can use it.
+	// The remaining width is distributed among the columns that can grow.
 	for left := w - need; left > 0; {
 		given := false
 		for i, c := range shown {
@@ -176,7 +175,7 @@ func (l *list[R]) view(p *styles, w, h int) []string {
 	return lines
 }
 
-// used is how wide columns are together.
+// used is the total width of columns.
 func used(widths []int, gap int) int {
 	n := gap * (len(widths) - 1)
 	for _, w := range widths {
@@ -185,7 +184,7 @@ func used(widths []int, gap int) int {
 	return n
 }
 
-// scroll keeps the selected row visible and fills the height.
+// scroll makes the selected row visible and fills the height.
 func (l *list[R]) scroll() {
 	l.top = min(l.top, l.sel)
 	l.top = max(l.top, l.sel-l.height+1, 0)

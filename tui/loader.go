@@ -10,27 +10,27 @@ import (
 	"svc/server/client"
 )
 
-// result is what a command has found out: it is applied in Update, where
-// nothing else touches the screens.
+// result is the result of a command. It is applied in Update, which alone
+// changes the screens.
 type result func() tea.Cmd
 
-// loader asks the control plane for what a screen shows, now and again while
-// the screen is visible.
+// loader loads the data of a screen, once and then periodically while the
+// screen is visible.
 type loader[T any] struct {
 	fetch func(context.Context) (T, error)
 	every time.Duration // between refreshes; 0: once
 
 	data   T
-	have   bool // data was answered once
+	have   bool // whether data was loaded at least once
 	err    error
-	at     time.Time // of the data
-	due    time.Time // of the next refresh
+	at     time.Time // time of the data
+	due    time.Time // time of the next refresh
 	busy   bool
 	gen    int
 	cancel context.CancelFunc
 }
 
-// load starts a request and cancels the one in flight.
+// load starts a request and cancels the previous one.
 func (l *loader[T]) load(s *shared) tea.Cmd {
 	l.stop()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
@@ -63,12 +63,12 @@ func (l *loader[T]) apply(now time.Time, data T, err error) {
 	case errors.As(err, &answer) && answer.RetryAfter > 0:
 		l.due = now.Add(answer.RetryAfter)
 	case forbidden(err):
-		l.have = false // what the key may not see any more is not shown any more
+		l.have = false // when the key has lost the permission, the data is removed
 		l.due = now.Add(time.Minute)
 	}
 }
 
-// tick starts a request when the refresh is due.
+// tick starts a request when a refresh is due.
 func (l *loader[T]) tick(s *shared) tea.Cmd {
 	if l.busy || l.every == 0 && l.have || s.now().Before(l.due) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// The smallest terminal that something useful fits on.
+// The size of the smallest supported terminal.
 const (
 	minWidth  = 30
 	minHeight = 7
@@ -22,22 +22,22 @@ type Model struct {
 	feed    *feed
 	traces  *tracesPage
 	screens []screen
-	pages   []page // of the screens
+	pages   []page // pages of the screens
 	active  int
 	stack   []page // pages opened over the active one
 	help    *helpPage
 
 	state feedState
 	w, h  int
-	tabs  []tabRange // where the tabs were drawn last
-	body  int        // the line that the page begins at
+	tabs  []tabRange // positions of the tabs, as last drawn
+	body  int        // the line at which the page begins
 }
 
-// tabRange is where a tab can be clicked.
+// tabRange is the clickable range of a tab.
 type tabRange struct{ from, to, page int }
 
-// New returns the program as a model, which ends its requests with ctx. Most
-// callers want [Run].
+// New returns the program as a model; its requests end with ctx. Most callers
+// need [Run].
 func New(ctx context.Context, o Options) *Model {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -75,7 +75,7 @@ func newModel(s *shared, f *feed) *Model {
 	return m
 }
 
-// current is the visible page.
+// current returns the visible page.
 func (m *Model) current() page {
 	switch {
 	case m.help != nil:
@@ -86,8 +86,8 @@ func (m *Model) current() page {
 	return m.pages[m.active]
 }
 
-// tick comes once a second: countdowns, refreshes, messages that have been
-// read.
+// tick comes once a second, for countdowns, refreshes and the end of
+// messages.
 type tick struct{}
 
 func (m *Model) nextTick() tea.Cmd {
@@ -108,7 +108,7 @@ func (m *Model) Init() tea.Cmd {
 	return tea.Batch(m.feed.run, m.feed.next, m.nextTick(), m.current().enter())
 }
 
-// Update takes one message. It never waits.
+// Update handles one message. It never blocks.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case batch:
@@ -137,12 +137,13 @@ func (m *Model) applyBatch(b batch) {
 	m.traces.dropped = b.dropped
 }
 
-// keys takes what a terminal sends at once as the keys that were pressed; a
-// text that was pasted is one only where one can type.
+// keys handles a message with several keys as single keys. Pasted text is
+// only handled where text can be typed.
 func (m *Model) keys(k tea.KeyMsg) tea.Cmd {
 	_, typing := m.current().footer(m.w)
 	if k.Alt && k.Type == tea.KeyRunes && !typing {
-		// esc and a key that came together; no key of ours has alt.
+		// esc and a key that arrived together are read as alt; no key of this
+		// program uses alt.
 		k.Alt = false
 		return tea.Batch(m.key(tea.KeyMsg{Type: tea.KeyEsc}), m.keys(k))
 	}
@@ -159,8 +160,8 @@ func (m *Model) keys(k tea.KeyMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// key gives a key to whoever it is for: text goes to the page that is being
-// typed in, then come the keys of the program, then those of the page.
+// key handles a key: text goes to the page in which text is being typed;
+// otherwise the keys of the program take precedence over those of the page.
 func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 	name := k.String()
 	if name == "ctrl+c" {
@@ -202,7 +203,7 @@ func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 	return m.current().key(k)
 }
 
-// closeTop goes back one page; it reports whether there was one to leave.
+// closeTop closes the top page; it reports whether there was one.
 func (m *Model) closeTop() bool {
 	switch {
 	case m.help != nil:
@@ -217,7 +218,7 @@ func (m *Model) closeTop() bool {
 }
 
 func (m *Model) switchTo(i int) tea.Cmd {
-	m.s.toast = "" // it was about the screen that is left
+	m.s.toast = "" // the message was about the previous screen
 	for m.closeTop() {
 	}
 	if i == m.active {
@@ -253,8 +254,8 @@ func (m *Model) mouse(e tea.MouseEvent) tea.Cmd {
 	return nil
 }
 
-// View draws the screen: tabs, what is wrong with the feed, a line of status,
-// the page, the keys.
+// View draws the screen: tabs, the problem of the feed, a status line, the
+// page, the keys.
 func (m *Model) View() string {
 	if m.w <= 0 || m.h <= 0 {
 		return ""

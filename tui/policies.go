@@ -13,14 +13,14 @@ import (
 	"svc/server/client"
 )
 
-// policiesPage shows policies with how often they fired, and enables and
-// disables them.
+// policiesPage shows policies with the number of times they fired, and can enable
+// and disable them.
 type policiesPage struct {
 	tablePage[api.Policy]
-	asked    *api.Policy // to be enabled or disabled when it is confirmed
+	asked    *api.Policy // the policy that a confirmation would enable or disable
 	changing bool
 	visible  bool
-	readOnly bool // the key has been refused to change one
+	readOnly bool // whether the key lacks the permission to change policies
 }
 
 func newPoliciesPage(s *shared, title string) *policiesPage {
@@ -88,7 +88,7 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 	return t
 }
 
-// action colours what a policy does; one that is off does nothing.
+// action colors the action of a policy; a disabled policy has no color.
 func (p *styles) action(r api.Policy) style {
 	switch {
 	case !r.Enabled:
@@ -115,7 +115,7 @@ func agentOf(on string) string {
 	return clean(on)
 }
 
-// conditionOf returns the condition of a policy in words.
+// conditionOf describes the condition of a policy in words.
 func conditionOf(c api.Condition) string {
 	switch c.Type {
 	case "injection_score":
@@ -159,7 +159,7 @@ func (t *policiesPage) key(k tea.KeyMsg) tea.Cmd {
 	return t.tablePage.key(k)
 }
 
-// ask asks whether the selected policy shall be enabled or disabled.
+// ask asks for a confirmation to enable or disable the selected policy.
 func (t *policiesPage) ask() tea.Cmd {
 	r, ok := t.selected()
 	switch {
@@ -223,8 +223,8 @@ func (t *policiesPage) changed(r api.Policy, on bool, warnings []string, err err
 	return t.load.load(t.s)
 }
 
-// firstOf is the first of the warnings about what was changed, behind their
-// number: the status line has room for one, which may be cut at its end.
+// firstOf returns the number of warnings and the first one, because the status
+// line has room for one; its end may be truncated.
 func firstOf(warnings []string) string {
 	first := clean(warnings[0])
 	if n := len(warnings); n > 1 {

@@ -7,7 +7,7 @@ import (
 	"svc/server/api"
 )
 
-// outcome is how a trace ended, as one word.
+// outcome returns the outcome of a trace as one word.
 type outcome uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 
 func (o outcome) String() string { return [...]string{"ok", "failed", "blocked"}[o] }
 
-// row is a trace as the list shows it. Its strings are clean, and made once.
+// row is a trace as the list shows it. Its strings are cleaned once.
 type row struct {
 	trace   api.Trace
 	notes   []Note
@@ -27,7 +27,7 @@ type row struct {
 	agent, tool, model, env, session, id string
 	policies, pii                        string
 	ms, cost, tokens                     string
-	// text is what a word without a field is looked for in, in lower case.
+	// text is the lower-case text that a term without a field is searched in.
 	text string
 }
 
@@ -58,7 +58,7 @@ func newRow(ev Event) *row {
 	if n := t.InputTokens + t.OutputTokens; n > 0 {
 		r.tokens = short(float64(n))
 	} else if t.CostUSD == 0 {
-		r.cost = "-" // no model was asked
+		r.cost = "-" // no model
 	}
 	var fired []string
 	for _, p := range t.PoliciesFired {
@@ -84,7 +84,8 @@ func modelOf(provider, name string) string {
 	return provider + "/" + name
 }
 
-// clock shows in UTC when a trace began: the time of today, the date of other days.
+// clock formats the start of a trace in UTC: the time if it is today, else the
+// date.
 func clock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.IsZero() {
@@ -96,15 +97,15 @@ func clock(t, now time.Time) string {
 	return t.Format("Jan 02 15:04")
 }
 
-// minute shows a time to the minute, in UTC as the commands do.
+// minute formats a time to the minute, in UTC like the commands.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// history is the bounded memory of rows, oldest first. Each row has a number
-// that it keeps; the oldest go when it is full.
+// history is the bounded memory of rows, oldest first. Each row has a permanent
+// number; the oldest rows are removed when it is full.
 type history struct {
 	rows  []*row
 	first uint64 // number of the oldest
-	next  uint64 // number of the one to come
+	next  uint64 // number of the next row
 }
 
 func newHistory(size int) *history { return &history{rows: make([]*row, size)} }

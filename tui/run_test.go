@@ -16,7 +16,7 @@ import (
 	"svc/tui/recording"
 )
 
-// terminal is an output that is read while it is written.
+// terminal is an output that can be read while it is written.
 type terminal struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -36,7 +36,7 @@ func (t *terminal) String() string {
 
 const altScreenOff = "\x1b[?1049l"
 
-// run starts Run and returns what it ends with; keys are typed by writing.
+// run calls Run and returns its result; keys are typed by writing.
 func run(t *testing.T, ctx context.Context, o tui.Options) (*terminal, io.Writer, <-chan error) {
 	t.Helper()
 	out := &terminal{}
@@ -64,7 +64,7 @@ func wait(t *testing.T, ended <-chan error) error {
 	}
 }
 
-// q and the end of the context are no failures, and give the terminal back.
+// q and the end of the context are not errors, and the terminal is restored.
 func TestRunEnds(t *testing.T) {
 	for _, how := range []string{"q", "ctx"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -86,12 +86,12 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// panicking is a source with a mistake in it.
+// panicking is a source that panics.
 type panicking struct{}
 
 func (panicking) Open(context.Context, string) (tui.Stream, error) { panic("a mistake") }
 
-// A panic gives the terminal back too, and is an error.
+// After a panic the terminal is restored, and Run returns an error.
 func TestPanicGivesTheTerminalBack(t *testing.T) {
 	out, _, ended := run(t, t.Context(), plainOptions(panicking{}, nil))
 	if err := wait(t, ended); !errors.Is(err, tea.ErrProgramPanic) {

@@ -8,16 +8,16 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Screen is the program without a terminal: it is driven by calls, asks its
-// plane within them, and follows no source. Recordings and tests draw with it;
-// it is used by one goroutine.
+// Screen is the program without a terminal: it is driven by calls, calls its
+// plane synchronously, and follows no source. It is used for recordings and
+// tests, by one goroutine.
 type Screen struct {
 	m     *Model
 	state feedState
 }
 
-// NewScreen returns a screen of w by h cells. True colour is used when the
-// options ask for colour.
+// NewScreen returns a screen of w by h cells. It uses true color when the
+// options enable color.
 func NewScreen(o Options, w, h int) *Screen {
 	m := New(context.Background(), o)
 	profile := termenv.TrueColor
@@ -32,7 +32,7 @@ func NewScreen(o Options, w, h int) *Screen {
 // Resize changes the size of the terminal.
 func (s *Screen) Resize(w, h int) { s.m.Update(tea.WindowSizeMsg{Width: w, Height: h}) }
 
-// Feed lets traces come in.
+// Feed adds traces as if they had arrived.
 func (s *Screen) Feed(events ...Event) {
 	rows := make([]*row, len(events))
 	for i, ev := range events {
@@ -41,20 +41,20 @@ func (s *Screen) Feed(events ...Event) {
 	s.m.applyBatch(batch{rows: rows, state: s.state})
 }
 
-// Lose reports that the stream broke and when the next attempt is made.
+// Lose reports a lost connection and the time of the next attempt.
 func (s *Screen) Lose(err error, attempt int, in time.Duration) {
 	s.state = feedState{phase: waiting, err: err, attempt: attempt, retryAt: s.m.s.now().Add(in)}
 	s.Feed()
 }
 
-// keyTypes are the keys that have a name.
+// keyTypes are the keys with names.
 var keyTypes = map[string]tea.KeyType{
 	"enter": tea.KeyEnter, "esc": tea.KeyEsc, "up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight,
 	"home": tea.KeyHome, "end": tea.KeyEnd, "pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown, "tab": tea.KeyTab, "shift+tab": tea.KeyShiftTab,
 	"backspace": tea.KeyBackspace, "ctrl+c": tea.KeyCtrlC, "ctrl+u": tea.KeyCtrlU, "ctrl+d": tea.KeyCtrlD, "space": tea.KeySpace,
 }
 
-// Key presses keys: names such as "enter" and "up", or a text to type.
+// Key presses keys: names such as "enter" and "up", or text to type.
 func (s *Screen) Key(keys ...string) {
 	for _, k := range keys {
 		if t, ok := keyTypes[k]; ok {
@@ -72,5 +72,5 @@ func (s *Screen) Click(x, y int) {
 	s.m.Update(tea.MouseMsg{X: x, Y: y, Button: tea.MouseButtonLeft, Action: tea.MouseActionPress})
 }
 
-// View is what the terminal shows.
+// View returns the contents of the terminal.
 func (s *Screen) View() string { return s.m.View() }

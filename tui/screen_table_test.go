@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A screen is a row of the table and nothing else: its tab, its keys, its place in the
-// help and its list come from there.
+// A screen needs only its row in the table: its tab, keys, help and list are derived
+// from it.
 func TestAScreenIsARowOfTheTable(t *testing.T) {
 	before := screens
 	t.Cleanup(func() { screens = before })
@@ -49,7 +49,7 @@ func TestAScreenIsARowOfTheTable(t *testing.T) {
 	see("agent:beta")
 }
 
-// Without a control plane there are only the screens that do not ask it.
+// Without a control plane only the screens that do not need it exist.
 func TestScreensWithoutAControlPlane(t *testing.T) {
 	s := &shared{}
 	var titles []string

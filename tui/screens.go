@@ -5,15 +5,15 @@ import "strconv"
 // screen is a row of the table of screens.
 type screen struct {
 	title string
-	key   string // opens the screen beside the number of its tab; "" for none
-	help  string // of the key
-	plane bool   // the screen asks the control plane
+	key   string // opens the screen, in addition to the number of its tab; "" for none
+	help  string // description of the key
+	plane bool   // whether the screen needs the control plane
 	page  func(m *Model, title string) page
 }
 
-// screens are the screens behind the tabs, in their order. A new screen is a row here
-// and a [table], which has its columns and says how it loads; tabs, keys and help are
-// made from this table.
+// screens are the screens of the tabs, in their order. A new screen is a row here and
+// a [table] with its columns and its loading function; tabs, keys and help are derived
+// from this table.
 var screens = []screen{
 	{title: "Traces", page: func(m *Model, _ string) page { return m.traces }},
 	{title: "Stats", key: "s", help: "statistics", page: func(m *Model, title string) page { return newStatsPage(m.s, title, m.traces) }},
@@ -23,13 +23,13 @@ var screens = []screen{
 	{title: "SLAs", plane: true, page: func(m *Model, title string) page { return newSLAsPage(m.s, title) }},
 }
 
-// listOf makes the page of a list that needs nothing but its table.
+// listOf makes the page of a list that consists only of its table.
 func listOf[R any](describe func(*shared) table[R]) func(*Model, string) page {
 	return func(m *Model, title string) page { return newTablePage(m.s, title, describe(m.s)) }
 }
 
-// available returns the screens that a program has: without a control plane only those
-// that do not ask it.
+// available returns the screens of a program: without a control plane only those that
+// do not need it.
 func available(s *shared) (list []screen) {
 	for _, sc := range screens {
 		if !sc.plane || s.plane != nil {

@@ -17,14 +17,14 @@ import (
 	"svc/tui/recording"
 )
 
-// updating is the flag -update, which the golden package behind teatest owns.
+// updating is the flag -update, which the golden package of teatest defines.
 func updating() bool {
 	f := flag.Lookup("update")
 	return f != nil && f.Value.String() == "true"
 }
 
-// golden compares a screen with testdata/NAME.txt. Escape sequences are made
-// visible, so that a difference can be read.
+// golden compares a screen with testdata/NAME.txt. Escape sequences are
+// replaced by visible text, so that differences can be read.
 func golden(t *testing.T, name, view string) {
 	t.Helper()
 	got := strings.ReplaceAll(view, "\x1b[", "␛") + "\n"
@@ -43,7 +43,8 @@ func golden(t *testing.T, name, view string) {
 	}
 }
 
-// fits fails when a screen is not exactly as large as the terminal at most.
+// fits fails when a line is wider than the terminal or there are more lines
+// than it has.
 func fits(t *testing.T, view string, w, h int) {
 	t.Helper()
 	lines := strings.Split(view, "\n")
@@ -71,7 +72,7 @@ func options(p *recording.Plane, l look) tui.Options {
 	return o
 }
 
-// shots are the screens and the keys that lead there.
+// shots are the screens and the keys that open them.
 var shots = []struct {
 	name string
 	keys []string
@@ -100,8 +101,8 @@ var shots = []struct {
 
 func more(s *tui.Screen) { s.Feed(recording.Traces(430)[390:430]...) }
 
-// Every screen is what is checked in, at three sizes without colour, and in
-// both themes at the smallest.
+// Every screen is equal to its golden file, at three sizes without color, and
+// in both themes at the smallest.
 func TestScreens(t *testing.T) {
 	for _, size := range []struct{ w, h int }{{80, 24}, {120, 40}, {250, 60}} {
 		for _, l := range looks {
@@ -129,13 +130,13 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// What is empty, refused or failing says so, and what to do.
+// An empty, forbidden or failing screen shows the reason, and what to do.
 func TestScreensWithNothingToShow(t *testing.T) {
 	refused := &client.Error{Status: 403, Message: "insufficient permission"}
 	for _, row := range []struct {
 		name  string
 		plane *recording.Plane
-		want  []string // one per tab
+		want  []string // one key per tab
 	}{
 		{"empty", &recording.Plane{Empty: true}, []string{"No traces yet", "Last 24h", "No agents yet", "No policies yet", "No budgets yet", "No SLA targets yet"}},
 		{"forbidden", &recording.Plane{Err: refused}, []string{"No traces yet", "this key may not do that (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)"}},
@@ -156,8 +157,8 @@ func TestScreensWithNothingToShow(t *testing.T) {
 	}
 }
 
-// Whatever the size, no line is wider than the terminal and there are no more
-// lines than it has; help and quit are in sight from 30 columns on.
+// At any size, no line is wider than the terminal and there are no more lines
+// than it has; help and quit are visible from 30 columns on.
 func TestAnySize(t *testing.T) {
 	sixty := recording.Traces(60)
 	huge := tui.NewScreen(options(&recording.Plane{}, looks[1]), 500, 200)
@@ -187,9 +188,9 @@ func TestAnySize(t *testing.T) {
 	}
 }
 
-// What without colour is told by signs, is told by colour alone nowhere: the
-// text of a coloured screen is that of the plain one, but for the brackets of
-// what is active and the cursor.
+// No information is shown by color alone: the text of a colored screen is
+// that of the plain one, except for the brackets of the active item and the
+// cursor.
 func TestColourSaysNothingMore(t *testing.T) {
 	for _, shot := range shots {
 		plain := tui.NewScreen(options(&recording.Plane{}, looks[0]), 100, 30)

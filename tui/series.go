@@ -6,29 +6,29 @@ import (
 )
 
 const (
-	// bucketTime is the time that one bar of a chart stands for.
+	// bucketTime is the time of one bar of a chart.
 	bucketTime = 5 * time.Second
-	// bucketCount is how many bars are remembered: half an hour.
+	// bucketCount is the number of bars that are kept: half an hour.
 	bucketCount = 360
 	// latencyBins is the resolution of latencies: four bins per power of two,
 	// up to a day.
 	latencyBins = 4*27 + 2
 )
 
-// bucket sums up the traces that began within bucketTime.
+// bucket has the totals of the traces that began within bucketTime.
 type bucket struct {
-	number int64 // of the bucket since 1970
+	number int64 // number of the bucket since 1970
 	traces int
 	errors int
 	cost   float64
 	bins   [latencyBins]uint32
 }
 
-// series is what the charts show: the traces that came over the stream, by the
-// time they began.
+// series has the data of the charts: the traces that arrived over the stream,
+// by their start.
 type series struct {
 	buckets [bucketCount]bucket
-	since   int64 // the first bucket that is known about; before it nobody looked
+	since   int64 // the first bucket with complete data
 }
 
 func newSeries(now time.Time) *series { return &series{since: bucketOf(now)} }
@@ -57,7 +57,7 @@ func binOf(ms float64) int {
 	return max(0, min(latencyBins-1, int(math.Ceil(4*math.Log2(max(ms, 0)+1)))))
 }
 
-// p95 is the upper end of the bin that the 95th of a hundred traces is in.
+// p95 returns the upper end of the bin with the 95th percentile.
 func p95(bins *[latencyBins]uint32, traces int) float64 {
 	if traces == 0 {
 		return math.NaN()
@@ -71,16 +71,16 @@ func p95(bins *[latencyBins]uint32, traces int) float64 {
 	return math.NaN()
 }
 
-// chart is one row of bars, oldest first, and the figure of the last minute.
+// chart is one row of bars, oldest first, and the value of the last minute.
 type chart struct {
 	bars       []float64
 	lastMinute float64
 	top        float64
 }
 
-// charts returns the last n bars: traces a second, errors a second, the 95th
-// percentile of milliseconds, dollars a minute. The bar of this moment is left
-// out, since it is still growing.
+// charts returns the last n bars: traces per second, errors per second, the
+// 95th percentile in milliseconds, dollars per minute. The current bar is
+// omitted because it is incomplete.
 func (s *series) charts(now time.Time, n int) (rate, errors, latency, cost chart) {
 	n = max(1, min(n, bucketCount-1))
 	last := bucketOf(now) - 1
@@ -129,8 +129,8 @@ func zeroNaN(v float64) float64 {
 	return v
 }
 
-// draw draws the bars h lines high, the highest bar as high as the lines are.
-// What is not known, or cannot be measured without traces, is blank.
+// draw draws the bars h lines high, scaled to the highest. Unknown and
+// undefined values are blank.
 func (c chart) draw(h int) []string {
 	if h <= 1 {
 		return []string{spark(c.bars)}

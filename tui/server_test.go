@@ -21,8 +21,8 @@ import (
 	"svc/tui"
 )
 
-// Against a real control plane: what was there, what comes, its spans, and
-// what happens when it goes away and comes back on the same store.
+// Against a real control plane: existing traces, new ones, their spans, and a
+// restart of the control plane on the same store.
 func TestAgainstServer(t *testing.T) {
 	st, err := bolt.Open(filepath.Join(t.TempDir(), "svc.db"), bolt.Options{NoSync: true})
 	if err != nil {
@@ -86,7 +86,8 @@ func TestAgainstServer(t *testing.T) {
 	p.see(t, "third-agent", "3 traces")
 }
 
-// What a source begins with is not shown twice when the stream has it too.
+// Traces of the initial list are not shown twice when the stream has them
+// too.
 func TestLiveSourceHasNoGapAndNoTwins(t *testing.T) {
 	var posted []string
 	for i := range 3 {
@@ -98,7 +99,7 @@ func TestLiveSourceHasNoGapAndNoTwins(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		for i, id := range posted[1:] { // t1 came between the opening and the listing
+		for i, id := range posted[1:] { // t1 was stored between the opening and the listing
 			fmt.Fprintf(w, "id: %d\ndata: {\"id\":%q}\n\n", i, id)
 		}
 	}))

@@ -10,8 +10,8 @@ import (
 	"svc/server/client"
 )
 
-// slasPage shows SLA targets against what is measured, and below them when
-// they were missed.
+// slasPage shows SLA targets with measured values, and below them the
+// violations.
 type slasPage struct {
 	tablePage[api.SLATarget]
 	missed loader[[]api.SLAViolation]
@@ -96,8 +96,8 @@ func usedUp(p *styles, current float64, target *float64, w int) (string, style) 
 	return track(current/(*target), w), p.measured(current, *target)
 }
 
-// measured colours a figure against its target as the control plane judges it:
-// the last tenth is at risk.
+// measured colors a value by the rule of the control plane: within a tenth of
+// the target it is at risk.
 func (p *styles) measured(current, target float64) style {
 	switch {
 	case current > target:
@@ -144,7 +144,7 @@ func (t *slasPage) view(w, h int) []string {
 	return append(lines, t.violations(w, h-len(lines))...)
 }
 
-// violations draws the newest misses in h lines.
+// violations draws the newest violations in h lines.
 func (t *slasPage) violations(w, h int) []string {
 	p := t.s.styles
 	title := " Missed in the last 7 days"

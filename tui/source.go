@@ -10,52 +10,54 @@ import (
 	"svc/server/client"
 )
 
-// Event is a trace on its way to the screen.
+// Event is a trace for the screen.
 type Event struct {
-	// ID is where to go on after this event; it belongs to the source.
+	// ID is the position to resume from after this event; its format depends
+	// on the source.
 	ID string
-	// Trace is the trace; sources that know no spans leave them out.
+	// Trace is the trace, without spans when the source has none.
 	Trace api.Trace
-	// Notes are what the source knows beyond the fields of a trace.
+	// Notes are additional data of the source for which a trace has no field.
 	Notes []Note
 }
 
 // Note is one line of a trace's details.
 type Note struct{ Name, Value string }
 
-// Source is where traces come from.
+// Source is a source of traces.
 type Source interface {
-	// Open begins to follow after the event with that ID. With none it begins
-	// with a few of the newest traces. The stream ends with ctx.
+	// Open follows the source after the event with that ID. Without an ID it
+	// begins with a few of the newest traces. The stream ends with ctx.
 	Open(ctx context.Context, after string) (Stream, error)
 }
 
 // Stream is an open source. Next waits for the next event; an error ends the
-// stream, which may then be opened again. It is used by one goroutine.
+// stream, which may then be opened again. It must be used by one goroutine.
 type Stream interface {
 	Next() (Event, error)
-	// Cursor is where to go on: the ID of the last event, or a later place.
+	// Cursor returns the position to resume from: the ID of the last event,
+	// or a later position.
 	Cursor() string
 	Close() error
 }
 
-// Streamer is what a live source asks of the control plane; server/client is
-// one.
+// Streamer has the methods of the control plane's client that a live source
+// calls; server/client implements it.
 type Streamer interface {
 	StreamTraces(ctx context.Context, f client.TraceFilter, lastEventID string) (*client.TraceStream, error)
 	ListTraces(ctx context.Context, q client.TraceQuery) (api.Page[api.TraceItem], error)
 }
 
-// recent is how many traces a live source begins with.
+// recent is the number of traces at the start of a live source.
 const recent = 200
 
-// Live is the source of GET /api/traces/stream.
+// Live is the source for GET /api/traces/stream.
 func Live(c Streamer) Source { return liveSource{c} }
 
 type liveSource struct{ c Streamer }
 
-// Open opens the stream before it lists what there is, so that no trace falls
-// in between.
+// Open opens the stream before it lists the newest traces, so that no trace
+// is missed.
 func (l liveSource) Open(ctx context.Context, after string) (Stream, error) {
 	s, err := l.c.StreamTraces(ctx, client.TraceFilter{}, after)
 	if err != nil {
@@ -76,7 +78,8 @@ func (l liveSource) Open(ctx context.Context, after string) (Stream, error) {
 	return &liveStream{s: s, before: page.Data, seen: seen}, nil
 }
 
-// liveStream gives what was listed, and then what the stream has beyond it.
+// liveStream returns the listed traces, and then those of the stream that
+// were not listed.
 type liveStream struct {
 	s      *client.TraceStream
 	before []api.TraceItem
@@ -105,7 +108,8 @@ func (l *liveStream) Next() (Event, error) {
 func (l *liveStream) Cursor() string { return l.s.LastEventID() }
 func (l *liveStream) Close() error   { return l.s.Close() }
 
-// Plane is what the screens ask of the control plane; server/client is one.
+// Plane has the methods of the control plane's client that the screens call;
+// server/client implements it.
 type Plane interface {
 	GetTrace(ctx context.Context, id string) (api.Trace, error)
 	TraceStats(ctx context.Context, q client.StatsQuery) (api.TraceStats, error)
@@ -118,12 +122,12 @@ type Plane interface {
 	ListViolations(ctx context.Context, q client.ViolationQuery) (api.List[api.SLAViolation], error)
 }
 
-// gap reports whether a stream refused the place where it should go on: the
-// control plane has another history than the one that was followed.
+// gap reports whether a stream was refused because its position is unknown:
+// the control plane has another history than before.
 func gap(err error) bool {
 	var answer *client.Error
 	return errors.As(err, &answer) && answer.Status == 400
 }
 
-// errSilent stands for a source that took too long to open.
+// errSilent is the error of a source that was not opened in time.
 var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)

@@ -14,8 +14,8 @@ import (
 	"svc/server/client"
 )
 
-// statsPage shows charts of what came over the stream, and below them the
-// figures of a longer period from the control plane.
+// statsPage shows charts of the traces that arrived over the stream, and below
+// them the statistics of a longer period from the control plane.
 type statsPage struct {
 	s      *shared
 	name   string
@@ -24,7 +24,7 @@ type statsPage struct {
 	by     string
 	stats  loader[api.TraceStats]
 	groups list[api.StatsGroup]
-	top    int // the line of the page that the groups begin at
+	top    int // the line of the page at which the groups begin
 }
 
 func newStatsPage(s *shared, title string, traces *tracesPage) *statsPage {
@@ -36,7 +36,7 @@ func newStatsPage(s *shared, title string, traces *tracesPage) *statsPage {
 	return t
 }
 
-// ask is the question for the period and grouping of this moment.
+// ask returns the query for the current period and grouping.
 func (t *statsPage) ask() func(context.Context) (api.TraceStats, error) {
 	q := client.StatsQuery{Period: t.period, GroupBy: t.by}
 	return func(ctx context.Context) (api.TraceStats, error) { return t.s.plane.TraceStats(ctx, q) }
@@ -65,7 +65,7 @@ func (t *statsPage) columns() []column[api.StatsGroup] {
 	}
 }
 
-// rate colours a share of errors in percent.
+// rate colors an error rate in percent.
 func (p *styles) rate(percent float64) style {
 	switch {
 	case percent >= 5:
@@ -76,7 +76,7 @@ func (p *styles) rate(percent float64) style {
 	return p.plain
 }
 
-// groupName shows what a row of statistics is about.
+// groupName returns the text for the group of a row.
 func groupName(k api.GroupKey) string {
 	text := func(s *string) string {
 		if s == nil {
@@ -95,8 +95,8 @@ func groupName(k api.GroupKey) string {
 	return orDash(clean(text(k.Environment)))
 }
 
-// current is what the page shows: what the control plane answered, or what the
-// traces that are remembered add up to.
+// current returns the displayed statistics: those of the control plane, or
+// without one those of the traces in memory.
 func (t *statsPage) current() *api.TraceStats { return &t.stats.data }
 
 func (t *statsPage) title() string { return t.name }
@@ -119,7 +119,7 @@ func (t *statsPage) tick() tea.Cmd {
 	return t.stats.tick(t.s)
 }
 
-// sumUp makes statistics of the traces that are remembered.
+// sumUp computes statistics of the traces in memory.
 func (t *statsPage) sumUp() {
 	t.stats.data, t.stats.have = sumUp(t.traces.history), true
 }
@@ -220,12 +220,12 @@ func (t *statsPage) view(w, h int) []string {
 	return lines[:min(len(lines), h)]
 }
 
-// charts draws the four rows of bars, as long as there is room.
+// charts draws the four rows of bars, as far as there is room.
 func (t *statsPage) charts(w, high int) []string {
 	const names, figures = 11, 24
 	p := t.s.styles
 	n := max(8, min(w-names-figures, bucketCount-1))
-	if w < names+figures+12 { // no room for the highest figure
+	if w < names+figures+12 { // no room for the highest value
 		n = max(8, w-names-12)
 	}
 	rate, errors, latency, cost := t.traces.series.charts(t.s.now(), n)
@@ -269,7 +269,7 @@ func (t *statsPage) charts(w, high int) []string {
 	return lines
 }
 
-// summary draws the figures of the period.
+// summary draws the totals of the period.
 func (t *statsPage) summary(w int) []string {
 	p, sum := t.s.styles, t.current().Summary
 	title := " Last " + t.period + ", from the control plane"

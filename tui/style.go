@@ -8,18 +8,18 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Theme is the background that the colors are chosen for.
+// Theme is the background for which the colors are chosen.
 type Theme string
 
-// The themes. Auto asks the terminal, and takes dark when it does not answer.
+// The themes. Auto queries the terminal, and uses dark when it does not respond.
 const (
 	Auto  Theme = "auto"
 	Dark  Theme = "dark"
 	Light Theme = "light"
 )
 
-// style colours text. Its two halves are made once, so that drawing a cell is
-// nothing but putting strings together.
+// style colors text. Its two escape sequences are precomputed, so that drawing a cell
+// only concatenates strings.
 type style struct{ on, off string }
 
 func (p style) paint(s string) string {
@@ -29,7 +29,7 @@ func (p style) paint(s string) string {
 	return p.on + s + p.off
 }
 
-// withBackground paints a text in another colour without leaving this one's background.
+// withBackground colors a text differently with the background of this style.
 func (p style) withBackground(fore style, s string) string {
 	if p.on == "" || fore.on == "" {
 		return s
@@ -37,16 +37,16 @@ func (p style) withBackground(fore style, s string) string {
 	return fore.on + s + p.on
 }
 
-// styles are all colours of the screen, by what they mean.
+// styles are all colors of the screen, by meaning.
 type styles struct {
-	plain, bold, dim, faint style // text: usual, titles, less important, lines
-	accent                  style // what is active
+	plain, bold, dim, faint style // text: normal, titles, less important, lines
+	accent                  style // active item
 	good, warn, bad, block  style // outcomes
 	selected, tab, badge    style // bars
 	alert                   style // something needs attention
 }
 
-// hue is one colour in all depths a terminal may have.
+// hue is one color in all color depths of terminals.
 func hue(light, light256, light16, dark, dark256, dark16 string) lipgloss.CompleteAdaptiveColor {
 	return lipgloss.CompleteAdaptiveColor{
 		Light: lipgloss.CompleteColor{TrueColor: light, ANSI256: light256, ANSI: light16},
@@ -67,8 +67,8 @@ var (
 	hueSelTxt = hue("#0B1B2B", "233", "0", "#F0F6FC", "255", "15")
 )
 
-// newStyles makes the colours for an output. Without colour they are empty:
-// everything the screen says it also says in words or signs.
+// newStyles returns the colors for an output. Without color they are empty, because
+// everything is also shown by words or signs.
 func newStyles(out io.Writer, colour bool, theme Theme, profile *termenv.Profile) *styles {
 	if !colour {
 		return &styles{}

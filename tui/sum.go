@@ -9,7 +9,7 @@ import (
 	"svc/server/api"
 )
 
-// tally adds up traces.
+// tally sums up traces.
 type tally struct {
 	n, errors, blocked, in, out int64
 	cost, sum                   float64
@@ -31,7 +31,7 @@ func (t *tally) add(r *row) {
 	t.durations = append(t.durations, r.trace.DurationMs)
 }
 
-// quantile is the nearest rank; the durations are sorted.
+// quantile is the nearest rank; the durations must be sorted.
 func (t *tally) quantile(q float64) float64 {
 	if t.n == 0 {
 		return 0
@@ -43,8 +43,8 @@ func (t *tally) mean() float64 { return t.sum / float64(max(1, t.n)) }
 
 func (t *tally) errorRate() float64 { return 100 * float64(t.errors) / float64(max(1, t.n)) }
 
-// sumUp makes the statistics of all rows that are remembered, by agent, the
-// busiest first.
+// sumUp computes the statistics of all rows in memory, by agent, sorted by
+// the number of traces.
 func sumUp(h *history) api.TraceStats {
 	var all tally
 	agents := make(map[string]*tally)

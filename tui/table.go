@@ -8,17 +8,16 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// listed is what a list answered, and how many there are: more than are shown
-// where there are very many.
+// listed is the result of a list: its rows and the total, which can be larger.
 type listed[R any] struct {
 	rows  []R
 	total int
 }
 
-// table describes a list of the control plane: its columns, how it loads, and what its
-// keys do.
+// table describes a list of the control plane: its columns, its loading function, and
+// its keys.
 type table[R any] struct {
-	noun  string    // of the rows, for their number
+	noun  string    // name of the rows, for their number
 	empty [2]string // text of an empty list
 	id    func(R) string
 
@@ -26,14 +25,14 @@ type table[R any] struct {
 	every time.Duration // between refreshes
 
 	columns []column[R]
-	// detail is shown below the list for the selected row, where there is room; nil
-	// for nothing.
+	// detail is shown below the list for the selected row, when there is room; nil for
+	// none.
 	detail func(R) []field
-	// opened is shown alone when a row is opened; nil for detail. A list without
-	// both opens what open returns.
+	// opened is the text of the page of an opened row; nil for detail. A list without
+	// both opens the page that open returns.
 	opened func(R) []field
 	open   func(R) page
-	// traces is the filter for the traces of a row, and tracesHint its text.
+	// traces returns the filter for the traces of a row, and tracesHint is its text.
 	traces     func(R) string
 	tracesHint string
 }
@@ -49,14 +48,14 @@ type tablePage[R any] struct {
 	list list[R]
 }
 
-// newTablePage returns the page of a list that needs nothing else.
+// newTablePage returns the page of a list that consists only of its table.
 func newTablePage[R any](s *shared, title string, t table[R]) *tablePage[R] {
 	p := &tablePage[R]{}
 	p.init(s, title, p, t)
 	return p
 }
 
-// init makes the page; self is the page that embeds it, or the page itself.
+// init initializes the page; self is the page that embeds it, or the page itself.
 func (t *tablePage[R]) init(s *shared, title string, self page, of table[R]) {
 	t.table, t.s, t.name, t.self = of, s, title, self
 	t.load.fetch, t.load.every = of.fetch, of.every
@@ -68,7 +67,7 @@ func (t *tablePage[R]) enter() tea.Cmd { return t.load.load(t.s) }
 func (t *tablePage[R]) leave()         { t.load.stop() }
 func (t *tablePage[R]) tick() tea.Cmd  { return t.load.tick(t.s) }
 
-// sync passes the rows to the list and finds the selected row again.
+// sync passes the rows to the list and selects the same row as before.
 func (t *tablePage[R]) sync() {
 	rows := t.load.data.rows
 	t.list.set(len(rows), func(i int) R { return rows[i] })
@@ -80,7 +79,7 @@ func (t *tablePage[R]) sync() {
 	}
 }
 
-// moved notes which row was selected.
+// moved stores which row is selected.
 func (t *tablePage[R]) moved() {
 	if r, ok := t.list.selected(); ok {
 		t.at = t.id(r)
@@ -189,7 +188,7 @@ func (t *tablePage[R]) view(w, h int) []string {
 
 func (t *tablePage[R]) hints() []hint { return t.hintsWith() }
 
-// hintsWith are the hints of the list with those of the page that embeds it.
+// hintsWith returns the hints of the list with those of the page that embeds it.
 func (t *tablePage[R]) hintsWith(own ...hint) []hint {
 	hints := append([]hint{{"enter", "open"}}, own...)
 	if t.traces != nil {

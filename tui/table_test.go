@@ -8,8 +8,8 @@ import (
 	"svc/server/api"
 )
 
-// The selected row stays selected when a refresh moves it, and another takes
-// its place when it is gone.
+// The selected row stays selected when a refresh moves it; when it is
+// removed, another one is selected.
 func TestSelectionFollowsItsRow(t *testing.T) {
 	s := testScreen(100, 30)
 	p := newTablePage(s.m.s, "Budgets", budgetsTable(s.m.s))

@@ -11,15 +11,15 @@ import (
 // maxText bounds a string from outside that is drawn, in bytes.
 const maxText = 1024
 
-// cells measures runes as terminals do that know nothing of graphemes, which
-// never counts less than those that do: a line that fits by this measure does
-// not wrap.
+// cells measures runes like terminals without support for grapheme clusters.
+// The result is never less than that of other terminals, so a line that fits
+// by this measure does not wrap.
 var cells = &runewidth.Condition{EastAsianWidth: false, StrictEmojiNeutral: true}
 
-// clean makes a string from outside fit to be drawn: one line, without control
-// sequences, without characters that are invisible, change the direction of
-// the text or pile up marks. What is taken out is shown as U+FFFD, so that two
-// different names do not look the same.
+// clean converts a string from outside for drawing: one line, without control
+// sequences, invisible characters, changes of text direction and excessive
+// marks. Removed characters are shown as U+FFFD, so that different names do
+// not look the same.
 func clean(s string) string {
 	if printableASCII(s) {
 		return s
@@ -36,12 +36,12 @@ func clean(s string) string {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
 			b.WriteByte(' ')
-		case r == 0xFE0E || r == 0xFE0F: // how to draw the character before
+		case r == 0xFE0E || r == 0xFE0F: // how the previous character was drawn
 			if !emoji {
 				b.WriteRune(utf8.RuneError)
 			}
 			continue
-		case r >= 0x1F1E6 && r <= 0x1F1FF: // flags are pairs of letters, and few terminals agree how wide
+		case r >= 0x1F1E6 && r <= 0x1F1FF: // flags are pairs of letters whose width differs between terminals
 			b.WriteByte('A' + byte(r-0x1F1E6))
 		case unicode.Is(unicode.Mn, r):
 			if marks++; marks <= 2 && b.Len() > 0 {
@@ -70,7 +70,7 @@ func printableASCII(s string) bool {
 	return true
 }
 
-// width is how many cells a clean string takes.
+// width returns the number of cells of a clean string.
 func width(s string) int {
 	n := 0
 	for i := 0; i < len(s); {
@@ -84,7 +84,7 @@ func width(s string) int {
 	return n
 }
 
-// cut shortens a clean string to w cells; what was longer ends in "…".
+// cut truncates a clean string to w cells; a truncated string ends in "…".
 func cut(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -95,7 +95,7 @@ func cut(s string, w int) string {
 	return s[:prefix(s, w-1)] + "…"
 }
 
-// prefix is how many bytes of a clean string fit in w cells.
+// prefix returns the number of bytes of a clean string that fit in w cells.
 func prefix(s string, w int) int {
 	n := 0
 	for i, r := range s {
@@ -106,8 +106,8 @@ func prefix(s string, w int) int {
 	return len(s)
 }
 
-// fit makes a clean string exactly w cells wide, padded at the end or, for
-// figures, at the front.
+// fit makes a clean string exactly w cells wide, padded on the right or, for
+// numbers, on the left.
 func fit(s string, w int, right bool) string {
 	s = cut(s, w)
 	n := w - width(s)
@@ -132,8 +132,8 @@ func blanks(n int) string {
 	return strings.Repeat(" ", n)
 }
 
-// wrap breaks a clean string into lines of at most w cells, at blanks where
-// there are any.
+// wrap breaks a clean string into lines of at most w cells, at blanks if
+// possible.
 func wrap(s string, w int) []string {
 	if w < 1 {
 		return nil
@@ -146,7 +146,7 @@ func wrap(s string, w int) []string {
 				lines, line = append(lines, line), ""
 			}
 			n := prefix(word, w)
-			if n == 0 { // a wide rune in one cell
+			if n == 0 { // a wide rune does not fit into one cell
 				return append(lines, "…")
 			}
 			lines, word = append(lines, word[:n]), word[n:]

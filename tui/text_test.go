@@ -44,8 +44,9 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzClean: nothing that moves the cursor or hides comes through, a cell is
-// exactly as wide as asked, and no terminal takes it for wider than we do.
+// FuzzClean: the result has no characters that move the cursor or are
+// invisible, a cell has exactly the requested width, and no terminal draws it
+// wider.
 func FuzzClean(f *testing.F) {
 	for _, s := range []string{"a\x1b[2J", "注文\u200D検索", "🇩🇪e\u0301", "\xff\xfe", strings.Repeat("\u0301", 9), "한글ᄀ", "👍🏽", "ﷺ"} {
 		f.Add(s, 7)

@@ -12,7 +12,7 @@ import (
 	"svc/server/api"
 )
 
-// tracePage is one trace: its fields and a waterfall of its spans.
+// tracePage shows one trace: its fields and a waterfall of its spans.
 type tracePage struct {
 	s      *shared
 	traces *tracesPage
@@ -56,7 +56,7 @@ func (t *tracePage) step(by int) tea.Cmd {
 		at++
 	}
 	if by > 0 && (at >= len(m) || m[at] != t.n) {
-		by-- // the trace has left the memory: the next one stands at its place
+		by-- // the trace was removed from memory, so the search starts at its position
 	}
 	at += by
 	if at < 0 || at >= len(m) {
@@ -92,7 +92,7 @@ func (t *tracePage) key(k tea.KeyMsg) tea.Cmd {
 	return nil
 }
 
-// trace is the most that is known.
+// trace returns the trace with all known data.
 func (t *tracePage) trace() api.Trace {
 	if t.full.have {
 		return t.full.data
@@ -198,7 +198,7 @@ func (t *tracePage) fields() []field {
 	return fields
 }
 
-const nameWidth = 12 // width of the names of fields
+const nameWidth = 12 // width of the field names
 
 func (t *tracePage) view(w, h int) []string {
 	lines := drawFields(t.s.styles, t.fields(), w)
@@ -207,8 +207,8 @@ func (t *tracePage) view(w, h int) []string {
 	return t.scroll.show(lines, h)
 }
 
-// drawFields draws names and values in as many columns as there is room for;
-// values that are cut are not: they take a line of their own, and wrap.
+// drawFields draws names and values in as many columns as fit. Long values
+// are not truncated: they take a line of their own and wrap.
 func drawFields(p *styles, fields []field, w int) []string {
 	columns := min(3, max(1, (w-1)/38))
 	each := (w - 1) / columns

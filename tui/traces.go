@@ -8,7 +8,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// tracesPage is the live list. It owns the memory of traces, the filter and
+// tracesPage is the live list. It has the memory of traces, the filter and
 // the pause.
 type tracesPage struct {
 	s       *shared
@@ -17,16 +17,16 @@ type tracesPage struct {
 	list    list[*row]
 	matches []uint64 // numbers of the rows that pass the filter, ascending
 
-	follow   bool // the newest is selected and stays so
+	follow   bool // whether the newest row stays selected
 	paused   bool
 	seen     uint64 // while paused: the number of the first row that is not shown
-	held     int    // while paused: how many new ones pass the filter
-	newer    int    // while scrolled up: how many came since
+	held     int    // while paused: how many new rows pass the filter
+	newer    int    // while scrolled up: how many rows have been added
 	dropped  uint64
 	received uint64
 
 	filter    filter
-	text      string // of the filter in force
+	text      string // error or text of the current filter
 	input     textinput.Model
 	typing    bool
 	filterErr error
@@ -74,7 +74,7 @@ func (p *styles) of(o outcome) style { return [...]style{p.good, p.bad, p.block}
 
 func (t *tracesPage) row(i int) *row { return t.history.at(t.matches[i]) }
 
-// add takes rows in the order in which they came.
+// add adds rows in the order of their arrival.
 func (t *tracesPage) add(rows []*row) {
 	now := t.s.now()
 	for _, r := range rows {
@@ -113,7 +113,8 @@ func (t *tracesPage) shown() {
 	}
 }
 
-// clear forgets all traces: those that come are of another history.
+// clear removes all traces, because the following ones are of another
+// history.
 func (t *tracesPage) clear() {
 	t.history.clear()
 	*t.series = *newSeries(t.s.now())
@@ -121,8 +122,8 @@ func (t *tracesPage) clear() {
 	t.shown()
 }
 
-// rematch applies the filter to all that is remembered. The row that was
-// selected stays so if it passes.
+// rematch applies the filter to all rows in memory. The selected row stays
+// selected if it passes.
 func (t *tracesPage) rematch() {
 	selected := t.history.next
 	if t.list.sel < len(t.matches) && !t.follow {
@@ -201,7 +202,8 @@ func (t *tracesPage) key(k tea.KeyMsg) tea.Cmd {
 	return nil
 }
 
-// moved follows again when the newest is selected, and stops otherwise.
+// moved follows the newest row again when it is selected, and stops
+// otherwise.
 func (t *tracesPage) moved() {
 	if t.follow = t.list.sel >= t.list.n-1; t.follow {
 		t.newer = 0

@@ -33,8 +33,9 @@ func events(from, to int) []Event {
 	return all
 }
 
-// The memory is bounded: the oldest go, what is selected while scrolled up
-// stays where it is until it goes too, and the filter's matches follow.
+// The memory is bounded: the oldest rows are removed, a selected row keeps its
+// position on the screen until it is removed, and the matches of the filter are
+// updated.
 func TestHistoryIsBounded(t *testing.T) {
 	s := testScreen(100, 30)
 	s.Feed(events(0, historySize)...)
@@ -63,8 +64,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// While paused nothing moves, what comes is counted, and going on shows the
-// newest; a filter may change meanwhile.
+// While paused nothing moves and new traces are counted; resuming shows the
+// newest. The filter may be changed meanwhile.
 func TestPause(t *testing.T) {
 	s := testScreen(100, 30)
 	s.Feed(events(0, 50)...)
@@ -87,7 +88,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// What cannot be read as a filter changes nothing.
+// An invalid filter changes nothing.
 func TestWrongFilterKeepsTheLast(t *testing.T) {
 	s := testScreen(100, 30)
 	s.Feed(events(0, 30)...)
@@ -102,7 +103,7 @@ func TestWrongFilterKeepsTheLast(t *testing.T) {
 	}
 }
 
-// Hostile strings neither move the cursor nor push a column aside.
+// Hostile strings neither move the cursor nor shift a column.
 func TestHostileStrings(t *testing.T) {
 	evil := []string{"\x1b[2J\x1b[H", "line\nbreak", "\u202Ertl", "注文検索システム全体", "zero\u200Bwidth", "🇩🇪👩‍💻👍🏽", strings.Repeat("\u0301", 40), "\x1b]52;c;ZXZpbA==\x07", "שלום", strings.Repeat("W", 5000), "\xff\xfe\x00"}
 	for _, size := range [][2]int{{80, 24}, {250, 60}} {
@@ -181,8 +182,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// When the screen does not keep up, the oldest of what waits is lost, and
-// counted.
+// When the screen is too slow, the oldest waiting rows are dropped and counted.
 func TestFeedIsBounded(t *testing.T) {
 	f := newFeed(context.Background(), nil, time.Second, time.Now)
 	for _, ev := range events(0, historySize+25) {
@@ -194,7 +194,7 @@ func TestFeedIsBounded(t *testing.T) {
 	}
 }
 
-// What a panel asked is not shown any more once the key may not see it.
+// Data of a panel is removed when the key has lost the permission to read it.
 func TestForbiddenDataGoes(t *testing.T) {
 	var l loader[int]
 	l.apply(noon, 7, nil)
@@ -212,8 +212,7 @@ func TestForbiddenDataGoes(t *testing.T) {
 	}
 }
 
-// Of two answers that come in the reverse order of their questions the one to the
-// later question is shown.
+// When two responses arrive in reverse order, that of the later request is shown.
 func TestStaleAnswerDoesNotReplaceNewer(t *testing.T) {
 	asked := 0
 	l := loader[int]{}
@@ -243,7 +242,7 @@ func TestSeries(t *testing.T) {
 	add(7*time.Second, 5000, failed)
 	add(31*time.Second, 1, succeeded)
 	add(time.Hour, 1, succeeded)    // too old
-	add(-time.Minute, 1, succeeded) // a clock that is ahead
+	add(-time.Minute, 1, succeeded) // the sender's clock is ahead
 	rate, errs, latency, cost := s.charts(noon, 12)
 	if len(rate.bars) != 12 || rate.bars[10] != 11/5.0 || errs.bars[10] != 1/5.0 || rate.lastMinute != 12/60.0 || cost.lastMinute != 6 {
 		t.Errorf("%+v %+v %+v", rate, errs, cost)
@@ -259,7 +258,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// sumUp over traces equals what the figures are by hand.
+// sumUp over traces is equal to values computed by hand.
 func TestSumUp(t *testing.T) {
 	s := testScreen(80, 24)
 	evs := events(0, 100)
@@ -278,9 +277,9 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
-// BenchmarkFrame is one frame at 1,000 traces a second: the batch of a thirtieth
-// of a second taken, and the screen drawn, with a full memory. The second figure
-// is the share of the frame's time, in percent.
+// BenchmarkFrame is one frame at 1,000 traces a second: a batch of a thirtieth of
+// a second is added, and the screen is drawn, with a full memory. The second
+// metric is the share of the frame's time, in percent.
 func BenchmarkFrame(b *testing.B) {
 	for _, size := range [][2]int{{80, 24}, {250, 60}} {
 		for _, filter := range []string{"", "agent:agent-1 status:ok -tool:x ms:>10 search"} {

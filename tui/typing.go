@@ -6,8 +6,8 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
-// setFilter puts a filter in force; one that cannot be read changes nothing
-// and is told.
+// setFilter sets a filter; an invalid filter changes nothing and its error is
+// shown.
 func (t *tracesPage) setFilter(s string) {
 	f, err := parseFilter(s)
 	if t.filterErr = err; err != nil {
@@ -18,7 +18,7 @@ func (t *tracesPage) setFilter(s string) {
 	t.rematch()
 }
 
-// quoted makes a value fit for a term of a filter.
+// quoted quotes a value for a term of a filter if necessary.
 func quoted(s string) string {
 	s = strings.ReplaceAll(s, `"`, "")
 	if strings.ContainsAny(s, " ,") {
@@ -27,7 +27,7 @@ func quoted(s string) string {
 	return s
 }
 
-// typeKey edits the filter, which is in force as it is typed.
+// typeKey edits the filter, which is applied while it is typed.
 func (t *tracesPage) typeKey(k tea.KeyMsg) {
 	switch k.String() {
 	case "enter":
@@ -63,7 +63,7 @@ func (t *tracesPage) footer(w int) (string, bool) {
 	if at < len(value) {
 		under, after = clean(string(value[at])), clean(string(value[at+1:]))
 	}
-	if room := w/2 - 3; width(before) > room { // the end is where one types
+	if room := w/2 - 3; width(before) > room { // the end of the text is shown, because that is edited
 		r := []rune(before)
 		for len(r) > 0 && width(string(r)) > room {
 			r = r[1:]

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// waterfall draws the spans one after the other: they say how long they took
-// and in which order, not when they began.
+// waterfall draws the spans one after the other: they have a duration and an
+// order, but no start.
 func (t *tracePage) waterfall(w int) []string {
 	p, tr := t.s.styles, t.trace()
 	if len(tr.Spans) == 0 {
@@ -62,8 +62,8 @@ func (t *tracePage) waterfall(w int) []string {
 	return lines
 }
 
-// stretch draws a part of a whole as a bar that stands where the part is; the
-// shortest part still shows.
+// stretch draws a part of a whole as a bar at the part's position; the
+// shortest part is still visible.
 func stretch(from, length, total float64, w int) string {
 	if total <= 0 {
 		return blanks(w)

@@ -21,15 +21,15 @@ const (
 	maxResumes = 5
 )
 
-// refusal is an answer that is no 2xx.
+// refusal is a response whose status is not 2xx.
 type refusal struct {
 	status int
 	body   []byte
-	code   int // of a JSON-RPC error
+	code   int // code of a JSON-RPC error
 	error  bool
 }
 
-// refusalOf reads a response that is no 2xx; nil for others.
+// refusalOf reads a response whose status is not 2xx; it returns nil for others.
 func refusalOf(resp *http.Response) *refusal {
 	if resp.StatusCode/100 == 2 {
 		return nil
@@ -48,8 +48,8 @@ func refusalOf(resp *http.Response) *refusal {
 	return r
 }
 
-// lostSession reports whether the endpoint does not know the session. 404 with the code
-// for unknown methods means that no upstream has the method.
+// lostSession reports whether the endpoint does not know the session. A 404 with the code
+// for unknown methods means instead that no upstream has the method.
 func (r *refusal) lostSession(s mcp.Session) bool {
 	return r.status == http.StatusNotFound && s.ID != "" && r.code != mcp.CodeMethodNotFound
 }
@@ -60,7 +60,7 @@ func (r *refusal) response(resp *http.Response) *http.Response {
 	return resp
 }
 
-// text words a refusal for a person.
+// text describes the refusal for a person.
 func (r *refusal) text() string {
 	switch r.status {
 	case http.StatusUnauthorized:
@@ -71,12 +71,12 @@ func (r *refusal) text() string {
 		}
 	}
 	if r.status/100 == 3 {
-		return fmt.Sprintf("the URL leads to a redirect (status %d): give the address of the gateway itself", r.status)
+		return fmt.Sprintf("the URL is redirected (status %d): use the URL of the gateway itself", r.status)
 	}
 	return fmt.Sprintf("status %d %s", r.status, http.StatusText(r.status))
 }
 
-// deliver writes what the endpoint answered to a request.
+// deliver writes the endpoint's response to a request.
 func (b *bridge) deliver(ctx context.Context, c *call, resp *http.Response) error {
 	defer resp.Body.Close()
 	switch {
@@ -96,15 +96,15 @@ func (b *bridge) deliver(ctx context.Context, c *call, resp *http.Response) erro
 		return err
 	}
 	if !json.Valid(body) {
-		return fmt.Errorf("the answer with status %d is no JSON", resp.StatusCode)
+		return fmt.Errorf("the response with status %d is not JSON", resp.StatusCode)
 	}
 	b.observe(c, body)
 	b.out.write(body)
 	return nil
 }
 
-// withID returns a JSON-RPC error with the id of the request that it answers: an
-// endpoint that has not read the request does not know it.
+// withID returns a JSON-RPC error with the id of the request that it answers. An endpoint
+// that rejected the request before reading it does not know the id.
 func withID(body, id []byte) ([]byte, bool) {
 	m := new(mcp.Message)
 	if mcp.Scan(body, m) != nil || m.Kind != mcp.Response {
@@ -119,8 +119,8 @@ func withID(body, id []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// follow writes the messages of an event stream up to the answer of the request. A
-// stream that ends before is resumed where the server has numbered its events.
+// follow writes the messages of an event stream up to the response to the request. A
+// stream that ends before is resumed if its events have ids.
 func (b *bridge) follow(ctx context.Context, c *call, resp *http.Response) error {
 	var p position
 	for resumes := 0; ; {
@@ -133,10 +133,10 @@ func (b *bridge) follow(ctx context.Context, c *call, resp *http.Response) error
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, mcp.ErrEventTooLarge) {
-			return fmt.Errorf("a message of the answer has more than %d bytes", b.o.MaxLine)
+			return fmt.Errorf("a message of the response has more than %d bytes", b.o.MaxLine)
 		}
 		if p.id == "" || c.modern {
-			return errors.New("the event stream ended before the answer")
+			return errors.New("the event stream ended before the response")
 		}
 		if p.moved {
 			resumes = 0
@@ -154,19 +154,19 @@ func (b *bridge) follow(ctx context.Context, c *call, resp *http.Response) error
 		}
 		if resp.StatusCode != http.StatusOK || !isMedia(resp, mediaEvents) {
 			discard(resp)
-			return errors.New("the event stream ended before the answer, and the server does not resume it")
+			return errors.New("the event stream ended before the response, and the server does not resume it")
 		}
 	}
 }
 
-// position is how far a stream was read.
+// position is the point up to which a stream was read.
 type position struct {
 	id    string
 	retry time.Duration
-	moved bool // since the stream was opened
+	moved bool // whether an event came since the stream was opened
 }
 
-// wait is the pause before a stream is opened again.
+// wait pauses before a stream is opened again.
 func (p *position) wait(attempt int) time.Duration {
 	if p.retry > 0 {
 		return min(p.retry, maxPause)
@@ -177,7 +177,7 @@ func (p *position) wait(attempt int) time.Duration {
 // maxPause bounds the pause before a stream is opened again.
 const maxPause = 30 * time.Second
 
-// copyEvents writes the messages of a stream. It reports whether the answer to c was
+// copyEvents writes the messages of a stream. It reports whether the response to c was
 // among them; c is nil for the stream of a session.
 func (b *bridge) copyEvents(body io.Reader, p *position, c *call) (answered bool, err error) {
 	p.moved = false
@@ -199,7 +199,7 @@ func (b *bridge) copyEvents(body io.Reader, p *position, c *call) (answered bool
 		}
 		m := new(mcp.Message)
 		if scanErr := mcp.Scan(e.Data, m); scanErr != nil && !json.Valid(e.Data) {
-			b.logf("a message of the gateway is no JSON and was dropped: %v", scanErr)
+			b.logf("a message of the gateway is not JSON and was dropped: %v", scanErr)
 			continue
 		}
 		if c != nil && m.Kind == mcp.Response && mcp.SameID(m.ID, c.m.ID) {

@@ -22,17 +22,17 @@ type Options struct {
 	Key func() (string, error)
 	In  io.Reader
 	Out io.Writer
-	// Log receives one line for each problem that no answer reports.
+	// Log is called for each problem that no response reports.
 	Log io.Writer
 	// Version is that of this program.
 	Version string
 	// MaxLine bounds a message in both directions, in bytes; 0 is 16 MiB.
 	MaxLine int
-	// Patience is how long a connection is tried again before a request fails: as long
-	// as a gateway takes to restart. 0 is 20 s.
+	// Patience is how long attempts to connect are repeated before a request fails:
+	// the time that a gateway takes to restart. 0 is 20 s.
 	Patience time.Duration
-	// Grace is how long requests may finish after the end of the input; 0 is 10 s.
-	// Clients that do not wait for them end the process before, and ctx with it.
+	// Grace is how long requests may finish after the end of the input; 0 is 10 s. A
+	// client that does not wait for it ends the process earlier, and with it ctx.
 	Grace time.Duration
 	// Transport replaces the HTTP transport.
 	Transport http.RoundTripper
@@ -44,19 +44,19 @@ const (
 	defaultGrace    = 10 * time.Second
 	// maxCalls bounds the requests in flight.
 	maxCalls = 256
-	// maxQueue bounds the notifications and answers of the client that wait.
+	// maxQueue bounds the queued notifications and responses of the client.
 	maxQueue = 256
 	// endTimeout bounds the end of the session.
 	endTimeout = time.Second
 )
 
-// bridge is one client on the one side, and the endpoint on the other.
+// bridge connects one client, on standard input and output, with the endpoint.
 type bridge struct {
 	o      Options
 	client *http.Client
 	out    *lines
 
-	// ctx ends when the client has gone or the output fails.
+	// ctx ends when the client has disconnected or the output fails.
 	ctx context.Context
 	end context.CancelCauseFunc
 	wg  sync.WaitGroup
@@ -66,21 +66,21 @@ type bridge struct {
 	mu     sync.Mutex
 	key    string
 	calls  map[string]*call
-	modern string // the stateless revision that the client last declared
+	modern string // the stateless revision in the client's last request
 	params paramHeaders
 
 	session session
 }
 
-// queued is a notification or an answer of the client, sent in order.
+// queued is a notification or a response of the client; they are sent in order.
 type queued struct {
 	m     *mcp.Message
-	after <-chan struct{} // closed when the message may be sent; nil for at once
-	done  chan struct{}   // closed when it was sent; nil when nobody waits
+	after <-chan struct{} // closed when the message may be sent; nil: at once
+	done  chan struct{}   // closed when the message was sent; nil when nothing waits for it
 }
 
 // Run serves one client until its input ends, ctx ends or the output fails. The end of
-// the input is no error.
+// the input is not an error.
 func Run(ctx context.Context, o Options) error {
 	o.MaxLine = cmp.Or(o.MaxLine, defaultMaxLine)
 	o.Patience = cmp.Or(o.Patience, defaultPatience)
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// serve handles lines until there are no more.
+// serve handles lines until the input ends.
 func (b *bridge) serve(input <-chan inputLine) error {
 	for {
 		select {
@@ -131,7 +131,7 @@ func (b *bridge) serve(input <-chan inputLine) error {
 	}
 }
 
-// close lets requests finish for a moment, and ends the session.
+// close lets requests finish for a limited time, and ends the session.
 func (b *bridge) close() {
 	close(b.queue)
 	idle := make(chan struct{})
@@ -152,7 +152,8 @@ func (b *bridge) close() {
 	b.client.CloseIdleConnections()
 }
 
-// callsDone waits for the requests that have an end of their own.
+// callsDone waits for the requests in flight, except those without an end of their
+// own.
 func (b *bridge) callsDone() {
 	b.mu.Lock()
 	var open []*call
@@ -167,7 +168,7 @@ func (b *bridge) callsDone() {
 	}
 }
 
-// logf writes a line for the person who reads the log of the client.
+// logf logs a line for the reader of the client's log.
 func (b *bridge) logf(format string, args ...any) {
 	fmt.Fprintf(b.o.Log, "svc connect: "+format+"\n", args...)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// talk sends lines to a bridge in front of handler and returns the lines that come back
+// talk sends lines to a bridge in front of handler. It returns the lines that come back
 // until the bridge has ended, and its log.
 func talk(t *testing.T, o Options, handler http.HandlerFunc, input ...string) (out []string, log string) {
 	t.Helper()
@@ -49,7 +49,8 @@ func answer(status int, media, body string) http.HandlerFunc {
 	}
 }
 
-// Whatever the endpoint answers, the client gets one message with the id of its request.
+// For every response of the endpoint the client gets one message with the id of its
+// request.
 func TestEveryAnswerBecomesOneLine(t *testing.T) {
 	const js = "application/json"
 	for _, tt := range []struct {
@@ -67,10 +68,10 @@ func TestEveryAnswerBecomesOneLine(t *testing.T) {
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://login.example/", http.StatusFound)
 		}, `redirect (status 302)`},
-		{"a web page", answer(200, "text/html", "<html>"), `is no JSON`},
-		{"nothing", answer(202, "", ""), `is no JSON`},
+		{"a web page", answer(200, "text/html", "<html>"), `is not JSON`},
+		{"nothing", answer(202, "", ""), `is not JSON`},
 		{"an error of a proxy", answer(502, "text/html", "<html>"), `status 502 Bad Gateway`},
-		{"a stream that ends", answer(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"), `the event stream ended before the answer`},
+		{"a stream that ends", answer(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"), `the event stream ended before the response`},
 		{"too much", answer(200, js, `{"jsonrpc":"2.0","id":7,"result":{"x":"`+strings.Repeat("x", 30_000)+`"}}`), `more than 2000 bytes`},
 		{"too much in an event", answer(200, "text/event-stream", "data: "+strings.Repeat("x", 30_000)+"\n\n"), `more than 2000 bytes`},
 		{"no HTTP", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, `the gateway did not answer`},
@@ -88,7 +89,7 @@ func TestEveryAnswerBecomesOneLine(t *testing.T) {
 	}
 }
 
-// Input that is no message is answered, and what follows it is served.
+// Invalid input gets an error response, and the following input is served.
 func TestInputThatIsNoMessage(t *testing.T) {
 	out, _ := talk(t, Options{MaxLine: 2000}, answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`),
 		"", "  ", "hello", `[]`, `{"jsonrpc":"2.0","id":1}`, strings.Repeat("x", 300_000), ping)
@@ -139,7 +140,7 @@ func TestRequestsWaitForARestart(t *testing.T) {
 	s := &http.Server{Handler: answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`)}
 	defer s.Close()
 	go func() {
-		<-dialed // the first attempt has failed
+		<-dialed // the first attempt to connect has failed
 		again, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Error(err)
@@ -157,7 +158,7 @@ func TestRequestsWaitForARestart(t *testing.T) {
 	}
 }
 
-// notify tells of failed attempts.
+// notify reports failed attempts to connect.
 type notify struct {
 	http.RoundTripper
 	failed chan struct{}
@@ -171,7 +172,7 @@ func (n notify) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A stream whose events are numbered is resumed where it broke off.
+// A stream whose events have ids is resumed after a disconnection.
 func TestABrokenStreamIsResumed(t *testing.T) {
 	out, _ := talk(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -189,7 +190,7 @@ func TestABrokenStreamIsResumed(t *testing.T) {
 	}
 }
 
-// A session that takes the place of a lost one is brought to its state.
+// A session that replaces a lost one is brought to the same state.
 func TestANewSessionHasTheStateOfTheLostOne(t *testing.T) {
 	var sessions atomic.Int32
 	got := make(chan string, 100)
@@ -259,7 +260,7 @@ func TestANewSessionHasTheStateOfTheLostOne(t *testing.T) {
 	}
 }
 
-// A client that has gone ends the program.
+// A client that has disconnected ends the program.
 func TestTheEndOfTheOutputEndsTheBridge(t *testing.T) {
 	s := httptest.NewServer(answer(200, "application/json", `{"jsonrpc":"2.0","id":7,"result":{}}`))
 	defer s.Close()

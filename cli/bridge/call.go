@@ -10,22 +10,22 @@ import (
 	"svc/gateway/mcp"
 )
 
-// errCancelled is the cause of the end of a request that the client gave up.
+// errCancelled is the cause of the end of a request that the client canceled.
 var errCancelled = errors.New("the client canceled the request")
 
 // call is a request of the client in flight.
 type call struct {
 	m      *mcp.Message
 	modern bool
-	opened string // the session id beside the answer to initialize
+	opened string // session id in the response to initialize
 	cancel context.CancelCauseFunc
-	// canceled is set when the client gave the request up; bridge.mu guards it.
+	// canceled is set when the client canceled the request; bridge.mu guards it.
 	canceled bool
-	sent     chan struct{} // closed when the request was written, or is over
-	done     chan struct{} // closed when it is over
+	sent     chan struct{} // closed when the request was written, or has ended
+	done     chan struct{} // closed when the request has ended
 }
 
-// handle takes one message of the client.
+// handle handles one message of the client.
 func (b *bridge) handle(line []byte) {
 	if line[0] == '[' {
 		b.out.write(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, "send one message a line: batches are not supported", "batch", ""))
@@ -44,7 +44,7 @@ func (b *bridge) handle(line []byte) {
 	switch {
 	case m.Kind == mcp.Request:
 		c := b.start(m)
-		if c != nil && m.Method == mcp.MethodInitialize { // what follows belongs to the session
+		if c != nil && m.Method == mcp.MethodInitialize { // later messages belong to the new session
 			select {
 			case <-c.done:
 			case <-b.ctx.Done():
@@ -66,7 +66,7 @@ func (b *bridge) handle(line []byte) {
 	}
 }
 
-// enqueue hands a message to [bridge.sendQueued].
+// enqueue queues a message for [bridge.sendQueued].
 func (b *bridge) enqueue(q queued) bool {
 	select {
 	case b.queue <- q:
@@ -76,7 +76,7 @@ func (b *bridge) enqueue(q queued) bool {
 	}
 }
 
-// sendQueued sends notifications and answers of the client in their order.
+// sendQueued sends notifications and responses of the client in their order.
 func (b *bridge) sendQueued() {
 	for q := range b.queue {
 		if q.after != nil {
@@ -96,12 +96,12 @@ func (b *bridge) sendQueued() {
 
 func describe(m *mcp.Message) string {
 	if m.Kind == mcp.Response {
-		return "the answer to a request of the server"
+		return "the response to a request of the server"
 	}
 	return m.Method
 }
 
-// start begins a request, and returns nil for one that it refuses.
+// start registers a request; it returns nil when the request is refused.
 func (b *bridge) start(m *mcp.Message) *call {
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	c := &call{m: m, modern: mcp.Modern(m.ProtocolVersion), cancel: cancel, sent: make(chan struct{}), done: make(chan struct{})}
@@ -137,14 +137,14 @@ func (b *bridge) start(m *mcp.Message) *call {
 		}()
 		err := b.perform(ctx, c, wrote)
 		if err == nil || context.Cause(ctx) == errCancelled || b.ctx.Err() != nil {
-			return // answered, or nobody waits
+			return // answered already, or canceled
 		}
-		b.out.write(mcp.AppendError(nil, m.ID, mcp.CodeInternal, "the gateway did not answer: "+err.Error(), "gateway_unreachable", ""))
+		b.out.write(mcp.AppendError(nil, m.ID, mcp.CodeInternal, "the gateway did not respond: "+err.Error(), "gateway_unreachable", ""))
 	})
 	return c
 }
 
-// perform sends a request and writes what comes back.
+// perform sends a request and writes the response.
 func (b *bridge) perform(ctx context.Context, c *call, wrote func()) error {
 	switch {
 	case c.m.Method == mcp.MethodInitialize && !c.modern:
@@ -159,8 +159,9 @@ func (b *bridge) perform(ctx context.Context, c *call, wrote func()) error {
 	return b.deliver(ctx, c, resp)
 }
 
-// exchange posts a request, in another session or with other header fields once more
-// where the endpoint asks for them: it has not performed what it answered so.
+// exchange posts a request. It posts it once more, with a new session or other header
+// fields, when the response demands that; the endpoint has not performed the first
+// request then.
 func (b *bridge) exchange(ctx context.Context, m *mcp.Message, wrote func()) (*http.Response, error) {
 	for reopened, learned := false, false; ; {
 		s := b.session.current()
@@ -188,7 +189,7 @@ func (b *bridge) exchange(ctx context.Context, m *mcp.Message, wrote func()) (*h
 	}
 }
 
-// post is the HTTP request for a message.
+// post returns the HTTP request for a message.
 func (b *bridge) post(m *mcp.Message, s mcp.Session, sent func()) *outgoing {
 	o := &outgoing{method: http.MethodPost, body: m.Body, sent: sent, header: http.Header{}}
 	b.mu.Lock()
@@ -196,7 +197,7 @@ func (b *bridge) post(m *mcp.Message, s mcp.Session, sent func()) *outgoing {
 	b.mu.Unlock()
 	version := m.ProtocolVersion
 	if version == "" && m.Kind != mcp.Request && s.Version == "" {
-		version = declared // notifications need not repeat it
+		version = declared // notifications need no such header fields
 	}
 	switch {
 	case mcp.Modern(version):
@@ -212,7 +213,7 @@ func (b *bridge) post(m *mcp.Message, s mcp.Session, sent func()) *outgoing {
 	return o
 }
 
-// notify posts a message that has no answer.
+// notify posts a message that has no response.
 func (b *bridge) notify(ctx context.Context, m *mcp.Message) error {
 	s := b.session.current()
 	resp, err := b.do(ctx, b.post(m, s, nil))
@@ -227,8 +228,8 @@ func (b *bridge) notify(ctx context.Context, m *mcp.Message) error {
 	return errors.New(r.text())
 }
 
-// cancelCall ends a request as its generation does it: with a notification, and since
-// 2026-07-28 by closing the stream of its response.
+// cancelCall cancels a request by the rules of its generation: with a notification,
+// or since 2026-07-28 by closing the stream of the response.
 func (b *bridge) cancelCall(m *mcp.Message) {
 	b.mu.Lock()
 	c := b.calls[string(m.Spans.RequestID.Of(m.Body))]
@@ -243,7 +244,7 @@ func (b *bridge) cancelCall(m *mcp.Message) {
 		c.cancel(errCancelled)
 	default:
 		b.enqueue(queued{m: m, after: c.sent})
-		b.wg.Go(func() { // servers do not answer what was canceled
+		b.wg.Go(func() { // servers do not respond to canceled requests
 			if sleep(b.ctx, cancelGrace) {
 				c.cancel(errCancelled)
 			}

@@ -1,9 +1,9 @@
 // Package bridge is an MCP server on standard input and output in front of an MCP server
-// over Streamable HTTP: each line that comes in is posted, each message that comes back
-// becomes a line. Messages of both protocol generations pass unchanged; the bridge adds
-// what HTTP needs besides: the key, the session and the header fields that repeat parts
-// of a message.
+// over Streamable HTTP. Each line of the input is posted, and each message that comes
+// back is written as a line. Messages of both protocol generations pass unchanged. The
+// bridge adds what HTTP needs: the key, the session and the header fields that repeat
+// parts of a message.
 //
-// It keeps no messages: an answer that is lost with a connection is an error to the
-// client, because only the client knows whether it may ask again.
+// The bridge stores no messages. When a response is lost with its connection, the client
+// gets an error, because only the client knows whether the request may be repeated.
 package bridge

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// minWait and maxWait bound the growing pause between attempts to connect.
+	// minWait and maxWait bound the backoff between attempts to connect.
 	minWait = 250 * time.Millisecond
 	maxWait = 2 * time.Second
-	// maxRefusal bounds what is read of an answer that is no message, in bytes.
+	// maxRefusal bounds the bytes that are read of an unsuccessful response.
 	maxRefusal = 1 << 20
 )
 
@@ -38,14 +38,14 @@ func newClient(t http.RoundTripper) *http.Client {
 type outgoing struct {
 	method  string
 	body    []byte
-	header  http.Header // beside what every request has
+	header  http.Header // in addition to the header fields of every request
 	session mcp.Session
 	sent    func() // called once when the request was written; may be nil
 }
 
-// do sends a request until it reaches the endpoint: attempts to connect are repeated
-// while the gateway restarts. Once anything was sent nothing is repeated, except after a
-// 401 when another key is there.
+// do sends a request. Attempts to connect are repeated while the gateway restarts. Once
+// anything was sent, the request is not repeated, except after a 401 when the file or
+// variable has another key.
 func (b *bridge) do(ctx context.Context, o *outgoing) (*http.Response, error) {
 	deadline, wait, rekeyed := time.Now().Add(b.o.Patience), minWait, false
 	for {
@@ -108,8 +108,7 @@ func (b *bridge) currentKey() string {
 	return b.key
 }
 
-// rekey reads the key again after used was rejected, and reports whether there is
-// another one now.
+// rekey reads the key again after used was rejected, and reports whether it has changed.
 func (b *bridge) rekey(used string) bool {
 	key, err := b.o.Key()
 	if err != nil {
@@ -128,7 +127,7 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// withoutURL drops the URL of an error, which may hold a secret.
+// withoutURL removes the URL from an error, because it may contain a secret.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -137,7 +136,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// sleep waits, and reports false when ctx ends first.
+// sleep waits; it returns false when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -149,20 +148,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// discard closes a response so that its connection can be used again.
+// discard closes a response so that its connection can be reused.
 func discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	resp.Body.Close()
 }
 
-// readBounded reads a body, which may have at most limit bytes.
+// readBounded reads a body of at most limit bytes.
 func readBounded(body io.Reader, limit int) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(data) > limit {
-		return nil, fmt.Errorf("the answer has more than %d bytes", limit)
+		return nil, fmt.Errorf("the response has more than %d bytes", limit)
 	}
 	return data, nil
 }

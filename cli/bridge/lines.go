@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// inputLine is one line of the client, or the reason why there are no more.
+// inputLine is one line of the client, or the error that ended the input.
 type inputLine struct {
 	text    []byte
-	tooLong bool // the line was over the bound and is dropped
+	tooLong bool // the line was longer than the bound and was dropped
 	err     error
 }
 
 // readLines sends the lines of in, without their ends and without empty ones, and closes
-// the channel at the end. It stays in a read when ctx ends; the process ends then.
+// the channel at the end. When ctx ends it may still block in a read; the process exits
+// then.
 func readLines(ctx context.Context, in io.Reader, limit int, to chan<- inputLine) {
 	defer close(to)
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -72,15 +73,16 @@ type lines struct {
 const (
 	// readTimeout bounds the wait for a client that does not read.
 	readTimeout = 250 * time.Millisecond
-	// readPoll is the pause between two looks, and the whole wait where it cannot be seen
-	// what the client has read.
+	// readPoll is the interval of the check, and the whole wait on systems where the
+	// bridge cannot find out what the client has read.
 	readPoll = 2 * time.Millisecond
 )
 
-// awaitRead waits until the client has read what was written, within a bound. The official
-// clients of TypeScript handle a notification after the messages that they read together
-// with it, and know a request no longer whose answer is among them: progress that comes
-// right before the answer is lost there unless they read it alone.
+// awaitRead waits until the client has read what was written, for a bounded time. The
+// official TypeScript clients handle a notification after all messages that they read
+// together with it. When the response is among them, the request is already completed and
+// its progress notification is lost. So a notification must be read before the response is
+// written.
 func (l *lines) awaitRead(ctx context.Context) {
 	for until := time.Now().Add(readTimeout); ; {
 		n, known := unread(l.w)
@@ -90,13 +92,13 @@ func (l *lines) awaitRead(ctx context.Context) {
 	}
 }
 
-// write writes one message. Its line feeds, which JSON has between values alone, are
-// removed.
+// write writes one message on a line. Line feeds in it are removed; in JSON they are only
+// between tokens.
 func (l *lines) write(message []byte) {
 	if bytes.ContainsAny(message, "\r\n") {
 		var b bytes.Buffer
 		if json.Compact(&b, message) != nil {
-			return // no JSON; the caller has looked at it
+			return // not JSON; the caller has checked that
 		}
 		message = b.Bytes()
 	}

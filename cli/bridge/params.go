@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxTools bounds the tools whose header fields are remembered.
+	// maxTools bounds the tools whose header fields are cached.
 	maxTools = 10_000
 	// maxParams bounds the header fields of one tool.
 	maxParams = 64
@@ -21,17 +21,17 @@ const (
 	maxPages = 64
 )
 
-// paramHeader is an argument that a call repeats in a header field, as the inputSchema
-// of the tool asks with x-mcp-header (protocol revision 2026-07-28).
+// paramHeader is an argument that a call repeats in a header field, because the
+// inputSchema of the tool has an x-mcp-header for it (protocol revision 2026-07-28).
 type paramHeader struct {
-	path []string // of the argument
-	name string   // of the field, without its prefix
+	path []string // path of the argument
+	name string   // name of the field, without its prefix
 }
 
-// paramHeaders are those of the tools that were listed, by tool.
+// paramHeaders are the header fields of the listed tools, by tool.
 type paramHeaders map[string][]paramHeader
 
-// learnFrom remembers the header fields of the tools in a list.
+// learnFrom stores the header fields of the tools in a list.
 func (b *bridge) learnFrom(m *mcp.Message) {
 	var result struct {
 		Tools []struct {
@@ -58,7 +58,7 @@ func (b *bridge) learnFrom(m *mcp.Message) {
 	}
 }
 
-// annotated appends the annotations of a schema that properties alone lead to.
+// annotated appends the annotations of a schema that are reached through properties only.
 func annotated(list []paramHeader, raw json.RawMessage, path []string, depth int) []paramHeader {
 	var schema struct {
 		Header     string                     `json:"x-mcp-header"`
@@ -76,7 +76,7 @@ func annotated(list []paramHeader, raw json.RawMessage, path []string, depth int
 	return list
 }
 
-// addParams adds the header fields of a call, for the arguments that are there.
+// addParams adds the header fields of a call, for the arguments that it has.
 func (b *bridge) addParams(h http.Header, m *mcp.Message) {
 	if m.Method != mcp.MethodToolsCall {
 		return
@@ -109,8 +109,8 @@ func (b *bridge) addParams(h http.Header, m *mcp.Message) {
 	}
 }
 
-// learn lists the tools on behalf of a call that lacked header fields, until it finds the
-// tool. It reports whether the tool asks for some.
+// learn lists the tools for a call that lacked header fields, until it finds the tool. It
+// reports whether the tool has header fields.
 func (b *bridge) learn(ctx context.Context, m *mcp.Message) bool {
 	name := strings.Clone(m.Name)
 	cursor := ""
@@ -136,7 +136,7 @@ func (b *bridge) learn(ctx context.Context, m *mcp.Message) bool {
 	return false
 }
 
-// listMeta is the _meta of a call without what belongs to the call alone.
+// listMeta returns the _meta of a call without the members that only concern this call.
 func listMeta(m *mcp.Message) []byte {
 	return mcp.Remove(bytes.Clone(m.Spans.Meta.Of(m.Body)), mcp.Span{End: m.Spans.Meta.End - m.Spans.Meta.Start}, "progressToken")
 }

@@ -19,7 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestMain makes the test binary a bridge where BRIDGE_URL is set, so that clients can
+// TestMain makes the test binary a bridge when BRIDGE_URL is set, so that clients can
 // start it as a program.
 func TestMain(m *testing.M) {
 	url := os.Getenv("BRIDGE_URL")
@@ -43,7 +43,7 @@ type endpoint struct {
 	*httptest.Server
 	server    *sdk.Server
 	handler   atomic.Pointer[sdk.StreamableHTTPHandler]
-	cancelled chan struct{} // one for each call that was given up
+	cancelled chan struct{} // receives once for each canceled call
 	waiting   chan struct{}
 	deleted   chan string
 	release   chan struct{}
@@ -109,7 +109,7 @@ func newEndpoint(t *testing.T, stateless bool) *endpoint {
 		if r.Method == http.MethodDelete {
 			e.deleted <- r.Header.Get("Mcp-Session-Id")
 		}
-		if stateless && r.Header.Get("Mcp-Name") == "wait" { // the SDK does not act on the end of a request itself
+		if stateless && r.Header.Get("Mcp-Name") == "wait" { // the SDK does not cancel the handler when a request ends
 			defer context.AfterFunc(r.Context(), func() { e.cancelled <- struct{}{} })()
 		}
 		e.handler.Load().ServeHTTP(w, r)
@@ -122,7 +122,7 @@ func newEndpoint(t *testing.T, stateless bool) *endpoint {
 	return e
 }
 
-// restart forgets all sessions.
+// restart deletes all sessions.
 func (e *endpoint) restart(stateless bool) {
 	e.handler.Store(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return e.server }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
 }
@@ -150,7 +150,7 @@ func callText(t *testing.T, s *sdk.ClientSession, p *sdk.CallToolParams) string 
 	return got.Content[0].(*sdk.TextContent).Text
 }
 
-// The official Go client does through the bridge, started as a program, what it does
+// Through the bridge, started as a program, the official Go client can do the same as
 // over HTTP, in both generations.
 func TestGoClientDoesItAllOverStdio(t *testing.T) {
 	for _, tt := range []struct {
@@ -234,7 +234,7 @@ func TestGoClientDoesItAllOverStdio(t *testing.T) {
 	}
 }
 
-// A session that the server forgets is opened again, and the client does not notice.
+// A session that the server has lost is opened again without the client noticing.
 func TestALostSessionIsOpenedAgain(t *testing.T) {
 	e := newEndpoint(t, false)
 	changed := make(chan struct{}, 8)
@@ -248,7 +248,8 @@ func TestALostSessionIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// A call whose header fields the bridge does not know yet finds them out.
+// A call whose header fields the bridge does not know yet succeeds after the bridge
+// has listed the tools.
 func TestHeaderFieldsOfArgumentsAreFoundOut(t *testing.T) {
 	e := newEndpoint(t, true)
 	s := connect(t, e.URL, "2026-07-28", nil)

@@ -14,20 +14,20 @@ import (
 	"svc/gateway/mcp"
 )
 
-// session is the client's session at the endpoint, of the legacy revisions.
+// session is the client's session at the endpoint, in the legacy revisions.
 type session struct {
 	reopening sync.Mutex
 
 	mu        sync.Mutex
 	now       mcp.Session
 	listening bool
-	// What a new session is told so that it does what the lost one did.
+	// The state that a new session is given when it replaces a lost one.
 	opening []byte            // the client's initialize
 	level   []byte            // its last logging/setLevel
 	watched map[string][]byte // its resources/subscribe, by uri
 }
 
-// maxWatched bounds the subscriptions that a new session is told of.
+// maxWatched bounds the subscriptions that a new session is given.
 const maxWatched = 1000
 
 // current returns the session; empty before initialize.
@@ -37,8 +37,8 @@ func (s *session) current() mcp.Session {
 	return s.now
 }
 
-// initialize opens the session. What is needed of the answer is taken before the client
-// gets it, because its next message belongs to the session.
+// initialize opens the session. It processes the response before the client gets it,
+// because the client's next message uses the session.
 func (b *bridge) initialize(ctx context.Context, c *call, wrote func()) error {
 	resp, err := b.exchange(ctx, c.m, wrote)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *bridge) initialize(ctx context.Context, c *call, wrote func()) error {
 	return b.deliver(ctx, c, resp)
 }
 
-// observe takes from the answer to a request what later requests depend on.
+// observe stores the parts of a response that later requests depend on.
 func (b *bridge) observe(c *call, body []byte) {
 	m := new(mcp.Message)
 	if mcp.Scan(body, m) != nil || m.Kind != mcp.Response || m.IsError {
@@ -77,14 +77,14 @@ func (b *bridge) observe(c *call, body []byte) {
 	}
 }
 
-// reopen opens another session in the place of one that the endpoint no longer knows,
-// and brings it to the state of the lost one as far as that is known.
+// reopen opens a new session when the endpoint has lost the old one, and restores its
+// known state.
 func (b *bridge) reopen(ctx context.Context, lost mcp.Session) error {
 	s := &b.session
 	s.reopening.Lock()
 	defer s.reopening.Unlock()
 	if s.current() != lost {
-		return nil // another request has done it
+		return nil // another request has reopened it
 	}
 	s.mu.Lock()
 	opening := s.opening
@@ -111,7 +111,7 @@ func (b *bridge) reopen(ctx context.Context, lost mcp.Session) error {
 	discard(resp)
 	for _, body := range replay {
 		if _, _, err := b.ask(ctx, body, next); err != nil && ctx.Err() == nil {
-			b.logf("the new session does not have all that the lost one had: %v", err)
+			b.logf("the state of the lost session could not be restored completely: %v", err)
 		}
 	}
 	s.mu.Lock()
@@ -121,7 +121,8 @@ func (b *bridge) reopen(ctx context.Context, lost mcp.Session) error {
 	return nil
 }
 
-// ask sends a request of the client's for the bridge itself, and returns its result.
+// ask sends one of the client's requests again on behalf of the bridge, and returns its
+// result.
 func (b *bridge) ask(ctx context.Context, body []byte, s mcp.Session) (*mcp.Message, http.Header, error) {
 	m := new(mcp.Message)
 	if err := mcp.Scan(body, m); err != nil {
@@ -143,7 +144,7 @@ func (b *bridge) ask(ctx context.Context, body []byte, s mcp.Session) (*mcp.Mess
 	return answer, resp.Header, err
 }
 
-// answerIn finds the response with an id in an answer of either form.
+// answerIn finds the response with an id in a JSON or event stream body.
 func (b *bridge) answerIn(resp *http.Response, id []byte) (*mcp.Message, error) {
 	m := new(mcp.Message)
 	if !isMedia(resp, mediaEvents) {
@@ -168,8 +169,8 @@ func (b *bridge) answerIn(resp *http.Response, id []byte) (*mcp.Message, error) 
 	}
 }
 
-// listen follows the stream of the session, on which the server sends what belongs to no
-// request, from now on.
+// listen starts to follow the standalone stream of the session, on which the server
+// sends messages that belong to no request.
 func (b *bridge) listen() {
 	s := &b.session
 	s.mu.Lock()
@@ -181,7 +182,8 @@ func (b *bridge) listen() {
 	}
 }
 
-// followSession opens the stream again whenever it ends, until the server has none.
+// followSession opens the stream again whenever it ends, until the server does not
+// support it.
 func (b *bridge) followSession() {
 	var p position
 	for failures := 0; b.ctx.Err() == nil; {
@@ -205,7 +207,7 @@ func (b *bridge) followSession() {
 			}
 		default:
 			r := refusalOf(resp)
-			p.id = "" // it may be what the server refuses
+			p.id = "" // the server may refuse this position
 			if r != nil && r.lostSession(s) {
 				if err := b.reopen(b.ctx, s); err != nil && b.ctx.Err() == nil {
 					b.logf("%v", err)
@@ -219,8 +221,8 @@ func (b *bridge) followSession() {
 	}
 }
 
-// subscribe keeps the stream of a subscription open: one that ends without an answer,
-// as after a restart of the gateway, is asked for again.
+// subscribe keeps the stream of a subscription open: when it ends without a response, as
+// after a restart of the gateway, the request is sent again.
 func (b *bridge) subscribe(ctx context.Context, c *call, wrote func()) error {
 	for failures := 1; ; failures++ {
 		resp, err := b.exchange(ctx, c.m, wrote)

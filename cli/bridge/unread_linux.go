@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unread returns how many bytes of a pipe, or of a socket of this machine, its reader has not
-// taken yet; false where that is not known.
+// unread returns the number of bytes in a pipe, or in a local socket, that its reader has not
+// read yet; false when that is not known.
 func unread(w io.Writer) (n int, known bool) {
 	f, ok := w.(syscall.Conn) // an *os.File
 	if !ok {
@@ -26,7 +26,7 @@ func unread(w io.Writer) (n int, known bool) {
 		switch at.Mode & unix.S_IFMT {
 		case unix.S_IFIFO:
 			n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		case unix.S_IFSOCK: // Node.js gives programs sockets in the place of pipes
+		case unix.S_IFSOCK: // Node.js gives child processes sockets instead of pipes
 			n, err = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		default:
 			err = unix.ENOTSUP

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client reads a notification alone, not together with the answer behind it, although the
-// endpoint sends both at once and the client is slow: the official clients would drop it.
+// A client reads a notification separately from the response after it, although the
+// endpoint sends both at once and the client is slow. Otherwise the official clients would
+// drop the notification.
 func TestANotificationIsReadBeforeTheAnswer(t *testing.T) {
 	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`
 	const result = `{"jsonrpc":"2.0","id":7,"result":{}}`
@@ -35,7 +36,7 @@ func TestANotificationIsReadBeforeTheAnswer(t *testing.T) {
 			for n := 0; n == 0; n, _ = unread(w) {
 				<-time.After(time.Millisecond)
 			}
-			<-time.After(20 * time.Millisecond) // the client does something else
+			<-time.After(20 * time.Millisecond) // the client is busy
 			first := make([]byte, 1<<10)
 			n, err := r.Read(first)
 			if got := string(first[:n]); err != nil || strings.Contains(got, `"result"`) || !strings.Contains(got, "progress") {
@@ -56,8 +57,8 @@ func TestANotificationIsReadBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// A client that does not read holds nothing for long, and what cannot be seen is not waited
-// for.
+// A client that does not read delays the bridge only for a bounded time, and there is no
+// wait when the bridge cannot find out what was read.
 func TestWaitForAClientIsBounded(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

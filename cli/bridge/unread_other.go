@@ -4,6 +4,6 @@ package bridge
 
 import "io"
 
-// unread returns how many bytes of a pipe its reader has not taken yet; false where that is
-// not known.
+// unread returns the number of bytes in a pipe that its reader has not read yet; false when
+// that is not known.
 func unread(io.Writer) (n int, known bool) { return 0, false }

@@ -7,43 +7,44 @@ import (
 	"path/filepath"
 )
 
-// Server is the gateway as a client is told of it.
+// Server describes the gateway for the configuration of a client.
 type Server struct {
-	// Name is the entry's name at the client.
+	// Name is the name of the entry at the client.
 	Name string
 	URL  string
-	// KeyEnv is the variable from which the client takes the key.
+	// KeyEnv is the environment variable from which the client reads the key.
 	KeyEnv string
-	// KeyFile is the file from which the key is read by a program that the client
-	// starts; empty where the client connects by itself.
+	// KeyFile is the file from which a program that the client starts reads the key;
+	// empty when the client connects itself.
 	KeyFile string
-	// Key is written in place of KeyEnv where it is not empty.
+	// Key is written instead of a reference to KeyEnv when it is not empty.
 	Key string
-	// AskKey lets a client that can ask its user for the key do so.
+	// AskKey makes a client that can ask its user for the key do so.
 	AskKey bool
 	// Program is the path of svc, for clients that start it.
 	Program string
 }
 
-// Place is what the paths of files depend on.
+// Place has the directories that the paths of files depend on.
 type Place struct {
 	GOOS, Home, AppData, CodexHome string
 }
 
-// Client is one kind of client.
+// Client is one kind of MCP client.
 type Client struct {
 	Name  string
 	Title string
-	// Path is the client's file; nil for code.
+	// Path returns the client's configuration file; nil for code.
 	Path func(Place) string
-	// Restart says when the client reads its file again.
+	// Restart is the text about when the client reads its file again.
 	Restart string
-	// snippet is what to paste.
+	// snippet returns the text to paste.
 	snippet func(*Server) ([]byte, error)
-	// container is the member of a JSON file that holds the servers; empty for TOML.
+	// container is the member of a JSON file that has the servers; empty for TOML.
 	container string
 	entry     func(*Server) any
-	// inputs are values that the client asks for, beside the container.
+	// inputs returns the values that the client asks its user for, which are next to the
+	// container.
 	inputs func(*Server) any
 }
 
@@ -69,7 +70,7 @@ func Clients() []Client {
 	}
 }
 
-// Find returns the client of a name.
+// Find returns the client with a name.
 func Find(name string) (Client, bool) {
 	for _, c := range Clients() {
 		if c.Name == name {
@@ -82,7 +83,7 @@ func Find(name string) (Client, bool) {
 // NeedsProgram reports whether the client only starts programs.
 func (c *Client) NeedsProgram() bool { return c.Name == "claude-desktop" }
 
-// Snippet returns what to paste.
+// Snippet returns the text to paste.
 func (c *Client) Snippet(s *Server) ([]byte, error) {
 	if c.snippet != nil {
 		return c.snippet(s)
@@ -94,8 +95,8 @@ func (c *Client) Snippet(s *Server) ([]byte, error) {
 	return indented(doc, "", "  ")
 }
 
-// Merge returns the file of the client with the server in it, and whether that differs
-// from before. Everything else in the file stays as it is, to the byte.
+// Merge returns the client's file with the server added, and whether the file changes.
+// The rest of the file is not changed by a single byte.
 func (c *Client) Merge(file []byte, s *Server) (merged []byte, changed bool, err error) {
 	if c.container == "" {
 		return mergeTOML(file, s)
@@ -129,8 +130,8 @@ func codexPath(p Place) string {
 	return filepath.Join(p.Home, ".codex", "config.toml")
 }
 
-// bearer is the value of Authorization: the key itself, or how the client is told to
-// take it from its environment.
+// bearer returns the value of Authorization: with the key itself, or with the client's
+// reference to an environment variable.
 func (s *Server) bearer(reference string) string {
 	if s.Key != "" {
 		return "Bearer " + s.Key
@@ -138,8 +139,8 @@ func (s *Server) bearer(reference string) string {
 	return "Bearer " + fmt.Sprintf(reference, s.KeyEnv)
 }
 
-// program starts svc connect --stdio. The key comes from a file, or from the environment
-// that the client gives the program; it is never an argument.
+// program is an entry that starts svc connect --stdio. The key is read from a file, or
+// from the environment that the client gives the program; it is never an argument.
 func program(s *Server) any {
 	args := []string{"connect", "--stdio", "--url", s.URL}
 	if s.Key != "" {
@@ -148,10 +149,10 @@ func program(s *Server) any {
 	return members{{"command", s.Program}, {"args", append(args, "--key-file", s.KeyFile)}}
 }
 
-// usesProgram reports whether the client is told to start svc.
+// usesProgram reports whether the entry starts svc.
 func (s *Server) usesProgram() bool { return s.KeyFile != "" && s.Key == "" }
 
-// remote is an entry with a URL and a header, or the program.
+// remote is an entry with a URL and a header, or one that starts svc.
 func remote(s *Server, first members, url, reference string) any {
 	if s.usesProgram() {
 		return program(s)
@@ -163,7 +164,8 @@ func claudeCode(s *Server) any { return remote(s, members{{"type", "http"}}, "ur
 func cursor(s *Server) any     { return remote(s, nil, "url", "${env:%s}") }
 func gemini(s *Server) any     { return remote(s, nil, "httpUrl", "${%s}") }
 
-// vsCodeInput is the id of the value that Visual Studio Code asks for and keeps.
+// vsCodeInput is the id of the value that Visual Studio Code asks its user for and
+// stores.
 func vsCodeInput(s *Server) string { return s.Name + "-gateway-key" }
 
 func vsCode(s *Server) any {
@@ -181,7 +183,7 @@ func vsCodeInputs(s *Server) any {
 	return members{{"type", "promptString"}, {"id", vsCodeInput(s)}, {"description", "API key of the gateway " + s.URL}, {"password", true}}
 }
 
-// members is a JSON object whose members keep their order.
+// members is a JSON object with ordered members.
 type members []member
 
 type member struct {
@@ -213,7 +215,7 @@ func (m members) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// plainJSON writes & and angle brackets as they are: people read these files.
+// plainJSON does not escape & and angle brackets, because people read these files.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -224,7 +226,7 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// indented writes a value over several lines, the first one without a prefix.
+// indented writes a value over several lines; the first line has no prefix.
 func indented(v any, prefix, indent string) ([]byte, error) {
 	raw, err := plainJSON(v)
 	if err != nil {

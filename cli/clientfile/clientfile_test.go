@@ -33,8 +33,8 @@ func read(t *testing.T, c *Client, text []byte) map[string]any {
 	return doc
 }
 
-// What is pasted is what is written to an empty file, for every client and way to give
-// the key.
+// The text to paste is the same as what is written to an empty file, for every client
+// and every source of the key.
 func TestTheSnippetIsWhatIsWritten(t *testing.T) {
 	for _, c := range Clients() {
 		if c.Path == nil {
@@ -73,7 +73,7 @@ func TestTheSnippetIsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// How each client is told to take the key from its environment.
+// The reference to an environment variable in the form of each client.
 func TestEachClientHasItsOwnReference(t *testing.T) {
 	for name, want := range map[string]string{
 		"claude-code": `"Bearer ${K}"`, "cursor": `"Bearer ${env:K}"`, "vscode": `"Bearer ${env:K}"`, "gemini": `"Bearer ${K}"`,
@@ -94,7 +94,7 @@ func TestEachClientHasItsOwnReference(t *testing.T) {
 	}
 }
 
-// Files as people have them: what is theirs stays, to the byte.
+// In realistic files, everything else stays unchanged to the byte.
 func TestMergeLeavesTheRestAsItIs(t *testing.T) {
 	c, _ := Find("cursor")
 	for _, tt := range []struct{ name, file, want string }{
@@ -129,7 +129,7 @@ func TestMergeLeavesTheRestAsItIs(t *testing.T) {
 	}
 }
 
-// Files that cannot be parsed, or in which there is no place, are refused.
+// Files that cannot be parsed, or to which no server can be added, are rejected.
 func TestMergeRefusesWhatItCannotParse(t *testing.T) {
 	for name, files := range map[string][]string{
 		"cursor": {"[]", "{", `{"a":}`, `{"a" 1}`, `{"mcpServers": []}`, `{"mcpServers": null}`, `{"mcpServers":{},"mcpServers":{}}`, `{"mcpServers":{"svc":{},"svc":{}}}`,
@@ -158,7 +158,7 @@ func TestMergeAppendsATable(t *testing.T) {
 	}
 }
 
-// Visual Studio Code: an input that is there is kept, and others stay.
+// Visual Studio Code: an existing input is kept, and others stay.
 func TestMergeAppendsAnInput(t *testing.T) {
 	c, _ := Find("vscode")
 	s := server()
@@ -177,8 +177,8 @@ func TestMergeAppendsAnInput(t *testing.T) {
 	}
 }
 
-// The Go snippet compiles, in each of its forms; so do the others where their programs
-// are on this machine.
+// The Go snippet compiles in each of its forms; the other snippets are checked if
+// their programs are installed.
 func TestCodeSnippetsAreValid(t *testing.T) {
 	dir := t.TempDir()
 	for i, s := range []*Server{server(), {URL: "http://h/mcp", KeyEnv: "K", KeyFile: "/home/a b/k"}, {URL: "http://h/mcp", KeyEnv: "K", Key: "s3cret"}} {
@@ -210,7 +210,7 @@ func TestCodeSnippetsAreValid(t *testing.T) {
 	}
 }
 
-// Whatever the file: no panic, and a result means what was intended.
+// For any file: no panic, and a result has the intended meaning.
 func FuzzMerge(f *testing.F) {
 	for _, seed := range []string{"{}", `{"mcpServers":{"a":{},}}`, "// x\n{/**/\"mcpServers\":{}}", "{\"a\":[1,2,],}"} {
 		f.Add([]byte(seed))

@@ -6,8 +6,8 @@ import (
 	"text/template"
 )
 
-// render fills a template. q writes a text as a string literal that Go, Python and
-// TypeScript read alike, sh one for a shell.
+// render fills a template. In it, q writes a string literal that is valid in Go, Python
+// and TypeScript, and sh a quoted word of a shell.
 func render(s *Server, text string) ([]byte, error) {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"q":  strconv.QuoteToASCII,
@@ -133,8 +133,8 @@ func main() {
 `)
 }
 
-// curl reads the header from a file: an argument would show the key to every user of the
-// machine. printf is part of the shell.
+// curl reads the header from a file, because an argument would show the key to every
+// user of the machine. printf is built into the shell.
 func curl(s *Server) ([]byte, error) {
 	return render(s, `
 header=$(mktemp)   # mode 0600

@@ -1,4 +1,4 @@
-// Package clientfile knows how MCP clients are told of a server: what to paste, which
-// file that goes to, and how to put it there without touching what else the file has.
-// It reads and writes no files.
+// Package clientfile knows the configuration of MCP clients: the text to paste, the
+// file that it belongs to, and how a server is added to that file without changing
+// the rest. It reads and writes no files.
 package clientfile

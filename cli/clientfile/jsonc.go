@@ -11,15 +11,15 @@ import (
 // maxDepth bounds the nesting of a file.
 const maxDepth = 200
 
-// node is a value of a JSON file with comments and trailing commas, by its position.
+// node is a value in a JSON file with comments and trailing commas, by its position.
 type node struct {
 	start, end int
 	kind       byte // '{', '[' or 'v'
 	names      []string
 	values     []node
-	trailing   bool // a comma follows the last value
-	// last is the end of the last value, comma or comment before the closing bracket, or
-	// of the opening one.
+	trailing   bool // whether a comma follows the last value
+	// last is the end of the last value, comma or comment before the closing bracket; of
+	// the opening bracket when there is none.
 	last int
 }
 
@@ -37,17 +37,17 @@ func (n *node) member(name string) (*node, error) {
 	return found, nil
 }
 
-// jsoncParser reads what clients read: JSON, // and /* */ comments, trailing commas, and
-// a byte order mark.
+// jsoncParser accepts what clients accept: JSON, // and /* */ comments, trailing commas,
+// and a byte order mark.
 type jsoncParser struct {
 	text []byte
 	at   int
 	last int // the end of the last token or comment
-	// plain is the text with comments and trailing commas as blanks.
+	// plain is the text with comments and trailing commas replaced by blanks.
 	plain []byte
 }
 
-// parseJSONC returns the root, and the same document as strict JSON.
+// parseJSONC returns the root node, and the document as strict JSON.
 func parseJSONC(text []byte) (*node, []byte, error) {
 	p := &jsoncParser{text: text, plain: bytes.Clone(text)}
 	if bytes.HasPrefix(text, []byte("\ufeff")) {
@@ -62,13 +62,13 @@ func parseJSONC(text []byte) (*node, []byte, error) {
 		err = p.space()
 	}
 	if err == nil && p.at < len(text) {
-		err = p.fail("there is more behind the end")
+		err = p.fail("there is data after the end")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if !json.Valid(p.plain) {
-		return nil, nil, errors.New("it is no JSON")
+		return nil, nil, errors.New("it is not JSON")
 	}
 	return root, p.plain, nil
 }
@@ -78,7 +78,7 @@ func (p *jsoncParser) fail(text string) error {
 	return fmt.Errorf("line %d: %s", line, text)
 }
 
-// blank replaces a part of the strict text.
+// blank replaces a part of the strict text by blanks.
 func (p *jsoncParser) blank(from, to int) {
 	for i := from; i < to; i++ {
 		if c := p.plain[i]; c != '\n' && c != '\r' {
@@ -110,7 +110,7 @@ func (p *jsoncParser) space() error {
 				}
 				p.at += n + 4
 			default:
-				return p.fail("a slash begins no comment")
+				return p.fail("a slash does not begin a comment")
 			}
 			p.blank(from, p.at)
 			p.last = p.at
@@ -144,14 +144,14 @@ func (p *jsoncParser) value(depth int) (*node, error) {
 			p.at++
 		}
 		if p.at == n.start {
-			return nil, p.fail(fmt.Sprintf("%q begins no value", c))
+			return nil, p.fail(fmt.Sprintf("%q does not begin a value", c))
 		}
 	}
 	n.end, p.last = p.at, p.at
 	return n, nil
 }
 
-// list reads an object or an array, from its opening bracket on.
+// list reads an object or an array, starting at its opening bracket.
 func (p *jsoncParser) list(n *node, depth int) error {
 	closing := byte('}')
 	if n.kind == '[' {
@@ -228,12 +228,12 @@ func (p *jsoncParser) string() (string, error) {
 			p.at++
 			var text string
 			if json.Unmarshal(p.text[start:p.at], &text) != nil {
-				return "", p.fail(strconv.Quote(string(p.text[start:min(p.at, start+40)])) + " is no text")
+				return "", p.fail(strconv.Quote(string(p.text[start:min(p.at, start+40)])) + " is not a string")
 			}
 			return text, nil
 		}
 	}
-	return "", p.fail("a text does not end")
+	return "", p.fail("a string does not end")
 }
 
 // StrictJSON returns a file with comments and trailing commas as strict JSON.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// setMember puts a value at container.name of a JSON file, and leaves everything else as
-// it is written.
+// setMember sets the value at container.name in a JSON file, and changes nothing else in
+// its text.
 func setMember(file []byte, container, name string, value any) ([]byte, error) {
 	if len(bytes.TrimSpace(bytes.TrimPrefix(file, []byte("\ufeff")))) == 0 {
 		file = []byte("{}\n")
@@ -20,7 +20,7 @@ func setMember(file []byte, container, name string, value any) ([]byte, error) {
 		return nil, err
 	}
 	if root.kind != '{' {
-		return nil, errors.New("it holds no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	want, err := withMember(plain, container, name, value)
 	if err != nil {
@@ -36,7 +36,7 @@ func setMember(file []byte, container, name string, value any) ([]byte, error) {
 	case servers == nil:
 		merged, err = e.insert(root, container, members{{name, value}})
 	case servers.kind != '{':
-		return nil, fmt.Errorf("its member %q is no object", container)
+		return nil, fmt.Errorf("its member %q is not an object", container)
 	default:
 		old, twice := servers.member(name)
 		switch {
@@ -56,7 +56,7 @@ func setMember(file []byte, container, name string, value any) ([]byte, error) {
 	return merged, checkMerged(merged, want)
 }
 
-// addInput appends an input to a file that does not have one of its id.
+// addInput appends an input to a file that has none with its id.
 func addInput(file []byte, input members) ([]byte, error) {
 	root, plain, err := parseJSONC(file)
 	if err != nil {
@@ -85,7 +85,7 @@ func addInput(file []byte, input members) ([]byte, error) {
 		merged, err = e.insert(root, "inputs", []any{input})
 		doc["inputs"] = []any{added}
 	case list.kind != '[':
-		return nil, errors.New(`its member "inputs" is no list`)
+		return nil, errors.New(`its member "inputs" is not a list`)
 	default:
 		have, _ := doc["inputs"].([]any)
 		for _, it := range have {
@@ -102,7 +102,7 @@ func addInput(file []byte, input members) ([]byte, error) {
 	return merged, checkMerged(merged, doc)
 }
 
-// withMember is what the file must mean after the change.
+// withMember returns the value that the file must have after the change.
 func withMember(plain []byte, container, name string, value any) (map[string]any, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(plain, &doc); err != nil {
@@ -125,7 +125,7 @@ func withMember(plain []byte, container, name string, value any) (map[string]any
 	return doc, nil
 }
 
-// checkMerged refuses a result that means anything else than was intended.
+// checkMerged rejects a result whose value differs from the intended one.
 func checkMerged(merged []byte, want map[string]any) error {
 	_, plain, err := parseJSONC(merged)
 	if err != nil {
@@ -133,7 +133,7 @@ func checkMerged(merged []byte, want map[string]any) error {
 	}
 	var got map[string]any
 	if json.Unmarshal(plain, &got) != nil || !reflect.DeepEqual(got, want) {
-		return errors.New("the change cannot be made in this file without changing more: paste it by hand")
+		return errors.New("the change would change more of this file: paste it by hand")
 	}
 	return nil
 }
@@ -151,10 +151,10 @@ func sameJSON(raw []byte, value any) bool {
 	return json.Unmarshal(plain, &a) == nil && json.Unmarshal(other, &b) == nil && reflect.DeepEqual(a, b)
 }
 
-// editor changes a file in the way it is written.
+// editor changes a file in the file's own style.
 type editor struct {
 	text []byte
-	unit string // one step of indentation
+	unit string // one level of indentation
 	eol  string
 }
 
@@ -172,24 +172,24 @@ func newEditor(text []byte) *editor {
 	return e
 }
 
-// leading is the indentation of a line.
+// leading returns the indentation of a line.
 func leading(line []byte) string {
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// indentAt is the indentation of the line that a position is in.
+// indentAt returns the indentation of the line at a position.
 func (e *editor) indentAt(at int) string {
 	start := bytes.LastIndexByte(e.text[:at], '\n') + 1
 	return leading(e.text[start:])
 }
 
-// format writes a value with the file's indentation.
+// format encodes a value with the file's indentation.
 func (e *editor) format(v any, prefix string) (string, error) {
 	raw, err := indented(v, prefix, e.unit)
 	return strings.ReplaceAll(string(raw), "\n", e.eol), err
 }
 
-// replace writes another value in the place of a node.
+// replace replaces the text of a node by another value.
 func (e *editor) replace(n *node, v any) ([]byte, error) {
 	text, err := e.format(v, e.indentAt(n.start))
 	return e.splice(n.start, n.end, text), err
@@ -199,8 +199,8 @@ func (e *editor) splice(from, to int, text string) []byte {
 	return append(append(append([]byte(nil), e.text[:from]...), text...), e.text[to:]...)
 }
 
-// insert adds a member to an object, or with an empty name an element to an array,
-// behind everything that is there.
+// insert adds a member to an object, or with an empty name an element to an array, after
+// the existing ones.
 func (e *editor) insert(n *node, name string, v any) ([]byte, error) {
 	closing := n.end - 1
 	outer := e.indentAt(closing)

@@ -11,11 +11,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// codexTable is the table of servers in the file of Codex.
+// codexTable is the table of servers in the configuration of Codex.
 const codexTable = "mcp_servers"
 
-// codexEntry is a server as Codex reads it: it refuses a key beside url, and takes one
-// from a variable or in a header.
+// codexEntry is a server in the form of Codex. Codex rejects a key next to url; it
+// takes the key from a variable or in a header.
 func codexEntry(s *Server) any {
 	switch {
 	case s.usesProgram():
@@ -60,8 +60,8 @@ func writeTOML(b *bytes.Buffer, v any) {
 	}
 }
 
-// tomlString writes a basic string of TOML, whose escapes are those of Go for what
-// QuoteToASCII writes of printable text.
+// tomlString writes a basic string of TOML. Its escapes are those of Go, as
+// QuoteToASCII writes them for printable text.
 func tomlString(text string) string {
 	if !strings.ContainsAny(text, "'\n\r") {
 		return "'" + text + "'"
@@ -69,7 +69,7 @@ func tomlString(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// mergeTOML appends the table of a server. What is there stays as it is.
+// mergeTOML appends the table of a server. The existing text stays unchanged.
 func mergeTOML(file []byte, s *Server) (merged []byte, changed bool, err error) {
 	before, err := parseTOML(file)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArgs refuses arguments and names the first one.
+// NoArgs rejects arguments and names the first one.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
@@ -15,7 +15,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// AtMostOne takes the named argument or none.
+// AtMostOne accepts the named argument or none.
 func AtMostOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -25,7 +25,7 @@ func AtMostOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// WantArgs asks for exactly the named arguments.
+// WantArgs requires exactly the named arguments.
 func WantArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -43,8 +43,8 @@ func WantArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// TakeName lets a command that creates something take its name as argument as
-// well as by --name: one of the two, not both.
+// TakeName lets a command that creates something take its name as an argument
+// or as --name, but not both.
 func TakeName(cmd *cobra.Command) {
 	cmd.Use += " [NAME]"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -65,11 +65,11 @@ func TakeName(cmd *cobra.Command) {
 	cmd.Flags().Lookup("name").Usage += "; the same as the argument NAME"
 }
 
-// RequireFlags marks flags that must be given.
+// RequireFlags marks required flags.
 func RequireFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // only for a flag that the command does not have
+			panic(err) // only when the command has no such flag
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"svc/cli/process"
 )
 
-// Confirm asks before something is deleted. Without a terminal it wants --yes.
+// Confirm asks for a confirmation before a deletion. Without a terminal it
+// requires --yes.
 func Confirm(env process.Env, yes bool, question string) error {
 	if yes {
 		return nil

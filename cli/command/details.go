@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// detailedError has the details of a response about single fields.
+// detailedError has the details of an error response about single fields.
 type detailedError struct {
 	err     error
 	details map[string]any
@@ -19,7 +19,7 @@ type detailedError struct {
 func (e *detailedError) Error() string { return e.err.Error() }
 func (e *detailedError) Unwrap() error { return e.err }
 
-// WithDetails adds what is known about single fields to an error.
+// WithDetails adds details about single fields to an error.
 func WithDetails(err error, fields map[string]string) error {
 	if len(fields) == 0 {
 		return err
@@ -41,7 +41,7 @@ func errorDetailMap(err error) map[string]any {
 }
 
 // errorDetails returns one line per detail, sorted by field. A field that a flag of
-// the command sets is named by the flag.
+// the command sets is shown by the name of the flag.
 func errorDetails(cmd *cobra.Command, err error) []string {
 	var lines []string
 	for field, what := range errorDetailMap(err) {
@@ -51,14 +51,14 @@ func errorDetails(cmd *cobra.Command, err error) []string {
 	return lines
 }
 
-// flagNames are the flags that are not called like the field that they set.
+// flagNames maps fields to the flags that do not have the name of their field.
 var flagNames = map[string]string{
 	"startDate": "since", "endDate": "until", "minCostUsd": "min-cost", "maxCostUsd": "max-cost",
 	"condition.type": "condition", "p99LatencyMs": "p99-ms", "errorRatePercent": "error-rate",
 }
 
 // FlagOf returns the flag of a command that sets a field of the API, or the field
-// itself where there is none.
+// itself when there is none.
 func FlagOf(cmd *cobra.Command, field string) string {
 	if field == "name" {
 		return field // an argument of most commands
@@ -72,7 +72,7 @@ func FlagOf(cmd *cobra.Command, field string) string {
 	return field
 }
 
-// kebab writes a camelCase name as flags are written.
+// kebab converts a camelCase name to the form of flags.
 func kebab(name string) string {
 	var b strings.Builder
 	for _, r := range name {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationValue is a flag for a duration that also takes whole days.
+// durationValue is a duration flag that also accepts whole days.
 type durationValue time.Duration
 
 func (s *durationValue) String() string {
@@ -37,7 +37,8 @@ func DurationFlag(f *pflag.FlagSet, p *time.Duration, name string, value time.Du
 	f.Var((*durationValue)(p), name, help)
 }
 
-// ParseDuration reads a duration; besides Go's units it knows whole days, 90d.
+// ParseDuration parses a duration; besides Go's units it accepts whole days,
+// such as 90d.
 func ParseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)

@@ -14,12 +14,12 @@ import (
 
 // Exit codes of every command.
 const (
-	ExitOK     = 0 // it worked
-	ExitFailed = 1 // the thing checked is wrong, or the request failed
-	ExitUsage  = 2 // wrong usage, or it could not be checked
+	ExitOK     = 0 // success
+	ExitFailed = 1 // the check found an error, or the request failed
+	ExitUsage  = 2 // wrong usage, or the check could not be made
 )
 
-// ExitError carries an exit code and what to try next.
+// ExitError is an error with an exit code and a hint about what to do.
 type ExitError struct {
 	Err  error
 	Code int
@@ -30,8 +30,8 @@ func (e *ExitError) Error() string { return e.Err.Error() }
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage marks an error in how the command was called, or
-// something that kept a check from running: exit code 2.
+// Usage marks an error in how the command was called, or an error that prevented a
+// check: exit code 2.
 func Usage(err error, hint string) error {
 	return &ExitError{Err: err, Code: ExitUsage, hint: hint}
 }
@@ -48,8 +48,8 @@ func Failed(err error, hint string) error {
 // ErrReported ends a command with exit code 1 after the command has printed the reason.
 var ErrReported = errors.New("already reported")
 
-// PrintError writes an error for people, or for programs when the command was
-// asked for JSON. People read the names of flags, programs those of the API.
+// PrintError writes an error for people, or as JSON when the command was asked for
+// JSON. The text for people has the names of flags, the JSON the fields of the API.
 func PrintError(w io.Writer, cmd *cobra.Command, err error) {
 	if errors.Is(err, ErrReported) {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewGroupCmd returns a command that only holds others.
+// NewGroupCmd returns a command that only has subcommands.
 func NewGroupCmd(use, short, example string, cmds ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use:     use,
@@ -20,8 +20,8 @@ func NewGroupCmd(use, short, example string, cmds ...*cobra.Command) *cobra.Comm
 	return c
 }
 
-// RunGroup shows the help of a command that only holds others, or suggests which
-// of its commands was probably meant.
+// RunGroup shows the help of a command that only has subcommands, or suggests the
+// subcommand that was probably meant.
 func RunGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -29,8 +29,8 @@ func RunGroup(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args)
 }
 
-// unknownCommand names the command that was probably meant: the nearest one, or the
-// same words in the order of this program ('get agents' is 'agents get').
+// unknownCommand names the command that was probably meant: the most similar one,
+// or the same words in the order of this program ('get agents' is 'agents get').
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
 	if s := nearestCommand(cmd, args[0]); s != "" {
@@ -54,8 +54,8 @@ func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// nearestCommand returns the command whose name typed begins, else the one that is
-// the fewest letters away, if those are few for the length of the word; else "".
+// nearestCommand returns the command that begins with typed, else the one with the
+// fewest edits, if they are few for the length of the word; else "".
 func nearestCommand(cmd *cobra.Command, typed string) string {
 	best, bestDistance := "", max(1, len(typed)/2)+1
 	for _, c := range cmd.Commands() {

@@ -9,8 +9,8 @@ import (
 	"svc/cli/process"
 )
 
-// LogOptions are the flags of servers about their log, which goes to standard
-// error.
+// LogOptions are the flags for the log of servers, which is written to
+// standard error.
 type LogOptions struct {
 	format string
 	Level  slog.Level

@@ -97,7 +97,7 @@ func (l *layers) readFile(env process.Env, path string, named bool) error {
 	l.viper.SetConfigFile(path)
 	var malformed viper.ConfigParseError
 	if err := l.viper.ReadConfig(bytes.NewReader(data)); errors.As(err, &malformed) {
-		return Usage(fmt.Errorf("read settings %s%w", path, malformed.Unwrap()), "the file holds one 'name: value' per line")
+		return Usage(fmt.Errorf("read settings %s%w", path, malformed.Unwrap()), "the file has one 'name: value' per line")
 	} else if err != nil {
 		return fmt.Errorf("read settings %s: %w", path, err)
 	}
@@ -140,7 +140,7 @@ func badValue(f *pflag.Flag, value string, err error) error {
 	case "int", "int32", "int64":
 		return fmt.Errorf("%q is not a whole number", value)
 	case "uint8", "uint16", "uint32", "uint64":
-		return fmt.Errorf("%q is not a whole number from 0 on", value)
+		return fmt.Errorf("%q is not a whole number of at least 0", value)
 	case "bool":
 		return fmt.Errorf("%q is neither true nor false", value)
 	case "duration":

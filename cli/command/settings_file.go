@@ -66,7 +66,7 @@ func checkSetting(flags *pflag.FlagSet, key, value *yaml.Node) error {
 	quoted := value.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
 	switch {
 	case value.Kind == yaml.AliasNode || value.Anchor != "" || value.Style&yaml.TaggedStyle != 0:
-		return errors.New("anchors, aliases and tags are not read here")
+		return errors.New("anchors, aliases and tags are not supported here")
 	case value.Kind != yaml.ScalarNode:
 		return errors.New("must be one value, not a list or a map")
 	case value.Tag == "!!null" || value.Value == "":
@@ -78,13 +78,13 @@ func checkSetting(flags *pflag.FlagSet, key, value *yaml.Node) error {
 	case kind == "bool" && (quoted || value.Value != "true" && value.Value != "false"):
 		return fmt.Errorf("%s is neither true nor false", value.Value)
 	case kind == "string" && !quoted && value.Tag != "!!str":
-		return fmt.Errorf("%s is not a text; put it in quotes if it is meant", value.Value)
+		return fmt.Errorf("%s is not a string; put it in quotes to make it one", value.Value)
 	}
 	return nil
 }
 
-// unknownSetting is the error for a key that is no setting. Keys are case-sensitive:
-// a key in another case is unknown too.
+// unknownSetting is the error for an unknown key. Keys are case-sensitive: a key in
+// another case is unknown too.
 func unknownSetting(flags *pflag.FlagSet, key string) error {
 	var known []string
 	for _, f := range settingFlags(flags) {
@@ -99,8 +99,8 @@ func unknownSetting(flags *pflag.FlagSet, key string) error {
 	return fmt.Errorf("unknown key %q", key)
 }
 
-// isDecimal reports whether text is an integer as people write it: no leading
-// zeros, no separators, no other base.
+// isDecimal reports whether text is a plain decimal integer: no leading zeros, no
+// separators, no other base.
 func isDecimal(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
 	if digits == "" || len(digits) > 1 && digits[0] == '0' {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError explains a flag that could not be read. An unknown command before it is
-// the greater problem: its flags cannot be known.
+// FlagError explains an invalid flag. An unknown command before the flag takes
+// precedence, because its flags are unknown.
 func FlagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args)
@@ -23,7 +23,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return Usage(err, hint)
 }
 
-// suggestFlag offers the flag that an unknown one was probably meant to be.
+// suggestFlag suggests the flag that was probably meant.
 func suggestFlag(cmd *cobra.Command, err error) string {
 	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")

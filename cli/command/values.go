@@ -41,11 +41,11 @@ func EnumFlag(cmd *cobra.Command, p *string, name string, allowed []string, help
 	if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return v.allowed, cobra.ShellCompDirectiveNoFileComp
 	}); err != nil {
-		panic(err) // only when registered twice
+		panic(err) // fails only when the flag is registered twice
 	}
 }
 
-// OptionalFloat is a flag for a number that may be left out.
+// OptionalFloat is a flag for an optional number.
 type OptionalFloat struct{ Value **float64 }
 
 func (v OptionalFloat) String() string {
@@ -66,7 +66,7 @@ func (v OptionalFloat) Set(s string) error {
 	return nil
 }
 
-// optionalBool is a flag for yes or no that may be left out.
+// optionalBool is a flag for an optional boolean.
 type optionalBool struct{ value **bool }
 
 func (v optionalBool) String() string {
@@ -126,7 +126,7 @@ func (v TimeValue) Set(s string) error {
 	return nil
 }
 
-// Changed returns a pointer to the value of a flag that was given, else nil.
+// Changed returns a pointer to the value of a flag that was given, or nil.
 func Changed[T any](cmd *cobra.Command, name string, value *T) *T {
 	if cmd.Flags().Changed(name) {
 		return value
@@ -134,7 +134,7 @@ func Changed[T any](cmd *cobra.Command, name string, value *T) *T {
 	return nil
 }
 
-// AnyChanged refuses an update that changes nothing.
+// AnyChanged rejects an update without any change.
 func AnyChanged(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if cmd.Flags().Changed(name) {

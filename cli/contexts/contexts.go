@@ -1,7 +1,7 @@
-// Package contexts keeps the control planes that a person works with, by name, in
-// $XDG_CONFIG_HOME/svc/contexts.yaml: the URL of each and the API key for it. It owns
-// the file, its checks and what makes two URLs the same; which context is used, and
-// when its key is sent, is decided in cli/rest.
+// Package contexts stores the control planes that a person works with, by name, in
+// $XDG_CONFIG_HOME/svc/contexts.yaml: the URL and the API key of each. The package has the
+// file, its checks and the comparison of URLs. cli/rest decides which context is used and
+// when its key is sent.
 package contexts
 
 import (
@@ -28,24 +28,24 @@ const (
 	maxKey      = 4096 // bytes
 )
 
-// Context is one control plane and the key for it.
+// Context is one control plane and the API key for it.
 type Context struct {
 	Name string `yaml:"name"`
 	URL  string `yaml:"url"`
-	// APIKey is empty where flags or variables give the key.
+	// APIKey is empty when flags or variables give the key.
 	APIKey string `yaml:"apiKey,omitempty"`
 }
 
 // File is the content of contexts.yaml.
 type File struct {
-	// Current is the name of the context that is used where none is named; empty for none.
+	// Current is the name of the context that is used by default; empty for none.
 	Current  string    `yaml:"current,omitempty"`
 	Contexts []Context `yaml:"contexts"`
 }
 
-// Path returns where the file is: $XDG_CONFIG_HOME/svc/contexts.yaml, and below
-// ~/.config where that variable is not set or, as its specification has it, not an
-// absolute path. It is empty where there is no home directory either.
+// Path returns the path of the file: $XDG_CONFIG_HOME/svc/contexts.yaml, or below
+// ~/.config when that variable is unset or, as its specification demands, not an absolute
+// path. It is empty when there is no home directory either.
 func Path(env process.Env) string {
 	dir := env.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
@@ -58,8 +58,8 @@ func Path(env process.Env) string {
 	return filepath.Join(dir, "svc", "contexts.yaml")
 }
 
-// Load reads the file. One that is not there is empty. An error names the file, and
-// where it can the line; it never holds a key.
+// Load reads the file; a missing file is empty. An error names the file and, if possible,
+// the line; it never contains a key.
 func Load(env process.Env) (File, error) {
 	var f File
 	path := Path(env)
@@ -92,11 +92,11 @@ func Load(env process.Env) (File, error) {
 	return f, nil
 }
 
-// quoted is a value that an error of the YAML decoder repeats.
+// quoted matches a value that an error of the YAML decoder repeats.
 var quoted = regexp.MustCompile("`[^`]*`")
 
-// withoutValues is the text of an error of the YAML decoder without the values in it:
-// one may be a key.
+// withoutValues removes the values from an error of the YAML decoder, because one may be a
+// key.
 func withoutValues(err error) string {
 	text := strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", "")
 	return quoted.ReplaceAllString(strings.TrimPrefix(text, "yaml: "), "a value")
@@ -122,10 +122,10 @@ func (f File) check() error {
 	return nil
 }
 
-// name is what a context may be called: something that needs no quotes in a shell.
+// name matches the names of contexts, which need no quotes in a shell.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Check reports what is wrong with a context. It repeats no key.
+// Check reports what is wrong with a context. The error never contains the key.
 func (c Context) Check() error {
 	if !name.MatchString(c.Name) {
 		return fmt.Errorf("%q is not a name of a context: 1 to 64 letters, digits, dots, underscores and hyphens", c.Name)
@@ -138,13 +138,13 @@ func (c Context) Check() error {
 	}
 	for _, r := range c.APIKey {
 		if r <= ' ' || r > '~' {
-			return fmt.Errorf("context %s: the API key has a character that no key has", c.Name)
+			return fmt.Errorf("context %s: the API key has a character that is not allowed in keys", c.Name)
 		}
 	}
 	return nil
 }
 
-// Get returns the context of a name.
+// Get returns the context with a name.
 func (f File) Get(name string) (Context, bool) {
 	for _, c := range f.Contexts {
 		if c.Name == name {
@@ -163,7 +163,7 @@ func (f File) Names() []string {
 	return names
 }
 
-// Put adds a context, or replaces the one of its name.
+// Put adds a context, or replaces the one with its name.
 func (f *File) Put(c Context) {
 	for i := range f.Contexts {
 		if f.Contexts[i].Name == c.Name {
@@ -174,7 +174,8 @@ func (f *File) Put(c Context) {
 	f.Contexts = append(f.Contexts, c)
 }
 
-// Delete removes a context; without it there is no current one where it was that.
+// Delete removes a context. When it was the current one, there is no current one
+// afterwards.
 func (f *File) Delete(name string) {
 	f.Contexts = slices.DeleteFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 	if f.Current == name {
@@ -182,8 +183,8 @@ func (f *File) Delete(name string) {
 	}
 }
 
-// Save replaces the file at once, readable by its owner alone. Where the file is a
-// symbolic link, what it leads to is replaced.
+// Save replaces the file atomically, readable by its owner only. When the path is a
+// symbolic link, the link's target is replaced.
 func Save(env process.Env, f File) error {
 	path := Path(env)
 	if path == "" {
@@ -211,8 +212,8 @@ func Save(env process.Env, f File) error {
 	return nil
 }
 
-// Loose reports that others than its owner may read or write the file, with its
-// permissions. Windows has none of this form.
+// Loose reports whether users other than the owner may read or write the file, and its
+// permissions. Windows has no such permissions.
 func Loose(env process.Env) (mode fs.FileMode, loose bool) {
 	if runtime.GOOS == "windows" {
 		return 0, false
@@ -225,16 +226,16 @@ func Loose(env process.Env) (mode fs.FileMode, loose bool) {
 	return mode, ok && mode&0o077 != 0
 }
 
-// SameURL reports whether two base URLs name the same control plane: scheme, host and
-// port, and path. What cannot be read is the same as nothing.
+// SameURL reports whether two base URLs are those of the same control plane: equal scheme,
+// host and port, and path. A URL that cannot be parsed equals none.
 func SameURL(a, b string) bool {
 	x, err := canonical(a)
 	y, err2 := canonical(b)
 	return err == nil && err2 == nil && x == y
 }
 
-// canonical is the one spelling of a base URL: lower case, with its port, without /api
-// and slashes at its end.
+// canonical returns the normalized form of a base URL: lower case, with its port, without
+// /api and trailing slashes.
 func canonical(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -244,7 +245,7 @@ func canonical(text string) (string, error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return "", fmt.Errorf("%q is not the URL of a control plane: write it like http://127.0.0.1:8080", u.Redacted())
 	case u.User != nil:
-		return "", errors.New("the URL must not hold a user or a password")
+		return "", errors.New("the URL must not have a user or a password")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "", fmt.Errorf("the URL %q must not have a query or a fragment", u.Redacted())
 	}

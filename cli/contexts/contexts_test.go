@@ -33,7 +33,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// What is saved is read again, by its owner alone, also through a symbolic link.
+// A saved file can be loaded again, and is readable by its owner only, also
+// through a symbolic link.
 func TestSave(t *testing.T) {
 	dir := t.TempDir()
 	env := envWith(t, map[string]string{"XDG_CONFIG_HOME": dir})
@@ -81,14 +82,15 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// A file that is wrong names the file and what is wrong, and never a key.
+// The error for an invalid file names the file and the problem, and never
+// contains a key.
 func TestLoadRefuses(t *testing.T) {
 	one := "contexts:\n  - {name: a, url: 'http://a', apiKey: svc_api_secret}\n"
 	for name, row := range map[string]struct{ text, want string }{
 		"an unknown member":  {one + "more: 1\n", "line 3: field more not found"},
 		"a name":             {strings.Replace(one, "name: a", "name: '-a'", 1), `"-a" is not a name`},
 		"a URL":              {strings.Replace(one, "http://a", "ftp://a", 1), `"ftp://a" is not the URL`},
-		"a password":         {strings.Replace(one, "http://a", "http://u:svc_api_secret@a", 1), "must not hold a user"},
+		"a password":         {strings.Replace(one, "http://a", "http://u:svc_api_secret@a", 1), "must not have a user"},
 		"a query":            {strings.Replace(one, "http://a", "http://a?b=c", 1), "query"},
 		"twice":              {one + "  - {name: a, url: 'http://b'}\n", "two contexts"},
 		"another current":    {"current: b\n" + one, `"b" is not among`},

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// trickle delivers one byte each second, as the slowest of senders.
+// trickle delivers one byte each second.
 type trickle struct{ left int }
 
 func (t *trickle) Read(p []byte) (int, error) {
@@ -34,7 +34,7 @@ func TestBodyDeadline(t *testing.T) {
 	tests := []struct {
 		name string
 		size int
-		want time.Duration // deadline after the first read, from the start
+		want time.Duration // deadline after the first read, since the start
 	}{
 		{"small", 10, bodyGrace + 4*time.Second},
 		{"grows with what arrived", 6 * bodyRate, bodyGrace + 8*time.Second},
@@ -66,7 +66,7 @@ func TestBodyDeadline(t *testing.T) {
 	}
 }
 
-// A deadline that is moved after the request was cut ends the reading all the same.
+// A deadline that is extended after the request was canceled still ends the reading.
 func TestBodyDeadlineAfterTheEndOfTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var deadline time.Time
@@ -100,8 +100,8 @@ func TestBodyTricklePassesItsDeadline(t *testing.T) {
 	})
 }
 
-// The deadline reaches the connection: a body that stops arriving ends in an
-// error in the handler, and an answer after a complete body is not cut.
+// The deadline applies to the connection: a body that stops arriving is an error in
+// the handler, and a response after a complete body is not ended.
 func TestBodyDeadlineReachesConnection(t *testing.T) {
 	got := make(chan error, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +113,7 @@ func TestBodyDeadlineReachesConnection(t *testing.T) {
 			}
 			return set(d)
 		}
-		tb.granted = 0 // the first read asks for it again
+		tb.granted = 0 // the first read sets it again
 		_, err := io.ReadAll(r.Body)
 		got <- err
 		time.Sleep(100 * time.Millisecond)
@@ -144,9 +144,9 @@ func TestBodyDeadlineReachesConnection(t *testing.T) {
 	}
 }
 
-// A sender that stops in the middle of its body gets an answer and loses its
-// connection when its time is over, whether the handler reads the body or, as with
-// a refused key, answers without it.
+// When a sender stops in the middle of its body, it gets a response and its
+// connection is closed when its time is over, whether the handler reads the body or,
+// as for an invalid key, responds without reading it.
 func TestBodyThatStopsEndsItsConnection(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"read": func(w http.ResponseWriter, r *http.Request) {
@@ -181,8 +181,9 @@ func TestBodyThatStopsEndsItsConnection(t *testing.T) {
 	}
 }
 
-// A client that sends all of a large body before it looks for an answer gets the one
-// that was given without reading it, on either way through the server.
+// A client that sends a whole large body before it reads the response gets the
+// response that was sent without reading the body, both from package front and from
+// net/http.
 func TestLargeBodyThatIsNotReadIsAnswered(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -215,9 +216,9 @@ func TestLargeBodyThatIsNotReadIsAnswered(t *testing.T) {
 	}
 }
 
-// What stands behind a chunked body is no request, on either way through the
-// server: with a Content-Length beside it another reader took it for a part of the
-// body.
+// Bytes after a chunked body are not a request, both in package front and in
+// net/http: with an additional Content-Length another reader took them for a part of
+// the body.
 func TestNothingIsReadBehindChunks(t *testing.T) {
 	var seen atomic.Int64
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,7 +244,7 @@ func TestNothingIsReadBehindChunks(t *testing.T) {
 		c.SetDeadline(time.Now().Add(10 * time.Second))
 		const good = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
 		io.WriteString(c, good+"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 80\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+good)
-		got, _ := io.ReadAll(c) // the end may be a reset
+		got, _ := io.ReadAll(c) // the connection may end with a reset
 		if seen.Load() != 2 {
 			t.Errorf("%d requests were served, want 2: %q", seen.Load(), got)
 		}
@@ -255,8 +256,8 @@ func TestNothingIsReadBehindChunks(t *testing.T) {
 	}
 }
 
-// A request that is cut while its handler returns sets no deadline afterwards: on
-// HTTP/2 that would be a nil pointer, and the end of the process.
+// A canceled request sets no deadline after its handler has returned: on HTTP/2 that
+// would be a nil pointer panic outside of any handler, which ends the process.
 func TestNoDeadlineIsSetAfterTheRequest(t *testing.T) {
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -12,44 +12,44 @@ import (
 	"time"
 )
 
-// Options say how a process lives. The zero value is usable: no signals, no
-// hooks, an immediate shutdown when the context ends.
+// Options configure a Daemon. The zero value is usable: no signals, no hooks, an
+// immediate shutdown when the context ends.
 type Options struct {
-	// Logger receives lines on starts, reloads, shutdowns and failed connections;
-	// nil discards.
+	// Logger logs starts, reloads, shutdowns and failed connections; nil
+	// discards.
 	Logger *slog.Logger
 
 	// Signals delivers SIGHUP (reload) and SIGTERM or SIGINT (stop).
 	Signals <-chan os.Signal
 
-	// Reload is called on SIGHUP, one call at a time; a signal that arrives
-	// meanwhile leads to one more call. An error is logged and changes nothing.
+	// Reload is called on SIGHUP, one call at a time. Signals that arrive
+	// meanwhile lead to one more call. An error is logged and the old state is
+	// kept.
 	Reload func(context.Context) error
 
-	// Drain is called once, at the first signal to stop, before anything
-	// else: readiness turns false here.
+	// Drain is called once, at the first signal to stop, before anything else. It
+	// should make readiness false.
 	Drain func()
 
-	// Windows returns how long to go on accepting connections after Drain,
-	// and how long requests in flight may then take. It is asked when the
-	// shutdown begins, so that a reload can change it.
+	// Windows returns how long connections are still accepted after Drain, and
+	// how long requests in flight may then take. It is called when the shutdown
+	// begins, so that a reload can change the values.
 	Windows func() (drain, grace time.Duration)
 
-	// CloseTimeout bounds how long each background work is waited for after it
-	// was told to end. Default 15 s.
+	// CloseTimeout bounds the wait for each background work after its context has
+	// ended. Default 15 s.
 	CloseTimeout time.Duration
 
-	// NotifySocket is NOTIFY_SOCKET of systemd; empty notifies nobody.
+	// NotifySocket is NOTIFY_SOCKET of systemd; empty means no notifications.
 	NotifySocket string
 
-	// Watchdog is the interval systemd wants to hear from the process in;
-	// 0 for none.
+	// Watchdog is the watchdog interval of systemd; 0 for none.
 	Watchdog time.Duration
 }
 
-// Daemon is a list of listeners, background work and closers with one life.
-// Build it, add to it, and call Run once; the adding methods are not for
-// concurrent use and not for use after Run.
+// Daemon starts and stops a list of listeners, background work and closers
+// together. Build it, add to it, and call Run once. The adding methods must not
+// be called concurrently or after Run.
 type Daemon struct {
 	opts   Options
 	log    *slog.Logger
@@ -58,20 +58,20 @@ type Daemon struct {
 }
 
 // part is a listener, background work or a closer. Parts start in the order in
-// which they were added and stop in reverse, so that each one can use what was
-// added before it until its end.
+// which they were added and stop in reverse, so that each one can use the parts
+// added before it until it has stopped.
 type part interface {
-	// start begins what the part does; failures take what ends it early.
+	// start starts the part; an error that ends it early is sent to failures.
 	start(failures chan<- error)
-	// stop ends it. Requests in flight may take until ctx ends, everything
+	// stop stops the part. Requests in flight may take until ctx ends, everything
 	// else at most the given time.
 	stop(ctx context.Context, patience time.Duration) error
 }
 
-// ErrForced is returned by Run when a second signal ended the drain.
+// ErrForced is returned by Run when a second signal ended the shutdown early.
 var ErrForced = errors.New("stopped by a second signal before requests had finished")
 
-// New returns a daemon with nothing to run yet.
+// New returns a daemon without parts.
 func New(opts Options) *Daemon {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -85,25 +85,25 @@ func New(opts Options) *Daemon {
 	return &Daemon{opts: opts, log: opts.Logger, notify: notifier{opts.NotifySocket}}
 }
 
-// Go adds background work. Its context ends in its turn of the shutdown: after
-// everything that was added later has stopped. When it returns an error
-// earlier the whole daemon stops with that error.
+// Go adds background work. Its context ends during the shutdown, after everything
+// that was added later has stopped. When it returns an error earlier, the whole
+// daemon stops with that error.
 func (d *Daemon) Go(name string, run func(context.Context) error) {
 	d.parts = append(d.parts, &work{name: name, run: run})
 }
 
-// OnClose adds a closer, which runs in its turn of the shutdown: after
-// everything that was added later has stopped.
+// OnClose adds a closer, which is called during the shutdown, after everything
+// that was added later has stopped.
 func (d *Daemon) OnClose(name string, close func() error) {
 	d.parts = append(d.parts, closer{name, close})
 }
 
-// Close ends a daemon that was never run.
+// Close stops the parts of a daemon that was never run.
 func (d *Daemon) Close() error { return d.stopParts(context.Background()) }
 
-// Run serves until a signal, the end of ctx, or a failure; then it drains and
-// closes everything, and returns what went wrong, joined. A stop by one signal
-// or by ctx returns nil, also when the grace time cut requests.
+// Run serves until a signal, the end of ctx, or a failure. Then it drains and
+// closes everything, and returns the errors, joined. A stop by one signal or by
+// ctx returns nil, even if requests were canceled at the end of the grace time.
 func (d *Daemon) Run(ctx context.Context) error {
 	failures := make(chan error, len(d.parts))
 	for _, p := range d.parts {
@@ -115,8 +115,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(err, d.drain())
 }
 
-// live is the time between start and stop. It returns nil when it was asked to
-// stop, and the failure when something broke.
+// live runs between start and shutdown. It returns nil after a signal or the end
+// of ctx, and otherwise the failure.
 func (d *Daemon) live(ctx context.Context, failures <-chan error) error {
 	var watchdog <-chan time.Time
 	if d.opts.Watchdog > 0 {
@@ -133,8 +133,7 @@ func (d *Daemon) live(ctx context.Context, failures <-chan error) error {
 			reloaded <- struct{}{}
 		}()
 	}
-	// Whoever leaves this loop waits for a reload under way, so that nothing
-	// is closed beneath it.
+	// Wait for a reload in progress, so that nothing that it uses is closed.
 	defer func() {
 		if reloading {
 			<-reloaded
@@ -177,13 +176,13 @@ func (d *Daemon) reload(ctx context.Context) {
 	}
 	d.tell(reloading()...)
 	if err := d.opts.Reload(ctx); err != nil {
-		d.log.Error("reload refused, the previous configuration stays", "error", err)
+		d.log.Error("reload refused, the previous configuration stays in use", "error", err)
 	}
 	d.tell("READY=1")
 }
 
-// drain ends everything: readiness first, then the window, then the parts in
-// reverse order, with the grace time for requests in flight.
+// drain stops everything: first readiness, then the drain window, then the parts
+// in reverse order, with the grace time for requests in flight.
 func (d *Daemon) drain() error {
 	if d.opts.Drain != nil {
 		d.opts.Drain()
@@ -241,16 +240,16 @@ func (d *Daemon) watchSecondSignal(done <-chan struct{}, cancel context.CancelCa
 
 func (d *Daemon) tell(state ...string) {
 	if err := d.notify.send(state...); err != nil {
-		d.log.Warn("service manager not reached", "error", err)
+		d.log.Warn("notification of systemd failed", "error", err)
 	}
 }
 
-// explainListen turns the two errors that people meet into advice.
+// explainListen adds advice to the two most common errors.
 func explainListen(addr string, err error) error {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen on %s: the address is in use; stop the program that holds it or choose another one", addr)
+		return fmt.Errorf("listen on %s: the address is in use; stop the program that uses it or choose another address", addr)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("listen on %s: permission denied; ports below 1024 need CAP_NET_BIND_SERVICE", addr)
 	case errors.As(err, &op) && op.Err != nil:

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, closing) }
 
-// closing is a connection that net/http keeps half open for half a second after
-// an answer that left part of the request unread.
+// closing ignores the goroutine of a connection that net/http keeps half open for half a second after a
+// response that left a part of the request unread.
 var closing = goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait")
 
 // running is a daemon under test with one server on a free port.
@@ -120,7 +120,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// Readiness turns false at once, connections are still accepted for the drain
+// Readiness becomes false at once, connections are still accepted during the drain
 // window, and a request in flight may finish after it.
 func TestDrainOrder(t *testing.T) {
 	var draining atomic.Bool
@@ -155,7 +155,7 @@ func TestDrainOrder(t *testing.T) {
 	}
 	for {
 		if _, _, err := get(t, r.url+"/readyz"); err != nil {
-			break // the window is over: nothing is accepted any more
+			break // the window is over: no connections are accepted
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -168,8 +168,8 @@ func TestDrainOrder(t *testing.T) {
 	}
 }
 
-// A request that is in flight at the end of the grace time finds the cause in its
-// context and can still answer, on either way through the server.
+// A request that is in flight at the end of the grace time gets the cause in its
+// context and can still respond, both in package front and in net/http.
 func TestRequestsCutAtTheEndOfGraceCanAnswer(t *testing.T) {
 	cause := fmt.Errorf("going down: %w", context.Canceled)
 	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
@@ -202,7 +202,7 @@ func TestRequestsCutAtTheEndOfGraceCanAnswer(t *testing.T) {
 	}
 }
 
-// ask returns the status and the body of an answer, or the error.
+// ask returns the status and the body of a response, or the error.
 func ask(method, url string) string {
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
@@ -221,7 +221,7 @@ func ask(method, url string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }
 
-// A request that does not answer when it is cut loses its connection.
+// The connection of a canceled request that does not respond is closed.
 func TestRequestsThatDoNotAnswerAreCut(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	r := start(t, Options{CloseTimeout: 100 * time.Millisecond}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -243,7 +243,7 @@ func TestRequestsThatDoNotAnswerAreCut(t *testing.T) {
 	close(release)
 }
 
-// A body that is on its way is not waited for when its request is cut.
+// A canceled request does not wait for the rest of its body.
 func TestBodiesOfCutRequestsAreNotWaitedFor(t *testing.T) {
 	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
 		entered := make(chan struct{})
@@ -278,8 +278,8 @@ func TestBodiesOfCutRequestsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What lasts as long as its client is ended when connections are refused, and what
-// else is in flight is waited for.
+// OnRefusing ends long-lived requests when connections are no longer accepted;
+// other requests in flight may finish.
 func TestOnRefusingIsCalledWhenConnectionsAreRefused(t *testing.T) {
 	for _, opts := range [][]ListenOption{nil, {Calls("/mcp")}} {
 		entered, refusing := make(chan struct{}), make(chan struct{})
@@ -349,7 +349,7 @@ func TestReload(t *testing.T) {
 
 	r.signals <- syscall.SIGHUP
 	<-entered
-	// Two more while the first is under way make one more call.
+	// Two more signals during the first reload lead to one more reload.
 	r.signals <- syscall.SIGHUP
 	r.signals <- syscall.SIGHUP
 	for len(r.signals) > 0 {
@@ -396,7 +396,7 @@ func TestCloseOrderAndErrors(t *testing.T) {
 	}
 }
 
-// What is added later may use what was added before it until its own end: the
+// A part may use the parts added before it until it has stopped: the background
 // work here still reaches the first server while it stops.
 func TestPartsStopInReverse(t *testing.T) {
 	var last atomic.Int32
@@ -463,8 +463,8 @@ func TestWorkThatDoesNotEndIsLeft(t *testing.T) {
 	}
 }
 
-// flakyListener fails its first accepts the way a process without free file
-// descriptors does.
+// flakyListener fails its first accepts, like a process without free file
+// descriptors.
 type flakyListener struct {
 	net.Listener
 	failures atomic.Int32
@@ -576,8 +576,9 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// Calls take another way through the server, with the same life: they finish after
-// a signal, and those that only wait are cut when their time is over.
+// Calls use another server, but the shutdown is the same: requests in flight
+// finish after a signal, and waiting ones are canceled at the end of the grace
+// time.
 func TestCalls(t *testing.T) {
 	entered, release := make(chan string, 2), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -634,14 +635,14 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A request that the end of the grace time cuts still finishes what it has to do
-// before what it uses is closed.
+// A request that is canceled at the end of the grace time finishes its work before
+// the parts that it uses are closed.
 func TestCutRequestsEndBeforeClosers(t *testing.T) {
 	began, finished := make(chan struct{}), atomic.Bool{}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		close(began)
-		<-r.Context().Done() // its connection is cut
+		<-r.Context().Done() // its connection is closed
 		time.Sleep(200 * time.Millisecond)
 		finished.Store(true)
 	})

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// inFlight counts the requests that a handler works on. Closing a server cuts
-// their connections and does not wait for them; what they still have to do, such
-// as to account for themselves, must be done before what they use is closed.
+// inFlight counts the requests in a handler. Closing a server closes their
+// connections and does not wait for the handlers. What they still have to do,
+// such as writing their audit lines, must be done before the parts that they use
+// are closed.
 type inFlight struct {
 	http.Handler
 	n atomic.Int64
@@ -20,8 +21,8 @@ func (r *inFlight) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.Handler.ServeHTTP(w, req)
 }
 
-// wait waits until no request is worked on, at most the given time, and returns
-// how many still are.
+// wait waits until no request is in flight, at most for the given time, and
+// returns the number of those that still are.
 func (r *inFlight) wait(patience time.Duration) int64 {
 	const pause = 5 * time.Millisecond
 	for end := time.Now().Add(patience); r.n.Load() > 0 && time.Now().Before(end); {

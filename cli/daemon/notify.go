@@ -7,7 +7,7 @@ import (
 )
 
 // notifier notifies systemd about the state of the process (sd_notify). Its zero
-// value notifies nobody.
+// value sends no notifications.
 type notifier struct {
 	socket string // value of NOTIFY_SOCKET
 }

@@ -2,6 +2,6 @@
 
 package daemon
 
-// reloading is the message that starts a reload; there is no systemd to hear
-// it.
+// reloading is the message at the start of a reload; there is no systemd on
+// these systems.
 func reloading() []string { return []string{"RELOADING=1"} }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reloading is the message that starts a reload; systemd wants the monotonic
-// clock with it.
+// reloading is the message at the start of a reload; systemd requires the
+// monotonic clock in it.
 func reloading() []string {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -41,7 +41,7 @@ func (w *work) stop(_ context.Context, patience time.Duration) error {
 	}
 }
 
-// closer is something opened that has to be closed.
+// closer is a resource that has to be closed.
 type closer struct {
 	name  string
 	close func() error

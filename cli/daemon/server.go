@@ -16,7 +16,7 @@ import (
 	"svc/gateway/socket"
 )
 
-// Limits of every HTTP server here. Answers have no time limit of their own, event
+// Limits of every HTTP server. Responses have no total time limit, because event
 // streams last as long as their readers; but a client has to read.
 const (
 	readHeaderTimeout = 10 * time.Second
@@ -24,15 +24,15 @@ const (
 	maxHeaderBytes    = 64 << 10
 	maxH2Streams      = 250
 	maxH2Frame        = 64 << 10
-	// writeTimeout is how long a client may take for a piece of an answer, as in
+	// writeTimeout is how long a client may take for a piece of a response, as in
 	// package front.
 	writeTimeout = time.Minute
-	// maxPerAddress is how many connections one address may have without
-	// [MaxPerAddress].
+	// maxPerAddress is the number of connections that one address may have open
+	// without [MaxPerAddress].
 	maxPerAddress = 4096
 )
 
-// server is one listener with the HTTP server behind it.
+// server is one listener with its HTTP server.
 type server struct {
 	name    string
 	ln      net.Listener
@@ -40,9 +40,9 @@ type server struct {
 	calls   []string                                                  // paths that are served by package front; nil for none
 	recheck func(recheck func(valid func(*tls.ConnectionState) bool)) // may be nil
 	http    httpServer
-	cancel  context.CancelCauseFunc // of the requests of net/http
-	cause   error                   // of the end of requests that are cut
-	refused func()                  // called once no connections are accepted
+	cancel  context.CancelCauseFunc // requests in net/http
+	cause   error                   // the cause of canceled requests
+	refused func()                  // called when connections are no longer accepted
 	running *inFlight
 	log     *slog.Logger
 	serving sync.WaitGroup
@@ -52,7 +52,7 @@ type server struct {
 	crowd        crowd
 }
 
-// httpServer is [http.Server], or [front.Server] before it.
+// httpServer is [http.Server], or [front.Server] in front of it.
 type httpServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -63,18 +63,19 @@ type httpServer interface {
 // ListenOption changes how a listener is served.
 type ListenOption func(*server)
 
-// Calls makes POST requests to paths take the short way of package front. All others
-// go the ordinary one; a client sees no difference.
+// Calls serves POST requests to paths by package front, which is faster. All others
+// are served by net/http; clients see no difference.
 func Calls(paths ...string) ListenOption { return func(s *server) { s.calls = paths } }
 
-// Rechecked gives register a function that closes the TLS connections of the
-// listener that are no longer valid: see [front.Server.Recheck]. It needs Calls.
+// Rechecked calls register with a function that closes the TLS connections of the
+// listener whose certificates are no longer valid: see [front.Server.Recheck]. It
+// needs Calls.
 func Rechecked(register func(recheck func(valid func(*tls.ConnectionState) bool))) ListenOption {
 	return func(s *server) { s.recheck = register }
 }
 
-// MaxPerAddress sets how many connections may be open from an address; 0 is any
-// number. Without it the bound is 4,096, and loopback has none.
+// MaxPerAddress sets the number of connections that one address may have open; 0
+// means no bound. Without this option the bound is 4,096, and loopback has none.
 func MaxPerAddress(f func(netip.Addr) int) ListenOption {
 	return func(s *server) { s.perAddress = f }
 }
@@ -86,18 +87,18 @@ func defaultPerAddress(a netip.Addr) int {
 	return maxPerAddress
 }
 
-// OnRefusing has f called when the daemon stops, once no new connections are
-// accepted and before requests in flight are waited for. Whatever lasts as long as
-// its client, such as an event stream, should end then.
+// OnRefusing has f called when the daemon stops, after new connections are no longer
+// accepted and before the wait for requests in flight. f should end requests that
+// last as long as their clients, such as event streams.
 func OnRefusing(f func()) ListenOption { return func(s *server) { s.refused = sync.OnceFunc(f) } }
 
-// CutCause sets the cause with which the contexts of requests end that are still in
-// flight at the end of the grace time. It must be a [context.Canceled]. A handler
-// that finds it has cutTime to answer.
+// CutCause sets the cause of the contexts of requests that are canceled at the end
+// of the grace time. It must be a [context.Canceled]. The handlers have cutTime to
+// respond.
 func CutCause(err error) ListenOption { return func(s *server) { s.cause = err } }
 
-// cutTime is how long requests that were cut at the end of the grace time may take
-// to say so to their clients.
+// cutTime is how long requests that were canceled at the end of the grace time may
+// take to respond.
 const cutTime = 2 * time.Second
 
 // errCut is the cause without [CutCause].
@@ -112,17 +113,17 @@ func (s *server) start(failures chan<- error) {
 	})
 }
 
-// stop refuses connections at once and waits for requests until ctx ends; then
-// it cuts them, and waits for what they still have to do.
+// stop stops accepting connections at once and waits for requests until ctx ends.
+// Then it cancels the remaining requests, and waits for their handlers.
 func (s *server) stop(ctx context.Context, patience time.Duration) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		s.log.Warn("requests still running were cut", "server", s.name, "requests", s.running.n.Load())
+		s.log.Warn("requests still in flight were canceled", "server", s.name, "requests", s.running.n.Load())
 		err = s.cut(patience)
 	}
 	s.cancel(errCut)
 	s.serving.Wait()
-	// Shutdown knows the listener only once Serve has begun.
+	// Shutdown knows the listener only after Serve has begun.
 	if cerr := s.ln.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
 		err = errors.Join(err, cerr)
 	}
@@ -132,8 +133,8 @@ func (s *server) stop(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// cut ends the requests that are left. First their contexts end, so that they can
-// answer; the connections of those that did not are closed after cutTime.
+// cut cancels the remaining requests. First their contexts end, so that they can
+// respond; after cutTime the connections of the others are closed.
 func (s *server) cut(patience time.Duration) error {
 	s.cancel(s.cause)
 	if c, ok := s.http.(interface{ Cancel(error) }); ok {
@@ -146,15 +147,15 @@ func (s *server) cut(patience time.Duration) error {
 	}
 	err := s.http.Close()
 	if left := s.running.wait(patience); left > 0 {
-		s.log.Error("requests did not end when they were cut", "server", s.name, "requests", left)
+		s.log.Error("requests did not end when they were canceled", "server", s.name, "requests", left)
 	}
 	return err
 }
 
 // Listen binds an address and serves h on it once Run is called; clients that
 // connect before wait. With a TLS configuration it serves HTTPS (HTTP/1.1 and
-// HTTP/2), without one plain HTTP/1.1. It returns the bound address, which
-// tells the port when addr asks for port 0.
+// HTTP/2), without one plain HTTP/1.1. It returns the bound address, which has the
+// port when addr has port 0.
 func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opts ...ListenOption) (net.Addr, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
@@ -183,7 +184,7 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
 	ordinary := &http.Server{
-		// Without it net/http answers OPTIONS * itself, without a handler.
+		// Otherwise net/http answers OPTIONS * itself, without calling a handler.
 		DisableGeneralOptionsHandler: true,
 		Handler:                      endAfterChunks(limitBodyTime(s.limitWriteTime(h), bodyGrace)),
 		ReadHeaderTimeout:            readHeaderTimeout,
@@ -217,19 +218,19 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	d.parts = append(d.parts, s)
 }
 
-// accept returns the listener to serve, with TLS where asked for.
+// accept returns the listener to serve, with TLS if configured.
 func (s *server) accept() net.Listener {
 	ln := socket.NewListener(s.ln, socket.Limits{
 		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne,
 	})
-	if s.tls == nil || s.calls != nil { // which does TLS itself
+	if s.tls == nil || s.calls != nil { // package front does TLS itself
 		return ln
 	}
 	return tls.NewListener(ln, s.tls)
 }
 
-// BaseURL returns the URL of a bound address; an address that means every
-// interface is named by loopback.
+// BaseURL returns the URL of a bound address; for an address that means all
+// interfaces it uses loopback.
 func BaseURL(addr net.Addr, withTLS bool) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {

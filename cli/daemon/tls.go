@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Certificate is a server certificate that can be read again while it is in
+// Certificate is a server certificate that can be reloaded while it is in
 // use. Its methods are safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
@@ -22,7 +22,7 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, nil
 }
 
-// Reload reads the files again. When that fails the certificate in use stays.
+// Reload reads the files again. On an error the certificate in use is kept.
 func (c *Certificate) Reload() error {
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
@@ -32,8 +32,8 @@ func (c *Certificate) Reload() error {
 	return nil
 }
 
-// TLSConfig returns a server configuration that hands out the certificate as
-// it is at each handshake.
+// TLSConfig returns a server configuration that uses the current certificate
+// at each handshake.
 func (c *Certificate) TLSConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

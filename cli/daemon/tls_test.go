@@ -14,7 +14,7 @@ import (
 	"svc/test/certtest"
 )
 
-// served connects and returns what certificate and protocol it gets.
+// served connects and returns the certificate and the protocol.
 func served(t *testing.T, addr string) (serial int64, proto string) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
@@ -26,7 +26,7 @@ func served(t *testing.T, addr string) (serial int64, proto string) {
 	return state.PeerCertificates[0].SerialNumber.Int64(), state.NegotiatedProtocol
 }
 
-// serving runs a daemon over TLS with a certificate until stop.
+// serving runs a daemon over TLS with a certificate; stop ends it.
 func serving(t *testing.T, pair certtest.Pair) (addr net.Addr, cert *Certificate, stop func()) {
 	t.Helper()
 	cert, err := LoadCertificate(pair.CertFile, pair.KeyFile)

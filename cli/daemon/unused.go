@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// newConnTime is the time that a stop waits for the first byte of a connection that
-// net/http has accepted. It waits five seconds itself, and whoever only connects, as
-// health checks and browsers do, would delay each restart by them.
+// newConnTime is how long a shutdown waits for the first byte of a connection that
+// net/http has accepted. net/http waits five seconds, so clients that only connect,
+// such as health checks and browsers, would delay each restart by that time.
 const newConnTime = time.Second
 
-// unused are the connections of an [http.Server] on which nothing has arrived. A stop
-// closes them after newConnTime.
+// unused tracks the connections of an [http.Server] on which no bytes have arrived. A
+// shutdown closes them after newConnTime.
 type unused struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 }
 
-// watchUnused follows the connections of a server, whose ConnState it sets.
+// watchUnused tracks the connections of a server; it sets ConnState.
 func watchUnused(srv *http.Server) {
 	u := &unused{conns: make(map[net.Conn]struct{})}
 	srv.ConnState = u.change
 	srv.RegisterOnShutdown(func() { time.AfterFunc(newConnTime, u.close) })
 }
 
-// change is called before the first byte of a connection is handled, so that one with
-// a request is never closed here.
+// change is called before the first byte of a connection is handled, so a connection
+// with a request is never closed by unused.
 func (u *unused) change(c net.Conn, state http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

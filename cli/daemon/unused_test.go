@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A connection on which nothing has been sent delays a stop by about a second, whoever
-// serves it: net/http alone, or package front before it.
+// A connection without any bytes delays a shutdown by about a second, both in net/http
+// and in package front.
 func TestASilentConnectionDoesNotHoldUpAStop(t *testing.T) {
 	for name, opts := range map[string][]ListenOption{"net/http": nil, "calls": {Calls("/mcp")}} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestASilentConnectionDoesNotHoldUpAStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if _, _, err := get(t, url); err != nil { // accepted after it
+			if _, _, err := get(t, url); err != nil { // connected after it
 				t.Fatal(err)
 			}
 			began := time.Now()

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// writePiece is how many bytes of an answer have one time-out.
+// writePiece is the number of bytes of a response per write timeout.
 const writePiece = 256 << 10
 
-// limitWriteTime gives the answers of HTTP/2 a write deadline that moves on with what
-// the client takes. With HTTP/1 the connection has one (see package socket); here the
-// connection may be ready while the client grants a single stream no room.
+// limitWriteTime gives the responses of HTTP/2 a write deadline that is extended as
+// the client reads. With HTTP/1 the connection has one (see package socket); with
+// HTTP/2 the connection may be writable while the flow control window of a single
+// stream is empty.
 func (s *server) limitWriteTime(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor >= 2 {
@@ -22,19 +23,19 @@ func (s *server) limitWriteTime(h http.Handler) http.Handler {
 	})
 }
 
-// timedWriter is used by one goroutine at a time, as response writers are.
+// timedWriter is used by one goroutine at a time, like every response writer.
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
-	set     bool // the deadline is the handler's own
+	set     bool // whether the handler has set a deadline
 }
 
 // Unwrap is for [http.ResponseController].
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// SetWriteDeadline is for [http.ResponseController]. One that the handler sets holds
-// until it sets none.
+// SetWriteDeadline is for [http.ResponseController]. A deadline of the handler
+// applies until the handler removes it.
 func (w *timedWriter) SetWriteDeadline(t time.Time) error {
 	w.set = !t.IsZero()
 	return w.control.SetWriteDeadline(t)
@@ -69,17 +70,18 @@ func (w *timedWriter) FlushError() error {
 // Flush implements [http.Flusher].
 func (w *timedWriter) Flush() { _ = w.FlushError() }
 
-// crowdEvery is how often a server logs that an address has too many connections.
+// crowdEvery is the interval of the log lines about addresses with too many
+// connections.
 const crowdEvery = 10 * time.Second
 
-// crowd counts the connections that were refused since the last warning.
+// crowd counts the connections that were refused since the last log line.
 type crowd struct {
 	mu      sync.Mutex
 	last    time.Time
 	refused int
 }
 
-// refuseOne warns of connections that were closed because their address has too many.
+// refuseOne logs connections that were closed because their address has too many.
 func (s *server) refuseOne(addr netip.Addr, limit int) {
 	s.crowd.mu.Lock()
 	defer s.crowd.mu.Unlock()

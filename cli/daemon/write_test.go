@@ -19,7 +19,7 @@ import (
 	"svc/test/certtest"
 )
 
-// serveBriefly runs a daemon with one server whose clients have little time to read.
+// serveBriefly runs a daemon with one server with short write timeouts.
 func serveBriefly(t *testing.T, h http.Handler, conf *tls.Config, opts ...ListenOption) net.Addr {
 	t.Helper()
 	d := New(Options{CloseTimeout: 5 * time.Second})
@@ -39,8 +39,8 @@ func serveBriefly(t *testing.T, h http.Handler, conf *tls.Config, opts ...Listen
 	return addr
 }
 
-// A client that asks and asks and reads nothing loses its connection, also when its
-// requests go to net/http; so does one that reads nothing of one long answer.
+// The connection of a client that sends requests and never reads is closed, also in
+// net/http, and so is that of a client that does not read one long response.
 func TestClientsThatDoNotReadAreCut(t *testing.T) {
 	failed := make(chan error, 16)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func TestClientsThatDoNotReadAreCut(t *testing.T) {
 	}
 }
 
-// An HTTP/2 client that grants a stream no room loses that stream.
+// A stream of an HTTP/2 client that grants it no flow control window is ended.
 func TestStreamsOfHTTP2ThatAreNotReadAreCut(t *testing.T) {
 	failed := make(chan error, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestStreamsOfHTTP2ThatAreNotReadAreCut(t *testing.T) {
 	}
 }
 
-// A handler's own write deadline is not moved on.
+// A handler's own write deadline is not extended.
 func TestAWriteDeadlineOfTheHandlerStands(t *testing.T) {
 	failed := make(chan error, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,8 +136,8 @@ func TestAWriteDeadlineOfTheHandlerStands(t *testing.T) {
 	}
 }
 
-// One address has a bounded number of connections, and gets another when it closes
-// one; the log says so once.
+// One address has a bounded number of connections, and can open another one after
+// closing one. The log has one line about it.
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	two := MaxPerAddress(func(netip.Addr) int { return 2 })
 	for _, opts := range [][]ListenOption{{two}, {two, Calls("/mcp")}} {
@@ -163,7 +163,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 			c.Close()
 		}
 		first.Close()
-		for { // the server notices the end in its own time
+		for { // the server detects the end later
 			c, err := ask()
 			c.Close()
 			if err == nil {

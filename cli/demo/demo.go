@@ -1,10 +1,10 @@
-// Package demo has the two tool servers that 'svc dev' puts behind its gateway:
-// the back office of a small mail-order shop ([NewShop]) and the handbook of its
-// staff ([NewHandbook]), served over MCP with the official Go SDK.
+// Package demo has the two tool servers that 'svc dev' starts behind its gateway: the
+// back office of a small mail-order shop ([NewShop]) and the handbook of its staff
+// ([NewHandbook]), served over MCP with the official Go SDK.
 //
-// It owns the tools and their made-up data, which live in memory and start
-// once more with every server. It leaves policy to the gateway: the tool that
-// deletes customers works here, and a direct caller may use it.
+// The tools have made-up data in memory, which is reset when a server starts. The tool
+// servers enforce no policy, because that is the gateway's job: the tool that deletes
+// customers works, and a direct caller may use it.
 package demo
 
 import (
@@ -24,12 +24,12 @@ const (
 	statelessRevision = "2026-07-28"
 	// maxBody bounds a request, in bytes.
 	maxBody = 4 << 20
-	// sessionIdle ends sessions that nobody uses.
+	// sessionIdle is the time after which an unused session ends.
 	sessionIdle = 30 * time.Minute
 )
 
-// NewShop returns the back office with fresh data: tools that read, tools that
-// write, and a prompt. Version names the program to clients.
+// NewShop returns the back office with fresh data: tools that read, tools that write,
+// and a prompt. version is the version that clients see.
 func NewShop(version string, log *slog.Logger) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{
 		Name:    "svc-demo-shop",
@@ -46,11 +46,11 @@ func NewShop(version string, log *slog.Logger) http.Handler {
 	return legacyOnly(handle(server, log))
 }
 
-// The two servers are of different protocol generations, so that the demo shows what a
-// gateway does between them: the shop supports the revisions with sessions, the handbook
-// 2026-07-28 alone.
+// The two servers have different protocol generations, so that the demo shows how a
+// gateway translates between them: the shop supports the revisions with sessions, the
+// handbook only 2026-07-28.
 
-// legacyOnly refuses the stateless revision.
+// legacyOnly rejects the stateless revision.
 func legacyOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("MCP-Protocol-Version") >= statelessRevision {
@@ -61,7 +61,7 @@ func legacyOnly(next http.Handler) http.Handler {
 	})
 }
 
-// statelessOnly refuses every other revision, and requests that name none.
+// statelessOnly rejects all other revisions, and requests without a revision.
 func statelessOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("MCP-Protocol-Version") < statelessRevision {
@@ -72,7 +72,7 @@ func statelessOnly(next http.Handler) http.Handler {
 	})
 }
 
-// refuseRevision answers that the server supports other revisions (2026-07-28,
+// refuseRevision responds that the server supports other revisions (2026-07-28,
 // UnsupportedProtocolVersion).
 func refuseRevision(w http.ResponseWriter, r *http.Request, supported ...string) {
 	var envelope struct {
@@ -89,7 +89,7 @@ func refuseRevision(w http.ResponseWriter, r *http.Request, supported ...string)
 	})
 }
 
-// handle serves every protocol revision that the SDK knows: sessions up to
+// handle serves every protocol revision that the SDK supports: sessions up to
 // 2025-11-25, single requests without a session, and the stateless 2026-07-28.
 func handle(server *mcp.Server, log *slog.Logger) http.Handler {
 	get := func(*http.Request) *mcp.Server { return server }
@@ -110,9 +110,9 @@ func handle(server *mcp.Server, log *slog.Logger) http.Handler {
 	}
 }
 
-// dispatcher picks the handler for a request. The SDK serves sessions and
-// single requests with two different ones, and answers either as JSON or as an
-// event stream; here a request decides by what it carries.
+// dispatcher selects the handler for a request. The SDK has different handlers for
+// sessions and for single requests, which respond either with JSON or with an event
+// stream; here the choice depends on the request.
 type dispatcher struct {
 	sessions http.Handler // revisions with Mcp-Session-Id
 	single   http.Handler // one request, answered as JSON
@@ -144,7 +144,7 @@ func (d *dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			} `json:"_meta"`
 		} `json:"params"`
 	}
-	// What does not decode goes to the SDK as well, for its error.
+	// A body that cannot be decoded goes to the SDK as well, for its error response.
 	_ = json.Unmarshal(body, &envelope)
 	switch {
 	case !stateless && envelope.Method == "initialize":

@@ -77,7 +77,7 @@ func TestRevisions(t *testing.T) {
 			if err != nil || res.IsError {
 				t.Fatalf("run_sales_report: %v %+v", err, res)
 			}
-			// The client hands notifications over concurrently with the result.
+			// The client handles notifications concurrently with the result.
 			for _, want := range []float64{1, 2} {
 				select {
 				case got := <-progress:
@@ -174,8 +174,8 @@ func TestHandbook(t *testing.T) {
 	}
 }
 
-// One POST without a session or a handshake is answered, as JSON unless it
-// asks for progress: that is what people paste into a shell.
+// One POST without a session or a handshake gets a response, as JSON unless it asks
+// for progress: users paste such a command into a shell.
 func TestSinglePost(t *testing.T) {
 	url := serve(t)
 	tests := []struct {
@@ -221,7 +221,8 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// Each server refuses the revisions of the other generation, and says which it speaks.
+// Each server rejects the revisions of the other generation, with a list of those that
+// it supports.
 func TestGenerations(t *testing.T) {
 	for _, tt := range []struct{ url, version, want string }{
 		{serve(t), "2026-07-28", `"supported":["2025-11-25"`},

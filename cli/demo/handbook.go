@@ -19,7 +19,7 @@ type page struct {
 
 func (p page) uri() string { return "handbook://" + p.ID }
 
-// handbookPages are made up, as the data of the shop is.
+// handbookPages are made up, like the data of the shop.
 var handbookPages = []page{
 	{"refunds", "Refunds", "Refund late orders in full on request. Ask a person above 200 USD. An order can be refunded once."},
 	{"late-orders", "Late orders", "Write to the customer before they write to us. Offer a new date first, a refund second."},
@@ -51,7 +51,7 @@ type pageOut struct {
 }
 
 // NewHandbook returns the handbook of the shop's staff: two tools that read, and
-// each page as a resource. Version names the program to clients.
+// each page as a resource. version is the version that clients see.
 func NewHandbook(version string, log *slog.Logger) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{
 		Name:    "svc-demo-handbook",
@@ -98,7 +98,7 @@ func NewHandbook(version string, log *slog.Logger) http.Handler {
 	return statelessOnly(handle(server, log))
 }
 
-// findPages returns the pages that hold every word of the text.
+// findPages returns the pages that contain every word of the text.
 func findPages(text string) []pageFound {
 	found := []pageFound{}
 	words := strings.Fields(strings.ToLower(text))

@@ -10,7 +10,7 @@ import (
 
 // shop is the data behind the tools. Its methods are safe for concurrent use.
 type shop struct {
-	// pause is how long one step of a long report takes.
+	// pause is the duration of one step of a long report.
 	pause time.Duration
 
 	mu        sync.Mutex
@@ -127,7 +127,7 @@ func (s *shop) item(sku string) (item, error) {
 	return it, nil
 }
 
-// refund marks an order as refunded; a second refund is refused.
+// refund marks an order as refunded; a second refund is rejected.
 func (s *shop) refund(id string, amount float64) (order, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *shop) refund(id string, amount float64) (order, error) {
 	case i < 0:
 		return order{}, fmt.Errorf("no order %q; search_orders lists them", id)
 	case s.orders[i].Status == "refunded":
-		return order{}, fmt.Errorf("order %s is refunded already", id)
+		return order{}, fmt.Errorf("order %s has already been refunded", id)
 	case amount <= 0 || amount > s.orders[i].TotalUSD:
 		return order{}, fmt.Errorf("the amount must be above 0 and at most %.2f", s.orders[i].TotalUSD)
 	}
@@ -144,7 +144,7 @@ func (s *shop) refund(id string, amount float64) (order, error) {
 	return s.orders[i], nil
 }
 
-// deleteCustomer removes a customer and every order of theirs, for good.
+// deleteCustomer permanently removes a customer and all of their orders.
 func (s *shop) deleteCustomer(id string) (orders int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

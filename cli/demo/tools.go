@@ -60,7 +60,7 @@ func reading(title string) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{Title: title, ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &closed}
 }
 
-// addReadingTools adds the tools that only look.
+// addReadingTools adds the tools that only read.
 func (s *shop) addReadingTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{
 		Name:        "search_orders",
@@ -108,8 +108,8 @@ func (s *shop) addReadingTools(server *mcp.Server) {
 	}, s.salesReport)
 }
 
-// readDeployConfig answers with credentials, as such tools do. They are the
-// ones that documentation uses and open nothing.
+// readDeployConfig responds with credentials, as real tools of this kind do.
+// They are well-known examples from documentation and give no access.
 func readDeployConfig(_ context.Context, _ *mcp.CallToolRequest, in deployConfigIn) (*mcp.CallToolResult, deployConfigOut, error) {
 	return nil, deployConfigOut{
 		Service: in.Service,
@@ -122,8 +122,8 @@ func readDeployConfig(_ context.Context, _ *mcp.CallToolRequest, in deployConfig
 	}, nil
 }
 
-// salesReport works month by month and says so to callers that asked for
-// progress.
+// salesReport works month by month and sends progress notifications to
+// callers that asked for them.
 func (s *shop) salesReport(ctx context.Context, req *mcp.CallToolRequest, in reportIn) (*mcp.CallToolResult, reportOut, error) {
 	if in.Months == 0 {
 		in.Months = 3

@@ -23,7 +23,7 @@ type emailIn struct {
 type emailOut struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
-	Body    string `json:"body"` // as it came, after the gateway's policies
+	Body    string `json:"body"` // as received, after the gateway's policies
 	Queued  bool   `json:"queued"`
 }
 
@@ -66,7 +66,7 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 	})
 }
 
-// addPrompts adds a prompt, so that clients which show prompts have one to show.
+// addPrompts adds a prompt, for clients that show prompts.
 func (s *shop) addPrompts(server *mcp.Server) {
 	server.AddPrompt(&mcp.Prompt{
 		Name:        "late_orders",

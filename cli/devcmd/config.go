@@ -12,7 +12,7 @@ import (
 //go:embed dev_gateway.yaml
 var devConfigText string
 
-// devConfig fills in the paths of a data directory.
+// devConfig fills the paths of a data directory into the template.
 func devConfig(dataDir string) (string, error) {
 	audit, err := json.Marshal(filepath.Join(dataDir, "audit.jsonl"))
 	if err != nil {
@@ -26,6 +26,6 @@ func devConfig(dataDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A JSON string is a YAML string, whatever the path holds.
+	// A JSON string is a valid YAML string for any path.
 	return strings.NewReplacer("@AUDIT@", string(audit), "@LICENSE@", string(license), "@PUBLIC_KEY@", string(public)).Replace(devConfigText), nil
 }

@@ -35,13 +35,13 @@ type devOptions struct {
 	log           command.LogOptions
 }
 
-// Ports of 'svc dev'; another free one is taken when they are in use.
+// Ports of 'svc dev'. When one is in use, a free port is used instead.
 const (
 	devListen        = "127.0.0.1:8080"
 	devGatewayListen = "127.0.0.1:8090"
 )
 
-// devRateLimit is generous: people who try things out ask in bursts.
+// devRateLimit is high, because people who try things out send bursts.
 const devRateLimit = 6000
 
 func NewDevCmd(env process.Env) *cobra.Command {
@@ -71,21 +71,21 @@ variables that gateway.yaml refers to.`,
 	return cmd
 }
 
-// devStack is the process of 'svc dev' while it is put together.
+// devStack is the process of 'svc dev' during its start.
 type devStack struct {
 	env   process.Env
-	o     devOptions // its data directory made absolute
+	o     devOptions // the absolute path of its data directory
 	log   *slog.Logger
 	d     *daemon.Daemon
 	cp    *storecmd.ControlPlane
 	gw    *gateway.Gateway
 	state State
-	// vars are the ${SVC_DEV_…} values that gateway.yaml refers to.
+	// vars are the values of the ${SVC_DEV_…} variables in gateway.yaml.
 	vars     map[string]string
 	started  time.Time
 	shownDir string   // the data directory as it was given
-	context  string   // what became of the context of 'svc dev'
-	moved    []string // what did not get its usual port
+	context  string   // result of saving the context of 'svc dev'
+	moved    []string // servers that did not get their usual port
 }
 
 func runDev(ctx context.Context, env process.Env, o devOptions) error {
@@ -126,8 +126,7 @@ func runDev(ctx context.Context, env process.Env, o devOptions) error {
 	return err
 }
 
-// build opens and binds everything, in the order in which the parts need each
-// other.
+// build opens and binds everything, in the order of dependencies.
 func (s *devStack) build(ctx context.Context) error {
 	if err := s.env.PrivateDir(s.o.dataDir); err != nil {
 		return command.Failed(err, "name a directory that you may write to with --data-dir")
@@ -174,8 +173,8 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// startTools binds the demo tool servers to any free ports: only the gateway
-// needs to know them.
+// startTools binds the demo tool servers to free ports, which only the
+// gateway needs to know.
 func (s *devStack) startTools(context.Context) error {
 	version := s.env.Build.Info().Version
 	for _, t := range []struct {
@@ -194,7 +193,8 @@ func (s *devStack) startTools(context.Context) error {
 	return nil
 }
 
-// makeKeys makes the gateway's key on the first start, and its hash on each.
+// makeKeys creates the gateway's key on the first start, and its hash on each
+// start.
 func (s *devStack) makeKeys(context.Context) error {
 	if s.state.GatewayKey == "" {
 		key, err := auth.NewKey("dev")
@@ -237,7 +237,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 		return errors.Join(err, ln.Close())
 	}
 	if file == nil {
-		return errors.Join(command.Failed(fmt.Errorf("%s has errors", path), "mend it, or delete it for a new one"), ln.Close())
+		return errors.Join(command.Failed(fmt.Errorf("%s has errors", path), "correct it, or delete it to get a new one"), ln.Close())
 	}
 	sink, heads, err := gatewaycmd.Sinks(file, s.env.Build, s.log)
 	if err == nil {
@@ -264,7 +264,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 
 func (s *devStack) configPath() string { return filepath.Join(s.o.dataDir, "gateway.yaml") }
 
-// lookup is the environment that gateway.yaml sees.
+// lookup returns the environment variables for gateway.yaml.
 func (s *devStack) lookup(name string) (string, bool) {
 	if v, ok := s.vars[name]; ok {
 		return v, true
@@ -277,7 +277,7 @@ func (s *devStack) reload(ctx context.Context) error {
 	if err := s.gw.Reload(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.env.Stderr, "gateway.yaml read again: its rules are in force")
+	fmt.Fprintln(s.env.Stderr, "gateway.yaml reloaded: its rules are in use")
 	return nil
 }
 
@@ -289,8 +289,8 @@ func (s *devStack) loadAgain() (*config.File, error) {
 	return file, diag.Err(found)
 }
 
-// bind binds an address; when the usual one is taken, any free port will do.
-// An address that was asked for is bound or not.
+// bind binds an address. When the default address is taken, any free port is
+// used. An address that the user gave is used or is an error.
 func (s *devStack) bind(name, addr, usual string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) && addr == usual {
@@ -304,7 +304,7 @@ func (s *devStack) bind(name, addr, usual string) (net.Listener, error) {
 	return ln, nil
 }
 
-// runningHint returns the address of the other process.
+// runningHint adds the address of the other process to an error.
 func runningHint(env process.Env, dataDir string) string {
 	var other State
 	if err := other.load(env, dataDir); err != nil || other.GatewayURL == "" {

@@ -13,7 +13,7 @@ import (
 	"svc/cli/output"
 )
 
-// Calls to the demo tools, as one POST each.
+// Calls of the demo tools, as one POST each.
 const (
 	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shop_search_orders","arguments":{"status":"late","limit":3}}}`
 	callOther   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"handbook_search","arguments":{"text":"late"}}}`
@@ -21,14 +21,14 @@ const (
 	callPing    = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
 )
 
-// welcome waits until a call goes all the way through, so that the first one
-// that is pasted is as fast as the others, and then shows the first screen.
+// welcome waits until a call succeeds, so that the user's first call is as fast
+// as the others, and then prints the first screen.
 func (s *devStack) welcome(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if err := s.warmUp(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return nil // stopped while starting
+			return nil // stopped during the start
 		}
 		return fmt.Errorf("the first call through the gateway: %w", err)
 	}
@@ -37,8 +37,8 @@ func (s *devStack) welcome(ctx context.Context) error {
 	return err
 }
 
-// warmUp sends a ping through the gateway to the tools, and asks the control
-// plane whether it is ready.
+// warmUp sends a ping through the gateway to the tools, and checks whether the
+// control plane is ready.
 func (s *devStack) warmUp(ctx context.Context) error {
 	ping, err := http.NewRequestWithContext(ctx, http.MethodPost, s.state.GatewayURL, strings.NewReader(callPing))
 	if err != nil {
@@ -70,13 +70,13 @@ func expectOK(r *http.Request) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s: %s", r.URL, resp.Status, output.Clean(string(body)))
+		return fmt.Errorf("%s responded %s: %s", r.URL, resp.Status, output.Clean(string(body)))
 	}
 	return nil
 }
 
-// paint holds the escape sequences of the first screen; all empty without
-// colour.
+// paint has the escape sequences of the first screen; all are empty without
+// colors.
 type paint struct{ bold, dim, green, cyan, red, reset string }
 
 func newPaint(colour bool) paint {
@@ -86,7 +86,8 @@ func newPaint(colour bool) paint {
 	return paint{bold: "\x1b[1m", dim: "\x1b[2m", green: "\x1b[32m", cyan: "\x1b[36m", red: "\x1b[31m", reset: "\x1b[0m"}
 }
 
-// screen is what 'svc dev' shows when all is up. Its commands work as pasted.
+// screen is the text that 'svc dev' prints when everything runs. Its commands
+// work when they are pasted.
 func (s *devStack) screen(took time.Duration) string {
 	p := newPaint(s.env.Colour(s.env.StdoutTTY))
 	var b strings.Builder
@@ -132,7 +133,7 @@ func (s *devStack) screen(took time.Duration) string {
 	return b.String()
 }
 
-// curl is one POST to the gateway, ready to paste.
+// curl returns the command for one POST to the gateway.
 func (s *devStack) curl(body string) string {
 	return fmt.Sprintf(`curl -sS %s \
   -H 'Authorization: Bearer %s' \
@@ -141,8 +142,9 @@ func (s *devStack) curl(body string) string {
   -d '%s'`, s.state.GatewayURL, s.state.GatewayKey, body)
 }
 
-// watchCommand is svc tui: with this program where the shell finds it or it can
-// be named by its path, with go run where that started this one.
+// watchCommand returns the command for svc tui: with the name of this program
+// when the shell finds it, else with its path, or with go run when that started
+// this process.
 func (s *devStack) watchCommand() string {
 	program := s.env.Executable
 	switch {

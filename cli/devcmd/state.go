@@ -24,11 +24,11 @@ import (
 	"svc/store"
 )
 
-// State is DATA_DIR/dev.json: what a script needs to use a running
-// 'svc dev', and the keys that outlive it.
+// State is DATA_DIR/dev.json: the addresses of a running 'svc dev' for scripts, and
+// the keys, which are kept across restarts.
 type State struct {
 	ControlPlaneURL string `json:"controlPlaneUrl"`
-	GatewayURL      string `json:"gatewayUrl"` // ends in /mcp
+	GatewayURL      string `json:"gatewayUrl"` // URL that ends in /mcp
 	APIKey          string `json:"apiKey"`
 	GatewayKey      string `json:"gatewayKey"`
 	IngestKey       string `json:"ingestKey"`
@@ -36,7 +36,7 @@ type State struct {
 
 const StateFile = "dev.json"
 
-// load reads the file; one that is not there leaves the state empty.
+// load reads the file; when it does not exist, the state stays empty.
 func (s *State) load(env process.Env, dataDir string) error {
 	path := filepath.Join(dataDir, StateFile)
 	data, err := env.ReadFile(path)
@@ -47,12 +47,12 @@ func (s *State) load(env process.Env, dataDir string) error {
 		return err
 	}
 	if err := json.Unmarshal(data, s); err != nil {
-		return command.Failed(fmt.Errorf("read %s: %w", path, err), "delete it: new keys are made at the next start")
+		return command.Failed(fmt.Errorf("read %s: %w", path, err), "delete it: the next start creates new keys")
 	}
 	return nil
 }
 
-// save writes the file for its owner alone.
+// save writes the file, readable by its owner only.
 func (s *State) save(env process.Env, dataDir string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *State) save(env process.Env, dataDir string) error {
 	return env.ReplaceFile(filepath.Join(dataDir, StateFile), append(data, '\n'), 0o600)
 }
 
-// ensureAPIKeys makes the keys that the store does not know, and the tenant
-// when there is none yet.
+// ensureAPIKeys creates the keys that the store does not know, and the tenant when
+// there is none yet.
 func (s *State) ensureAPIKeys(ctx context.Context, st store.Records) error {
 	if s.APIKey == "" {
 		s.APIKey = server.NewSecret(store.ScopeAPI)
@@ -85,7 +85,7 @@ func (s *State) ensureAPIKeys(ctx context.Context, st store.Records) error {
 	return err
 }
 
-// ensureKey returns secret when the store takes it, else a new key.
+// ensureKey returns secret when the store accepts it, else a new key.
 func ensureKey(ctx context.Context, st store.Records, secret, name string, scope store.KeyScope) (string, error) {
 	if secret != "" {
 		_, err := st.Authenticate(ctx, store.DigestKey(secret))
@@ -110,8 +110,8 @@ func ensureKey(ctx context.Context, st store.Records, secret, name string, scope
 	return secret, err
 }
 
-// makeLicense makes a signing key and a license on the first start, and a new
-// license before the old one ends.
+// makeLicense creates a signing key and a license on the first start, and a new
+// license before the old one expires.
 func (s *devStack) makeLicense(context.Context) error {
 	dir := filepath.Join(s.o.dataDir, "license")
 	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, license.FileName)
@@ -146,12 +146,12 @@ func (s *devStack) saveState(context.Context) error {
 	return nil
 }
 
-// devContext is the context that 'svc dev' writes.
+// devContext is the name of the context that 'svc dev' writes.
 const devContext = "dev"
 
-// saveContext makes the control plane a context, and the one that commands use where
-// there is none in use. A context of that name for another machine is the user's own
-// and stays. Nothing here keeps 'svc dev' from starting.
+// saveContext stores the control plane as a context, and makes it the current one
+// when there is none. A context of that name for another machine belongs to the user
+// and is kept. An error here does not prevent the start of 'svc dev'.
 func (s *devStack) saveContext() {
 	file, err := contexts.Load(s.env)
 	if old, ok := file.Get(devContext); err == nil && ok && !loopback(old.URL) {
@@ -173,17 +173,17 @@ func (s *devStack) saveContext() {
 	}
 }
 
-// loopback reports whether a URL is for this machine.
+// loopback reports whether a URL has a loopback host.
 func loopback(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// devVariablesFile is DATA_DIR/gateway.env: the ${SVC_DEV_…} values that
-// gateway.yaml refers to, for commands that read that file.
+// devVariablesFile is DATA_DIR/gateway.env: the values of the ${SVC_DEV_…}
+// variables in gateway.yaml, for commands that read that file.
 const devVariablesFile = "gateway.env"
 
-// saveVariables writes the values as a shell and systemd read them.
+// saveVariables writes the values in a form that shells and systemd read.
 func (s *devStack) saveVariables() error {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s.vars)) {

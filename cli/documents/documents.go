@@ -1,7 +1,7 @@
 // Package documents reads the documents that 'svc apply' sends, and writes those that
-// 'svc export' received: YAML or JSON texts, several separated by "---". It reads a
-// small part of YAML: no anchors, no aliases, no tags, no merge keys. It reads and
-// writes no files, and leaves what the documents say to the control plane.
+// 'svc export' received: YAML or JSON, several separated by "---". It supports a
+// small subset of YAML: no anchors, no aliases, no tags, no merge keys. It reads and
+// writes no files, and the contents of documents are checked by the control plane.
 package documents
 
 import (
@@ -18,10 +18,10 @@ import (
 	"svc/server/api"
 )
 
-// maxDepth bounds how deep a document nests; the deepest has 6 levels.
+// maxDepth bounds the nesting of a document; the deepest has 6 levels.
 const maxDepth = 32
 
-// Document is a document and where it was written.
+// Document is a document with its position.
 type Document struct {
 	api.Document
 	File string
@@ -31,8 +31,8 @@ type Document struct {
 // At is the position of the document.
 func (d *Document) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
 
-// Read reads the documents of one file. A list of documents under the name
-// "documents", as the API writes it, counts as its entries.
+// Read parses the documents of one file. A list under the key "documents", as the API
+// returns it, is read as its entries.
 func Read(file string, text []byte) (list []Document, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -64,12 +64,12 @@ func Read(file string, text []byte) (list []Document, err error) {
 	}
 }
 
-// problem is what is wrong at a place of a file.
+// problem is an error with its position in a file.
 func problem(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%d:%d: "+format, append([]any{n.Line, n.Column}, args...)...)
 }
 
-// plain refuses what documents must not have.
+// plain rejects YAML features that documents must not use.
 func plain(n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxDepth:
@@ -86,7 +86,7 @@ func plain(n *yaml.Node, depth int) error {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			switch {
 			case child.Kind != yaml.ScalarNode:
-				return problem(child, "a name must be a text")
+				return problem(child, "a name must be a string")
 			case child.Tag == "!!merge":
 				return problem(child, "the merge key <<: documents have none")
 			case names[child.Value]:
@@ -101,7 +101,8 @@ func plain(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// entriesOf returns the list of documents that a node holds; nil where it is one.
+// entriesOf returns the list of documents in a node; nil when it is a single
+// document.
 func entriesOf(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -118,7 +119,7 @@ func entriesOf(n *yaml.Node) *yaml.Node {
 	return entries
 }
 
-// document makes a document of a node.
+// document converts a node to a document.
 func document(n *yaml.Node) (doc api.Document, err error) {
 	if n.Kind != yaml.MappingNode {
 		return doc, problem(n, "a document must be an object with kind, name and spec")
@@ -128,7 +129,7 @@ func document(n *yaml.Node) (doc api.Document, err error) {
 		switch name.Value {
 		case "kind", "name":
 			if value.Kind != yaml.ScalarNode || value.Tag != "!!str" {
-				return doc, problem(value, "%s must be a text: put it in quotes", name.Value)
+				return doc, problem(value, "%s must be a string: put it in quotes", name.Value)
 			}
 			if name.Value == "kind" {
 				doc.Kind = value.Value
@@ -154,7 +155,7 @@ func document(n *yaml.Node) (doc api.Document, err error) {
 	return doc, nil
 }
 
-// number is a number as JSON writes it.
+// number matches a JSON number.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // writeJSON writes a node as JSON.
@@ -201,7 +202,7 @@ func writeScalar(b *bytes.Buffer, n *yaml.Node) error {
 	case "!!bool":
 		var v bool
 		if err := n.Decode(&v); err != nil {
-			return problem(n, "%s cannot be read as true or false", n.Value)
+			return problem(n, "%s must be true or false", n.Value)
 		}
 		fmt.Fprint(b, v)
 	case "!!int", "!!float":
@@ -209,9 +210,9 @@ func writeScalar(b *bytes.Buffer, n *yaml.Node) error {
 			b.WriteString(n.Value)
 			return nil
 		}
-		return problem(n, "%s: write the number in decimal, or put the text in quotes", n.Value)
+		return problem(n, "%s: write the number in decimal, or put the string in quotes", n.Value)
 	default:
-		return problem(n, "%s values have no place in a document", n.Tag)
+		return problem(n, "%s values are not allowed in a document", n.Tag)
 	}
 	return nil
 }

@@ -51,13 +51,13 @@ func TestReadRefuses(t *testing.T) {
 		"a tag of ours":        {"kind: Team\nname: !secret x", "f:2:7: the tag !secret"},
 		"a name twice":         {"kind: Team\nname: x\nname: y", `f:3:1: "name" is given twice`},
 		"a name twice below":   {"kind: Team\nname: x\nspec: {a: 1, 'a': 2}", `is given twice`},
-		"a number as a name":   {"kind: Team\nname: 1", "f:2:7: name must be a text"},
+		"a number as a name":   {"kind: Team\nname: 1", "f:2:7: name must be a string"},
 		"an unknown member":    {"kind: Team\nname: x\nid: 1", `f:3:1: unknown member "id"`},
 		"no kind":              {"name: x", "f:1:1: the document has no kind"},
 		"no name":              {"kind: Team", "f:1:1: the document has no name"},
 		"a list":               {"- kind: Team", "must be an object"},
 		"a text":               {"Team", "must be an object"},
-		"a list as a name":     {"kind: Team\nname: x\nspec: {[a]: 1}", "a name must be a text"},
+		"a list as a name":     {"kind: Team\nname: x\nspec: {[a]: 1}", "a name must be a string"},
 		"infinity":             {"kind: Budget\nname: x\nspec: {limitUsd: .inf}", "f:3:18: .inf: write the number in decimal"},
 		"an octal number":      {"kind: Budget\nname: x\nspec: {limitUsd: 0o17}", "write the number in decimal"},
 		"an octal of YAML 1.1": {"kind: Budget\nname: x\nspec: {limitUsd: 017}", "write the number in decimal"},
@@ -75,7 +75,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteAndRead: what is written is read as the same, whatever is in it.
+// TestWriteAndRead: reading returns what was written, for any contents.
 func TestWriteAndRead(t *testing.T) {
 	for _, s := range []string{"", "plain", "a: b", "- x", "yes", "null", "~", "1", "1e3", "0x10", "12:30", "2026-01-01", "#", " lead", "trail ", "\ttab", "a\tb",
 		"line\n", "line\nline", "line\n\n", "\nline", " line\nline", "\tline\nline\n", "line\n  indented\n", "line \nline", "a\r\nb", "\n", "\n\n", "---\nx", "...\n",

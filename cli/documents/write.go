@@ -14,7 +14,7 @@ import (
 	"svc/server/api"
 )
 
-// Write writes documents as YAML, separated by "---". [Read] reads the same.
+// Write writes documents as YAML, separated by "---". [Read] returns the same documents.
 func Write(w io.Writer, list []api.Document) error {
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)
@@ -36,7 +36,7 @@ func Write(w io.Writer, list []api.Document) error {
 	return enc.Close()
 }
 
-// nodeOf makes a node of the next JSON value, with members in their order.
+// nodeOf converts the next JSON value to a node, with members in their order.
 func nodeOf(d *json.Decoder) (*yaml.Node, error) {
 	tok, err := d.Token()
 	if err != nil {
@@ -72,13 +72,15 @@ func nodeOf(d *json.Decoder) (*yaml.Node, error) {
 	return node, err
 }
 
-// word is a text that every reader of YAML takes for a text, unless it is reserved.
+// word matches strings that every YAML parser reads as strings, unless they are
+// reserved.
 var word = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./@-]*( [A-Za-z0-9_./@-]+)*$`)
 
-// reserved are words that some reader of YAML takes for something else, in lower case.
+// reserved are the words that some YAML parser does not read as strings, in lower case.
 var reserved = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true, "false": true, "null": true}
 
-// textNode writes a text in the plainest style that every reader of YAML reads as it is.
+// textNode writes a string in the plainest style that every YAML parser reads back
+// unchanged.
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
 	switch {
@@ -90,9 +92,8 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// isBlock reports whether a text is lines of printable characters that a block holds
-// as they are: the first begins with no space, none ends with one, and one line break
-// ends the last.
+// isBlock reports whether a string can be written as a block: lines of printable characters,
+// the first not beginning with a space, none ending with one, and one line break at the end.
 func isBlock(s string) bool {
 	lines, ok := strings.CutSuffix(s, "\n")
 	if !ok || !strings.Contains(lines, "\n") {

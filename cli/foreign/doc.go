@@ -1,3 +1,3 @@
-// Package foreign reads the lists of MCP servers that other programs keep, and writes
-// them as the configuration of a gateway. It reads and writes no files.
+// Package foreign converts the lists of MCP servers in the configurations of other
+// programs to the configuration of a gateway. It reads and writes no files.
 package foreign

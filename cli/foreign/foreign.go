@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The forms that are read. Auto finds out which one a file has.
+// The supported formats. Auto detects the format of a file.
 const (
 	Auto         = "auto"
 	MCPJSON      = "mcp.json"
@@ -21,26 +21,26 @@ const (
 var Forms = []string{Auto, MCPJSON, AgentGateway, LiteLLM}
 
 const (
-	// maxServers bounds the servers of all files together.
+	// maxServers bounds the number of servers in all files together.
 	maxServers = 1000
-	// maxName bounds names, so that a prefix can be made of them.
+	// maxName bounds names, so that prefixes can be made of them.
 	maxName = 31
 )
 
-// Server is one server as another program was told of it.
+// Server is one server in the configuration of another program.
 type Server struct {
 	Name string
-	From string // the file and where in it
-	// One of both.
+	From string // the file and the position in it
+	// One of both is set.
 	URL     string
 	Command []string
 
 	Headers, Env []Pair
 	Dir          string
-	Allow, Deny  []string // of tools
-	// Notes are what is not carried over, each with the reason.
+	Allow, Deny  []string // names of tools
+	// Notes are the settings that are not imported, each with the reason.
 	Notes []string
-	// Refused is why the server as a whole is not; empty when it is.
+	// Refused is the reason why the server is not imported; empty when it is.
 	Refused string
 }
 
@@ -51,7 +51,7 @@ func (s *Server) notef(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// Read returns the servers of one file. name is that of the file, for messages.
+// Read returns the servers of one file. name is the file's name for messages.
 func Read(name string, text []byte, form string) ([]*Server, error) {
 	var servers []*Server
 	var err error
@@ -75,7 +75,7 @@ func Read(name string, text []byte, form string) ([]*Server, error) {
 	return servers, nil
 }
 
-// readAny tries the form by its beginning: the JSON files are objects.
+// readAny detects the format by the first character: the JSON files are objects.
 func readAny(name string, text []byte) ([]*Server, error) {
 	trimmed := strings.TrimLeft(strings.TrimPrefix(string(text), "\ufeff"), " \t\r\n")
 	if strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
@@ -84,7 +84,7 @@ func readAny(name string, text []byte) ([]*Server, error) {
 	return readYAML(name, text, Auto)
 }
 
-// check decides whether a server can be an upstream, and mends what has another form.
+// check decides whether a server can be an upstream, and converts other forms.
 func (s *Server) check() {
 	s.unwrapRemote()
 	switch {
@@ -105,32 +105,32 @@ func (s *Server) checkURL() {
 	u, err := url.Parse(placeholders.ReplaceAllString(raw, "x"))
 	switch {
 	case err != nil || u.Host == "" && u.Scheme == "":
-		s.Refused = "its URL is none; a program is written as command with args"
+		s.Refused = "its URL is invalid; a program must be given as command with args"
 	case u.Scheme != "http" && u.Scheme != "https":
-		s.Refused = "its URL has the scheme " + cmp.Or(u.Scheme, "of nothing") + ": a gateway reaches http and https"
+		s.Refused = "its URL has the scheme " + cmp.Or(u.Scheme, "of nothing") + ": a gateway supports http and https"
 	case isOwnAddress(u):
 		s.Refused = "its URL is that of this gateway (" + listen + "), which would call itself"
 	case u.User != nil:
-		s.Refused = "its URL holds a user or a password: write them as a header"
+		s.Refused = "its URL has a user or a password: write them as a header"
 	}
 	if i := strings.IndexByte(raw, '#'); i >= 0 {
 		s.URL = raw[:i]
 	}
 }
 
-// isOwnAddress reports whether a URL leads to the gateway of the configuration itself, as
-// in the file of a client that uses it already.
+// isOwnAddress reports whether a URL is that of the resulting gateway itself, as in the
+// file of a client that already uses it.
 func isOwnAddress(u *url.URL) bool {
 	_, port, _ := net.SplitHostPort(listen)
 	ip := net.ParseIP(u.Hostname())
 	return u.Port() == port && (strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost") || ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// runners are programs that download the program that they start, unless they have it
-// already.
+// runners are programs that download the program that they start, unless it is already
+// there.
 var runners = []string{"npx", "pnpx", "bunx", "uvx", "docker", "podman", "nerdctl"}
 
-// downloads reports whether a program may download itself when it starts, which takes
+// downloads reports whether the start of a program may include its download, which takes
 // longer than the default of start_timeout.
 func downloads(command []string) bool {
 	program := strings.ToLower(command[0][strings.LastIndexAny(command[0], `/\`)+1:])
@@ -143,8 +143,8 @@ func downloads(command []string) bool {
 		program == "bun" && with("x") || program == "uv" && with("run", "tool") || program == "pipx" && with("run")
 }
 
-// isOwnBridge reports whether a command is svc connect --stdio: importing it would lead
-// the gateway to itself.
+// isOwnBridge reports whether a command is svc connect --stdio: importing it would make
+// the gateway an upstream of itself.
 func isOwnBridge(command []string) bool {
 	if len(command) < 2 {
 		return false
@@ -153,8 +153,8 @@ func isOwnBridge(command []string) bool {
 	return strings.TrimSuffix(program, ".exe") == "svc" && slices.Contains(command[1:], "connect")
 }
 
-// unwrapRemote turns a command that only leads to a URL into the URL: a gateway needs no
-// program in between.
+// unwrapRemote replaces a command that only connects to a URL by the URL, because the
+// gateway connects itself.
 func (s *Server) unwrapRemote() {
 	at := slices.IndexFunc(s.Command, func(arg string) bool { return arg == "mcp-remote" || strings.HasPrefix(arg, "mcp-remote@") })
 	if at < 0 || at+1 >= len(s.Command) || s.URL != "" {
@@ -179,7 +179,7 @@ func (s *Server) unwrapRemote() {
 		headed = true
 	}
 	if !headed {
-		s.notef("the login that mcp-remote kept: set headers, if the server asks for a credential")
+		s.notef("the login stored by mcp-remote: set headers, if the server requires a credential")
 	}
 	s.Env = nil
 }
@@ -192,7 +192,7 @@ func (s *Server) fromEnv(value string) string {
 	return value
 }
 
-// NameAll gives all servers names that can be prefixes, each its own.
+// NameAll gives all servers unique names that can be prefixes.
 func NameAll(servers []*Server) {
 	taken := map[string]bool{}
 	for _, s := range servers {

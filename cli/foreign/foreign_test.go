@@ -10,8 +10,9 @@ import (
 	"svc/gateway/diag"
 )
 
-// convert reads one file and writes the configuration, which must be valid once all
-// variables of the list are set, and must hold no text of secrets.
+// convert reads one file and writes the configuration. The configuration must be
+// valid once all variables of the list are set, and must not contain any of
+// secrets.
 func convert(t *testing.T, form, text string) (*config.File, *Result) {
 	t.Helper()
 	servers, err := Read("f", []byte(text), form)
@@ -37,7 +38,7 @@ func convert(t *testing.T, form, text string) (*config.File, *Result) {
 	return f, r
 }
 
-// The files of four clients, as people have them.
+// Realistic files of four clients.
 func TestMCPJSON(t *testing.T) {
 	f, r := convert(t, Auto, `// mine
 {
@@ -77,7 +78,7 @@ func TestMCPJSON(t *testing.T) {
 	if up[4].URL != "https://r.example/mcp" || up[4].Headers["Authorization"] != "Bearer planted8" {
 		t.Errorf("%+v", up[4])
 	}
-	for _, want := range []string{"alwaysAllow", "2024-11-05", "svc itself", "switched off", "neither a command nor a URL", "user or a password", "no object", "# not carried over: trust"} {
+	for _, want := range []string{"alwaysAllow", "2024-11-05", "svc itself", "disabled", "neither a command nor a URL", "user or a password", "not an object", "# not imported: trust"} {
 		if !strings.Contains(string(r.Config), want) {
 			t.Errorf("%q is not a comment\n%s", want, r.Config)
 		}
@@ -136,7 +137,8 @@ mcp_servers:
 	}
 }
 
-// Two servers with one variable and two values get two; with one value one.
+// Two servers with the same variable and different values get two variables; with
+// the same value one.
 func TestVariablesOfOneName(t *testing.T) {
 	f, r := convert(t, MCPJSON, `{"mcpServers": {
 "a": {"command": "x", "env": {"API_KEY": "planted1"}}, "b": {"command": "x", "env": {"API_KEY": "planted2"}}, "c": {"command": "x", "env": {"API_KEY": "planted1"}},
@@ -158,7 +160,7 @@ func TestVariablesOfOneName(t *testing.T) {
 	}
 }
 
-// What downloads itself has time for it: npx and the like.
+// Programs that download themselves, such as with npx, have a longer start_timeout.
 func TestProgramsThatDownloadThemselves(t *testing.T) {
 	for command, want := range map[string]time.Duration{
 		`"npx", "args": ["-y", "x"]`:                      2 * time.Minute,
@@ -177,7 +179,7 @@ func TestProgramsThatDownloadThemselves(t *testing.T) {
 	}
 }
 
-// A client that uses the gateway already has it in its list of servers.
+// A client that already uses the gateway has it in its list of servers.
 func TestTheGatewayItselfIsNoServer(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:8090/mcp", "http://LOCALHOST:8090/mcp/v/ops", "http://[::1]:8090", "http://0.0.0.0:8090/mcp", "http://127.0.0.2:8090/mcp"} {
 		_, r := convert(t, Auto, `{"mcpServers": {"svc": {"url": "`+url+`"}, "through": {"command": "npx", "args": ["mcp-remote", "`+url+`"]}, "b": {"url": "http://127.0.0.1:8091/mcp"}}}`)
@@ -187,7 +189,8 @@ func TestTheGatewayItselfIsNoServer(t *testing.T) {
 	}
 }
 
-// Names and texts of a file cannot end a comment or a text of the configuration.
+// Names and strings of a file cannot end a comment or a string of the
+// configuration.
 func TestHostileFiles(t *testing.T) {
 	f, r := convert(t, Auto, `{"mcpServers": {"a\nlisten: 0.0.0.0:1": {"command": "x\"\n- y", "x\nauth: {enabled: false}": 1, "env": {"A": "a: {b"}}, "\u2028": {"url": "ftp://x\ny"}, "`+strings.Repeat("n", 500)+`": {"command": "y"}}}`)
 	if !f.Auth.Enabled || f.Listen != "127.0.0.1:8090" || r.Carried != 2 || f.Upstreams[0].Env["A"] != "a: {b" {

@@ -37,7 +37,7 @@ func readLiteLLM(file string, section map[string]any) (servers []*Server) {
 		servers = append(servers, s)
 		entry, ok := section[name].(map[string]any)
 		if !ok {
-			s.Refused = "its entry is no map"
+			s.Refused = "its entry is not a map"
 			continue
 		}
 		auth, value := text(entry["auth_type"]), text(entry["auth_value"])
@@ -66,7 +66,8 @@ func readLiteLLM(file string, section map[string]any) (servers []*Server) {
 	return servers
 }
 
-// authenticate writes the credential of LiteLLM as the header that it is sent as.
+// authenticate converts the credential of LiteLLM to the header in which it is
+// sent.
 func (s *Server) authenticate(kind, value string) {
 	switch kind {
 	case "", "none":
@@ -80,7 +81,7 @@ func (s *Server) authenticate(kind, value string) {
 	case "authorization":
 		s.Headers = append(s.Headers, Pair{"Authorization", value})
 	default:
-		s.notef("auth_type %s: set headers, if the server asks for a credential", kind)
+		s.notef("auth_type %s: set headers, if the server requires a credential", kind)
 		return
 	}
 	if value == "" {
@@ -89,7 +90,8 @@ func (s *Server) authenticate(kind, value string) {
 	}
 }
 
-// agentWalk finds the targets of agentgateway, wherever its version has them.
+// agentWalk finds the targets of agentgateway at any position, because it depends
+// on the version.
 type agentWalk struct {
 	file    string
 	servers []*Server
@@ -118,7 +120,7 @@ func (w *agentWalk) visit(v any, path string, depth int) {
 	}
 }
 
-// target takes one server: its kind is the member beside its name.
+// target imports one server: its kind is the member next to its name.
 func (w *agentWalk) target(v any, at string) {
 	entry, ok := v.(map[string]any)
 	if !ok {
@@ -126,7 +128,7 @@ func (w *agentWalk) target(v any, at string) {
 	}
 	s := &Server{Name: text(entry["name"]), From: w.file + ", " + at}
 	w.servers = append(w.servers, s)
-	s.Refused = "its kind is not known"
+	s.Refused = "its kind is unknown"
 	for _, key := range sorted(entry) {
 		body, _ := entry[key].(map[string]any)
 		switch key {
@@ -143,16 +145,17 @@ func (w *agentWalk) target(v any, at string) {
 			s.Refused = ""
 			s.URL = targetURL(body)
 		case "sse":
-			s.Refused = "it has the transport of 2024-11-05 (SSE): give the address of its Streamable HTTP endpoint"
+			s.Refused = "it uses the transport of 2024-11-05 (SSE): give the URL of its Streamable HTTP endpoint"
 		case "openapi":
-			s.Refused = "it makes tools of an OpenAPI document, which this gateway does not do"
+			s.Refused = "it generates tools from an OpenAPI document, which this gateway does not support"
 		default:
 			s.notef("%s", key)
 		}
 	}
 }
 
-// targetURL is the address of a target: a URL in host, or host, port and path.
+// targetURL returns the URL of a target: a URL in host, or made of host, port and
+// path.
 func targetURL(body map[string]any) string {
 	host := text(body["host"])
 	if strings.Contains(host, "://") {
@@ -184,7 +187,7 @@ func sorted(m map[string]any) []string {
 	return names
 }
 
-// text is a scalar as it is written; empty for anything else.
+// text returns a scalar as written; empty for anything else.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -195,7 +198,7 @@ func text(v any) string {
 	return ""
 }
 
-// raw is a value as JSON.
+// raw returns a value as JSON.
 func raw(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -20,7 +20,7 @@ func readMCPJSON(name string, text []byte) ([]*Server, error) {
 	}
 	var doc map[string]json.RawMessage
 	if err := json.Unmarshal(plain, &doc); err != nil {
-		return nil, errors.New("it holds no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	var servers []*Server
 	found := false
@@ -50,7 +50,7 @@ func readMCPJSON(name string, text []byte) ([]*Server, error) {
 func membersOf(raw []byte) (names []string, values []json.RawMessage, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, nil, errors.New("it is no object")
+		return nil, nil, errors.New("it is not an object")
 	}
 	for d.More() {
 		t, err := d.Token()
@@ -66,11 +66,11 @@ func membersOf(raw []byte) (names []string, values []json.RawMessage, err error)
 	return names, values, nil
 }
 
-// takeJSON takes one entry over.
+// takeJSON imports one entry.
 func (s *Server) takeJSON(raw json.RawMessage) {
 	names, values, err := membersOf(raw)
 	if err != nil {
-		s.Refused = "its entry is no object"
+		s.Refused = "its entry is not an object"
 		return
 	}
 	for i, name := range names {
@@ -80,27 +80,28 @@ func (s *Server) takeJSON(raw json.RawMessage) {
 	}
 }
 
-// member takes one member of an entry. It returns why the server cannot be carried.
+// member imports one member of an entry. It returns the reason when the server cannot
+// be imported.
 func (s *Server) member(name string, raw json.RawMessage) (refused string) {
 	var text string
 	_ = json.Unmarshal(raw, &text)
 	switch name {
 	case "command":
 		if text == "" {
-			return "its command is no text"
+			return "its command is not a string"
 		}
 		s.Command = append([]string{text}, s.Command...)
 	case "args":
 		args, ok := texts(raw)
 		if !ok {
-			return "its args are no list of texts"
+			return "its args are not a list of strings"
 		}
 		s.Command = append(s.Command, args...)
 	case "url", "serverUrl", "httpUrl", "endpoint":
 		s.URL = text
 	case "type", "transport":
 		if strings.EqualFold(text, "sse") {
-			return "it has the transport of 2024-11-05 (SSE): give the address of its Streamable HTTP endpoint"
+			return "it uses the transport of 2024-11-05 (SSE): give the URL of its Streamable HTTP endpoint"
 		}
 	case "env":
 		s.Env = append(s.Env, pairs(raw)...)
@@ -114,14 +115,14 @@ func (s *Server) member(name string, raw json.RawMessage) (refused string) {
 		s.Deny, _ = texts(raw)
 	case "disabled":
 		if string(raw) == "true" {
-			return "it is switched off there"
+			return "it is disabled there"
 		}
 	case "enabled":
 		if string(raw) == "false" {
-			return "it is switched off there"
+			return "it is disabled there"
 		}
 	case "description", "gallery", "version", "id", "name":
-		// for the program that kept the list
+		// settings of the other program only
 	default:
 		s.notef("%s", name)
 	}
@@ -136,7 +137,7 @@ func texts(raw json.RawMessage) ([]string, bool) {
 	return list, true
 }
 
-// pairs reads an object of texts, in its order.
+// pairs reads an object of strings, in its order.
 func pairs(raw json.RawMessage) (list []Pair) {
 	names, values, err := membersOf(raw)
 	if err != nil {

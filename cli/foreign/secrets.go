@@ -9,30 +9,30 @@ import (
 	"unicode"
 )
 
-// placeholders are the references to variables and inputs of the programs that are read:
+// placeholders match the references to variables and inputs in the supported files:
 // ${NAME}, ${NAME:-default}, ${env:NAME}, ${input:ID}, os.environ/NAME.
 var placeholders = regexp.MustCompile(`\$\{(?:env:|input:)?([A-Za-z0-9_.-]+)(?::-[^}]*)?\}|os\.environ/([A-Za-z_][A-Za-z0-9_]*)`)
 
-// secretName are names of variables, headers and parameters that hold secrets.
+// secretName matches the names of variables, headers and parameters that have secrets.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|bearer|dsn|signature|private|access|connection_?string|database_?url|(^|[_-])(pat|sig)($|[_-])`)
 
-// secretValue are values that are secrets whatever their name.
+// secretValue matches values that are secrets, whatever their name.
 var secretValue = regexp.MustCompile(`^(sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abposr]-|AKIA|AIza|ya29\.|eyJ[A-Za-z0-9_-]{10,}\.|svc_|hf_|npm_|dop_v1_|shpat_|ntn_|secret_|lin_api_)|://[^/@\s]+:[^/@\s]+@`)
 
-// Variable is one that has to be set before the gateway starts.
+// Variable is an environment variable that must be set before the gateway starts.
 type Variable struct {
 	Name string
-	// For says what it is for.
+	// For describes its purpose.
 	For string
-	// Value is the one of the file; empty where the file refers to another place.
+	// Value is the value in the file; empty when the file refers to another place.
 	Value string
 }
 
-// variables collects what has to be set.
+// variables collects the variables that must be set.
 type variables struct{ list []Variable }
 
-// add returns the reference to a variable with this value: one of the name that is
-// wanted, unless that has another value already.
+// add returns the reference to a variable with this value. It uses the given name,
+// unless a variable of that name has another value.
 func (v *variables) add(name, fallback, what, value string) string {
 	for _, candidate := range []string{variableName(name), variableName(fallback), variableName(fallback) + "_2", variableName(fallback) + "_3"} {
 		i := slices.IndexFunc(v.list, func(old Variable) bool { return old.Name == candidate })
@@ -49,7 +49,7 @@ func (v *variables) add(name, fallback, what, value string) string {
 	return "${" + candidate + "}"
 }
 
-// variableName makes a name that a shell can set.
+// variableName converts a text to a name that a shell can set.
 func variableName(text string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -63,7 +63,8 @@ func variableName(text string) string {
 	return name[:min(len(name), 100)]
 }
 
-// looksRandom reports whether a text is long and mixed as keys are, and no path or word.
+// looksRandom reports whether a string is long and mixed like a key, and not a path or a
+// word.
 func looksRandom(value string) bool {
 	if len(value) < 24 || strings.ContainsAny(value, " /\\.,@:") {
 		return false
@@ -85,8 +86,9 @@ func isSecret(name, value string) bool {
 	return value != "" && (secretName.MatchString(name) || secretValue.MatchString(value) || looksRandom(value))
 }
 
-// convert turns the references of a value into those of the gateway, and returns whether
-// there were some. A ${ that is no reference would be an error there.
+// convert converts the references in a value to those of the gateway, and returns
+// whether there were any. A ${ that is not a reference would be an error in the
+// configuration.
 func (v *variables) convert(value, what string) (string, bool) {
 	had := false
 	out := placeholders.ReplaceAllStringFunc(value, func(ref string) string {
@@ -98,7 +100,7 @@ func (v *variables) convert(value, what string) (string, bool) {
 	return out, had
 }
 
-// hide returns a value of a server as the configuration may have it.
+// hide returns a value of a server in the form for the configuration.
 func (v *variables) hide(server, name, value, what string) string {
 	out, had := v.convert(value, what)
 	rest := value
@@ -115,8 +117,8 @@ func (v *variables) hide(server, name, value, what string) string {
 	return value
 }
 
-// hideArgs hides secrets in arguments: after an option whose name says so, behind its
-// equals sign, or by their form.
+// hideArgs replaces secrets in arguments: after an option with the name of a secret,
+// after its equals sign, or by their form.
 func (v *variables) hideArgs(s *Server) []string {
 	out := make([]string, len(s.Command))
 	option := ""
@@ -145,7 +147,7 @@ func (v *variables) hideArgs(s *Server) []string {
 	return out
 }
 
-// hideURL hides secrets in the path and in the query of a URL.
+// hideURL replaces secrets in the path and in the query of a URL.
 func (v *variables) hideURL(s *Server, raw, what string) string {
 	if !strings.HasPrefix(raw, "http://") && !strings.HasPrefix(raw, "https://") {
 		return raw

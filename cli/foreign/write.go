@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// ClientHash is the variable of the first client's key.
+// ClientHash is the name of the variable with the hash of the first client's key.
 const ClientHash = "SVC_CLIENT_HASH"
 
-// listen is the address of the gateway in the configuration.
+// listen is the listen address in the configuration.
 const listen = "127.0.0.1:8090"
 
-// methods are those of clients beside tools/call that need a rule of their own.
+// methods are the methods of clients, other than tools/call, that need their own rule.
 var methods = []string{"prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel",
 	"subscriptions/listen", "notifications/progress", "notifications/roots/list_changed"}
 
-// Result is a configuration, and what it needs.
+// Result is a configuration with the variables that it needs.
 type Result struct {
 	Config    []byte
 	Variables []Variable
-	// Carried and Left are the numbers of servers that are upstreams now, and that are
+	// Carried is the number of servers that are upstreams, Left of those that are
 	// comments.
 	Carried, Left int
 }
 
-// Convert writes the configuration of a gateway in front of the servers. Their names are
-// those of [NameAll].
+// Convert writes the configuration of a gateway in front of the servers. NameAll must
+// have set their names.
 func Convert(servers []*Server) *Result {
 	w := writer{prefixed: carried(servers) > 1}
-	w.line("# A gateway in front of the servers of other programs. Check it, and ask every server:")
+	w.line("# A gateway in front of the servers of other programs. Check it, and probe every server:")
 	w.line("#   svc gateway --config FILE --check --probe")
 	w.line("")
 	w.line("listen: " + listen)
@@ -49,7 +49,7 @@ func Convert(servers []*Server) *Result {
 	w.line("    # One entry for each client, as 'svc keygen' prints it.")
 	w.line(fmt.Sprintf(`    - {id: first-client, hash: "${%s}"}`, ClientHash))
 	w.line("")
-	w.line("# What the clients could do so far. Narrow it: the first rule that matches decides.")
+	w.line("# Everything that the clients could do before. Restrict it: the first rule that matches decides.")
 	w.line("policy:")
 	w.line("  default_action: deny")
 	w.line("  rules:")
@@ -88,7 +88,7 @@ type writer struct {
 
 func (w *writer) line(text string) { w.b.WriteString(text + "\n") }
 
-// comment writes text of a file, which may hold anything, as one line of comment.
+// comment writes a text of a file, which may be anything, as one line of comment.
 func (w *writer) comment(text string) {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
@@ -102,16 +102,16 @@ func (w *writer) comment(text string) {
 	w.line("  # " + text)
 }
 
-// server writes one upstream, or why there is none.
+// server writes one upstream, or the reason why there is none.
 func (w *writer) server(s *Server) {
 	if s.Refused != "" {
-		w.comment(fmt.Sprintf("not carried over: %s (%s)", s.Name, s.From))
+		w.comment(fmt.Sprintf("not imported: %s (%s)", s.Name, s.From))
 		w.comment("  " + s.Refused)
 		return
 	}
 	w.comment("from " + s.From)
 	for _, note := range s.Notes {
-		w.comment("not carried over: " + note)
+		w.comment("not imported: " + note)
 	}
 	w.line("  - name: " + quote(s.Name))
 	if w.prefixed {
@@ -125,7 +125,7 @@ func (w *writer) server(s *Server) {
 	} else {
 		w.line("    command: " + quote(w.vars.hideArgs(s)))
 		if downloads(s.Command) {
-			w.line("    start_timeout: 2m   # it downloads itself at its first start")
+			w.line("    start_timeout: 2m   # the first start includes a download")
 		}
 		w.pairs("env", s, s.Env)
 		if dir := s.Dir; dir != "" {
@@ -159,7 +159,7 @@ func (w *writer) pairs(key string, s *Server, list []Pair) {
 	}
 }
 
-// quote writes a value as JSON, which is YAML too.
+// quote writes a value as JSON, which is also YAML.
 func quote(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

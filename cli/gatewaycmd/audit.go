@@ -22,7 +22,7 @@ func NewAuditCmd(env process.Env) *cobra.Command {
 		newAuditVerifyCmd(env), newAuditTailCmd(env), newAuditStatsCmd(env), newAuditHeadsCmd(env), newAuditEventsCmd(env))
 }
 
-// wantFiles asks for at least one FILE.
+// wantFiles requires at least one FILE.
 func wantFiles(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("%q needs a FILE", cmd.CommandPath())
@@ -30,8 +30,8 @@ func wantFiles(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// auditFiles returns the files that arguments mean: one is an audit log with all
-// its rotated files, several are read as they are named.
+// auditFiles returns the files for the arguments: a single file stands for an
+// audit log with all its rotated files; several are read as they are.
 func auditFiles(args []string) ([]audit.Rotated, error) {
 	if len(args) == 1 {
 		return audit.Files(args[0])
@@ -135,7 +135,7 @@ The exit code is 1 when the audit log is wrong, and 2 when it cannot be read.`,
 	return cmd
 }
 
-// parseHead reads NUMBER:HASH.
+// parseHead parses NUMBER:HASH.
 func parseHead(s string) (audit.Head, error) {
 	number, hash, ok := strings.Cut(s, ":")
 	seq, err := strconv.ParseUint(number, 10, 64)

@@ -18,8 +18,8 @@ import (
 	"svc/server/client"
 )
 
-// newAuditEventsCmd lists what administrators changed at the control plane, and
-// verifies the chain of these records.
+// newAuditEventsCmd lists the changes that administrators made at the control plane,
+// and verifies the hash chain of these events.
 func newAuditEventsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	var q client.EventQuery
@@ -84,7 +84,7 @@ this, keep the hash elsewhere and give it with --head: the chain must contain it
 		return verifyEvents(cmd.Context(), r, c, head)
 	}
 	f := cmd.Flags()
-	_ = f.MarkHidden("offset") // the list has cursors only
+	_ = f.MarkHidden("offset") // the list supports cursors only
 	f.StringVar(&q.Actor, "actor", "", "only changes by this key or user (id)")
 	command.EnumFlag(cmd, &q.Object, "object", api.AuditObjectKinds, "only changes of this kind of object")
 	f.StringVar(&q.ObjectID, "object-id", "", "only changes of the object with this id")
@@ -100,7 +100,7 @@ this, keep the hash elsewhere and give it with --head: the chain must contain it
 	return cmd
 }
 
-// completeEvents lists what the newest events have, each once.
+// completeEvents lists the values in the newest events, each once.
 func completeEvents(of func(api.AuditEvent) (value, about string)) rest.Completer {
 	return func(ctx context.Context, c *client.Client) ([]string, error) {
 		page, err := c.ListAuditEvents(ctx, client.EventQuery{Page: rest.FirstPage})
@@ -111,10 +111,10 @@ func completeEvents(of func(api.AuditEvent) (value, about string)) rest.Complete
 	}
 }
 
-// verifyEvents reads all events, newest first, and checks that each is linked to the
-// one before it.
+// verifyEvents reads all events, newest first, and checks that each has the hash of
+// the one before it.
 func verifyEvents(ctx context.Context, r *rest.Connection, c *client.Client, head string) error {
-	var newest, after *api.AuditEvent // after is the event behind the one at hand
+	var newest, after *api.AuditEvent // after is the event that follows the current one
 	n, found := 0, head == ""
 	check := func(before string) error {
 		if after != nil && after.Link(before) != after.Hash {

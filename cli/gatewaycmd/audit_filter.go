@@ -16,11 +16,12 @@ import (
 	"svc/server/api"
 )
 
-// actionBlock is what policies call the action that lines call deny: both are accepted.
+// actionBlock is the policies' name for the action that audit lines call deny; both are
+// accepted.
 const actionBlock = "block"
 
-// auditFilter narrows audit lines. There is a flag for everything that a line for people
-// shows.
+// auditFilter selects audit lines. It has a flag for every member that the text form of
+// a line shows.
 type auditFilter struct {
 	action, kind, status, principal string
 
@@ -31,14 +32,14 @@ type auditFilter struct {
 	failures     bool
 }
 
-// exactFilter asks for one value of a member of lines.
+// exactFilter compares a member of a line with one value.
 type exactFilter struct {
 	name, help string
 	of         func(*audit.Record) string
 	want       *string
 }
 
-// exactFilters are the members of a line that are asked for by their whole value.
+// exactFilters are the members that are compared by their whole value.
 func exactFilters() []exactFilter {
 	list := []exactFilter{
 		{name: "rule", help: "only lines that this rule decided", of: func(r *audit.Record) string { return r.RuleID }},
@@ -59,8 +60,8 @@ func exactFilters() []exactFilter {
 	return list
 }
 
-// addFlags adds the flags. The values of a line's members are completed with those that
-// the newest lines of the file have.
+// addFlags adds the flags. Values of members are completed with those in the newest
+// lines of the file.
 func (f *auditFilter) addFlags(cmd *cobra.Command, env process.Env) {
 	flags := cmd.Flags()
 	command.EnumFlag(cmd, &f.action, "action", append(audit.Actions(), actionBlock), "only lines with this action; block is deny, as policies call it")
@@ -84,7 +85,7 @@ func (f *auditFilter) addFlags(cmd *cobra.Command, env process.Env) {
 	flags.BoolVar(&f.failures, "failures", false, "only requests that were denied or failed")
 }
 
-// errorKinds are the error_kinds that lines may have, each once.
+// errorKinds are the possible error_kinds, each once.
 func errorKinds() []string {
 	var list []string
 	for _, r := range refusal.All() {
@@ -104,7 +105,7 @@ func (f *auditFilter) asksExact() bool {
 	return slices.ContainsFunc(f.exact, func(e exactFilter) bool { return *e.want != "" })
 }
 
-// match reports whether a line passes.
+// match reports whether a line passes the filter.
 func (f *auditFilter) match(r *audit.Record) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	action := f.action
@@ -128,18 +129,18 @@ func (f *auditFilter) match(r *audit.Record) bool {
 		(f.httpStatus == 0 || f.httpStatus == r.Status) && r.Duration >= f.minDuration && f.matchStatus(r) && (!f.failures || failed(r))
 }
 
-// failed reports whether a line is of what was denied or went wrong.
+// failed reports whether a line is of a request that was denied or failed.
 func failed(r *audit.Record) bool {
 	return r.Action == audit.ActionDeny || r.Action == audit.ActionRateLimitBlocked || r.ErrorKind != "" || r.IsError || r.Status >= 400
 }
 
-// matchStatus compares the outcome of a line, which is that of its trace.
+// matchStatus compares the outcome of a line, which is the status of its trace.
 func (f *auditFilter) matchStatus(r *audit.Record) bool {
 	if f.status == "" {
 		return true
 	}
 	if r.Kind == audit.KindCheckpoint || r.Kind == audit.KindEvent {
-		return false // no request
+		return false // not a request
 	}
 	switch f.status {
 	case "success":
@@ -152,11 +153,11 @@ func (f *auditFilter) matchStatus(r *audit.Record) bool {
 	return failed(r)
 }
 
-// completionLines is how many of the newest lines are looked at for values.
+// completionLines is the number of the newest lines that completion reads.
 const completionLines = 2000
 
-// completeOfLines completes a flag with the values that are known, and those that the
-// newest lines of the audit file have which the command names.
+// completeOfLines completes a flag with the given values, and those in the newest lines
+// of the audit file that the command names.
 func completeOfLines(cmd *cobra.Command, flag string, known []string, of func(*audit.Record) string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		values := slices.Clone(known)
@@ -171,12 +172,12 @@ func completeOfLines(cmd *cobra.Command, flag string, known []string, of func(*a
 		return values, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // only for a flag that the command does not have
+		panic(err) // only when the command has no such flag
 	}
 }
 
-// valuesOfLines are the values of the newest lines of an audit log; none where it cannot
-// be read.
+// valuesOfLines returns the values in the newest lines of an audit log; none when it
+// cannot be read.
 func valuesOfLines(path string, of func(*audit.Record) string) (values []string) {
 	from, err := audit.Before(path, completionLines)
 	if err != nil {

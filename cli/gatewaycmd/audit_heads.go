@@ -17,8 +17,8 @@ import (
 	"svc/server/client"
 )
 
-// newAuditHeadsCmd and what is below it are the commands of 'svc audit' that ask
-// the control plane.
+// newAuditHeadsCmd returns the commands of 'svc audit' that call the control
+// plane.
 func newAuditHeadsCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	cmd := rest.NewListAllCmd(r, &cobra.Command{
@@ -55,7 +55,7 @@ oldest and the highest are kept. The JSON output has all heads.`,
 	return cmd
 }
 
-// auditKeyText shows in one cell who signed a head.
+// auditKeyText shows the signing key of a head in one cell.
 func auditKeyText(h api.AuditHead) string {
 	switch n := len(h.OfferedKeys); {
 	case !h.Signed:
@@ -95,7 +95,7 @@ either flag the refused key is accepted if there is only one.`,
 	return cmd
 }
 
-// acceptedKey is the key that flags name, or the only one that was refused.
+// acceptedKey returns the key that flags give, or the only rejected one.
 func acceptedKey(ctx context.Context, c *client.Client, gateway, file, id string) (string, error) {
 	if file != "" {
 		key, err := audit.LoadPublicKey(file)

@@ -16,7 +16,7 @@ import (
 	"svc/gateway/audit"
 )
 
-// tailPoll is how often a followed file is looked at.
+// tailPoll is the interval in which a followed file is read.
 const tailPoll = 200 * time.Millisecond
 
 type auditTail struct {
@@ -62,12 +62,12 @@ func (t *auditTail) run(ctx context.Context, env process.Env, path string) error
 		return command.Usage(err, "name the file that audit.path of the gateway names")
 	}
 	if t.filter.narrows() {
-		from = audit.Position{} // a match may be anywhere
+		from = audit.Position{} // a match may be anywhere in the file
 	}
 	reader := audit.NewReader(path, from)
 	defer reader.Close()
-	// What matches is kept until the end of the audit log is reached: only the last
-	// of it is shown.
+	// Matches are buffered until the end of the audit log is reached, because only
+	// the last ones are shown.
 	recent := make([]string, 0, min(t.lines, 1024))
 	caughtUp := false
 	show := func(line string) error {
@@ -107,7 +107,7 @@ func (t *auditTail) run(ctx context.Context, env process.Env, path string) error
 	}
 }
 
-// read shows what there is up to the end of the audit log.
+// read shows the new lines up to the end of the audit log.
 func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(string) error) error {
 	var r audit.Record
 	for ctx.Err() == nil {
@@ -131,7 +131,7 @@ func (t *auditTail) read(ctx context.Context, reader *audit.Reader, show func(st
 	return nil
 }
 
-// tailSummary writes the line that summarizes requests without lines of their own.
+// tailSummary writes a line for requests that are only counted.
 func tailSummary(s *audit.Refused) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-18s %d requests without an identified caller", audit.KindSummary, s.Requests())
@@ -149,10 +149,10 @@ func tailSummary(s *audit.Refused) string {
 	return b.String()
 }
 
-// tailAddresses is how many of the busiest addresses a line for people has.
+// tailAddresses is the number of addresses with the most requests in such a line.
 const tailAddresses = 3
 
-// tailLine writes a record for people, on one line.
+// tailLine writes a record on one line, for people.
 func tailLine(r *audit.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s ", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"))

@@ -64,7 +64,7 @@ func wireProblems(list []audit.Problem) []verifiedProblem {
 	return out
 }
 
-// verifyResult is the last word: ok, unverified, or wrong.
+// verifyResult is the result in one word: ok, unverified, or wrong.
 func verifyResult(v *audit.Verification) string {
 	switch {
 	case !v.OK():

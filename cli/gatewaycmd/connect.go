@@ -102,7 +102,7 @@ var (
 	variableNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// check refuses combinations that mean nothing, and applies --view.
+// check rejects combinations of flags without a meaning, and applies --view.
 func (o *connectOptions) check(hasClient bool) error {
 	switch {
 	case o.stdio && hasClient:
@@ -204,7 +204,7 @@ func (o *connectOptions) connect(env process.Env, c *clientfile.Client) error {
 	return nil
 }
 
-// explain says where the snippet goes and what it needs.
+// explain prints where the snippet goes and what it needs.
 func (o *connectOptions) explain(env process.Env, c *clientfile.Client, s *clientfile.Server) {
 	if c.Path != nil {
 		fmt.Fprintf(env.Stderr, "\nMerge this into %s, or add --write. %s.\n", c.Path(placeOf(env)), c.Restart)

@@ -42,8 +42,8 @@ func (o *connectOptions) runStdio(ctx context.Context, env process.Env) error {
 	})
 }
 
-// readKey reads the key from a file that nobody else may read, or without a file from
-// the variable; empty when neither is there.
+// readKey reads the key from a file that only its owner may read, or without a file
+// from the variable; empty when neither exists.
 func (o *connectOptions) readKey(env process.Env, path string) (string, error) {
 	if path == "" {
 		return checkKey(env.Getenv(o.keyEnv), o.keyEnv)
@@ -51,7 +51,7 @@ func (o *connectOptions) readKey(env process.Env, path string) (string, error) {
 	mode, ok := env.Mode(path)
 	switch {
 	case !ok && o.keyFile == "":
-		return checkKey(env.Getenv(o.keyEnv), o.keyEnv) // the file is only where it would be
+		return checkKey(env.Getenv(o.keyEnv), o.keyEnv) // only the default path, where the file may not exist
 	case !ok:
 		return "", command.Usagef("put the key of this client there (mode 0600); 'svc keygen' makes keys", "the key file %s cannot be read", path)
 	case mode&0o077 != 0 && runtime.GOOS != "windows":
@@ -64,7 +64,8 @@ func (o *connectOptions) readKey(env process.Env, path string) (string, error) {
 	return checkKey(strings.TrimSpace(string(data)), path)
 }
 
-// checkKey refuses what cannot be in a header field, without repeating it.
+// checkKey rejects a key that cannot be in a header field. The error does not contain
+// the key.
 func checkKey(key, from string) (string, error) {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\'' || r == '"' || r == '\\' }) {
 		return "", command.Usagef("it holds the key alone, on one line, without quotes", "%s holds no key", from)

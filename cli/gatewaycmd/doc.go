@@ -1,4 +1,4 @@
-// Package gatewaycmd holds the gateway and the commands that work on its files:
-// configs, test cases, keys, licenses, guardrails and audit files. Two of them can ask
-// the control plane too: 'audit heads' and 'policy report'.
+// Package gatewaycmd has the gateway and the commands that work on its files:
+// configurations, test cases, keys, licenses, guardrails and audit files. Some of them
+// also call the control plane, such as 'audit heads' and 'policy report'.
 package gatewaycmd

@@ -94,7 +94,7 @@ within shutdown.grace. A second signal ends at once.`,
 	return cmd
 }
 
-// loadGateway reads the file as start-up and reload do.
+// loadGateway reads the file in the same way for the start and for reloads.
 func loadGateway(env process.Env, o gatewayOptions) (*config.File, []diag.Finding) {
 	file, found := config.Load(o.config, env.LookupEnv)
 	if file != nil && o.requireAuth && !file.Auth.Enabled {
@@ -108,12 +108,12 @@ func loadGateway(env process.Env, o gatewayOptions) (*config.File, []diag.Findin
 	return file, found
 }
 
-// unreadable reports whether the file could not be looked at.
+// unreadable reports whether the file could not be read.
 func unreadable(found []diag.Finding) bool {
 	return len(found) == 1 && found[0].Code == "unreadable"
 }
 
-// checkGateway reads what a start reads, and connects to nothing.
+// checkGateway reads what a start reads, and makes no connections.
 func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 	env.LookupEnv = unitCredentials(env, o.config)
 	file, found := loadGateway(env, o)
@@ -141,9 +141,9 @@ func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error 
 	return nil
 }
 
-// unitCredentials reads variables as systemd hands them to the packaged unit of
-// the gateway, where systemd has not done so: from the directory
-// credentials-gateway beside the configuration.
+// unitCredentials reads the variables that systemd passes as credentials to the
+// packaged unit of the gateway, when systemd has not done so: from the directory
+// credentials-gateway next to the configuration.
 func unitCredentials(env process.Env, path string) func(string) (string, bool) {
 	dir := filepath.Join(filepath.Dir(path), "credentials-gateway")
 	if env.Getenv("CREDENTIALS_DIRECTORY") != "" || !env.Exists(dir) {
@@ -160,8 +160,8 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 	if err != nil {
 		return err
 	}
-	// Registered before the first load, so that a reload asked for meanwhile
-	// is not lost and does not end the process.
+	// Registered before the first load, so that a SIGHUP meanwhile is neither lost
+	// nor ends the process.
 	signals, stop := env.Signals()
 	defer stop()
 
@@ -223,7 +223,7 @@ func ServedBy(g *gateway.Gateway) []daemon.ListenOption {
 	}
 }
 
-// reloader loads the file again; what is found goes to the log.
+// reloader loads the file again; findings are logged.
 func reloader(env process.Env, o gatewayOptions, log *slog.Logger) func() (*config.File, error) {
 	return func() (*config.File, error) {
 		file, found := loadGateway(env, o)
@@ -238,7 +238,7 @@ func reloader(env process.Env, o gatewayOptions, log *slog.Logger) func() (*conf
 	}
 }
 
-// Sinks returns where traces and the heads of the audit chain go, or nil.
+// Sinks returns the sinks for traces and for heads of the audit chain, or nil.
 func Sinks(file *config.File, b process.Build, log *slog.Logger) (report.Sink, report.HeadSink, error) {
 	if !file.ControlPlane.Active() {
 		return nil, nil, nil
@@ -247,8 +247,8 @@ func Sinks(file *config.File, b process.Build, log *slog.Logger) (report.Sink, r
 	return plane, plane, nil
 }
 
-// SinkStatus returns the HTTP status inside an error of the trace sink and how
-// long the control plane asked to wait; 0 when it did not answer.
+// SinkStatus returns the HTTP status in an error of the trace sink, and its
+// Retry-After; 0 when there was no response.
 func SinkStatus(err error) (status int, retryAfter time.Duration) {
 	var answer *client.Error
 	if errors.As(err, &answer) {
@@ -257,14 +257,14 @@ func SinkStatus(err error) (status int, retryAfter time.Duration) {
 	return 0, 0
 }
 
-// garbageRoom is how much garbage a gateway may have at least before it is
-// collected. What it holds is small, a few MiB, and so a collection would come
-// every few thousand requests and take longer than they need it to.
+// garbageRoom is the least amount of garbage before a collection. The live heap is
+// only a few MiB, so without it a collection would run every few thousand requests
+// and take a noticeable share of the CPU time.
 const garbageRoom = 8 << 20
 
-// keepRoom makes that room: memory that is counted by the collector's pace and never
-// touched, so that it takes none of the machine's. The growing gateway outgrows it.
-// Whoever sets GOGC decides himself.
+// keepRoom allocates that amount as a ballast, which the garbage collector counts
+// for its pace. It is never touched, so it takes no physical memory. It has no
+// effect when GOGC is set.
 func keepRoom(env process.Env) []byte {
 	if env.Getenv("GOGC") != "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"svc/gateway/license"
 )
 
-// The files that are shipped must be ones that the programs take.
+// The files of the packages are valid for the programs.
 func TestDeployedGatewayConfig(t *testing.T) {
 	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
 	if err != nil {
@@ -31,8 +31,8 @@ func TestDeployedGatewayConfig(t *testing.T) {
 	}
 }
 
-// 'svc gateway --check' reads the license, and the credentials beside the file as
-// the packaged unit gets them; it prints what it does not check.
+// 'svc gateway --check' reads the license, and the credentials next to the file
+// that the packaged unit gets; it prints which checks it does not make.
 func TestCheckReadsWhatAStartReads(t *testing.T) {
 	dir := t.TempDir()
 	keyFile, pub, err := license.GenerateKey(dir)

@@ -10,10 +10,11 @@ import (
 	"svc/server/client"
 )
 
-// maxGovernance bounds the bundle of policies that a gateway takes, in bytes.
+// maxGovernance bounds the size of the policy bundle that a gateway accepts, in
+// bytes.
 const maxGovernance = 16 << 20
 
-// GovernanceSource returns where the gateway's policies come from, or nil.
+// GovernanceSource returns the source of the gateway's policies, or nil.
 func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) govern.Source {
 	cp := &file.ControlPlane
 	if !cp.Governance.Enabled || len(cp.URL) == 0 {
@@ -22,8 +23,8 @@ func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) gove
 	return planeClient(cp, b, log, "governance", client.WithMaxAnswer(maxGovernance))
 }
 
-// planeClient returns the gateway's client of its control planes, for a purpose that
-// stands in the log.
+// planeClient returns the gateway's client of its control planes; purpose is for the
+// log.
 func planeClient(cp *report.Config, b process.Build, log *slog.Logger, purpose string, more ...client.Option) *client.Client {
 	moved := func(from, to string, cause error) {
 		if cause == nil {

@@ -97,7 +97,7 @@ func (o *importOptions) write(env process.Env, r *foreign.Result) error {
 	return err
 }
 
-// explain says what was done, what is left out and what to do next.
+// explain prints what was imported, what was not, and what to do next.
 func (o *importOptions) explain(env process.Env, r *foreign.Result, servers []*foreign.Server) {
 	w := env.Stderr
 	fmt.Fprintf(w, "%d of %d servers are upstreams now\n", r.Carried, r.Carried+r.Left)
@@ -107,7 +107,7 @@ func (o *importOptions) explain(env process.Env, r *foreign.Result, servers []*f
 		}
 		for _, note := range s.Notes {
 			if s.Refused == "" {
-				fmt.Fprintf(w, "  %s, not carried over: %s\n", output.Clean(s.Name), output.Clean(note))
+				fmt.Fprintf(w, "  %s, not imported: %s\n", output.Clean(s.Name), output.Clean(note))
 			}
 		}
 	}

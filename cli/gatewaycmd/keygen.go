@@ -95,8 +95,8 @@ func runKeygen(env process.Env, o keygenOptions) error {
 	return output.WriteValue(env.Stdout, o.format, k)
 }
 
-// keyText returns the key to hash: a new one, also noted in k so that it is
-// shown, or the one on standard input.
+// keyText returns the key to hash: a new one, which it also stores in k to be shown, or
+// the one on standard input.
 func keyText(env process.Env, o keygenOptions, k *gatewayKey) (string, error) {
 	if !o.keyStdin {
 		if k.ID == "" {
@@ -128,7 +128,7 @@ func keyText(env process.Env, o keygenOptions, k *gatewayKey) (string, error) {
 	return text, nil
 }
 
-// keyID returns the id inside a key that 'svc keygen' made.
+// keyID returns the id in a key that 'svc keygen' generated.
 func keyID(text string) (string, bool) {
 	const secret = 1 + 43 // an underscore and 32 bytes in base64url
 	rest, ours := strings.CutPrefix(text, "svc_gw_")
@@ -138,8 +138,8 @@ func keyID(text string) (string, bool) {
 	return rest[:len(rest)-secret], true
 }
 
-// readSecret reads one secret: without echo from a terminal, else all of
-// standard input but its last line end.
+// readSecret reads one secret: without echo from a terminal, otherwise all of standard
+// input without its last line end.
 func readSecret(env process.Env, what string) (string, error) {
 	var data []byte
 	var err error
@@ -183,12 +183,12 @@ func writeKey(env process.Env, k gatewayKey) error {
 	return err
 }
 
-// formatEnv writes variables for a shell. Only keys have it.
+// formatEnv writes variables for a shell. Only keys have this format.
 const formatEnv output.Format = "env"
 
-// writeVariables writes the key and its hash under the names that 'svc connect' and the
-// output of 'svc import' read. The quotes keep the $ of a hash, and whatever an id holds,
-// as they are.
+// writeVariables writes the key and its hash as the variables that 'svc connect' and the
+// output of 'svc import' read. The quotes preserve the $ of a hash and any characters of
+// an id.
 func writeVariables(env process.Env, k gatewayKey) error {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -202,8 +202,8 @@ func writeVariables(env process.Env, k gatewayKey) error {
 	return err
 }
 
-// parseEnd reads a point in the future: RFC 3339, a date (its first second,
-// UTC), or a span from now.
+// parseEnd parses a time in the future: RFC 3339, a date (its first second, UTC), or a
+// duration from now.
 func parseEnd(s string, now time.Time) (time.Time, error) {
 	end, err := time.Parse(time.RFC3339, s)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"svc/cli/process"
 )
 
-// What -o env writes is what a shell reads, also where an id has a quote and a $.
+// A shell can read the output of -o env, also when an id has a quote and a $.
 func TestKeygenVariablesAreReadByAShell(t *testing.T) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {

@@ -148,7 +148,7 @@ func writeInspection(env process.Env, f output.Format, in *license.Inspection) e
 	return err
 }
 
-// licenseFailure adds what to try.
+// licenseFailure adds a hint about what to do.
 func licenseFailure(err error) error {
 	if errors.Is(err, license.ErrExists) {
 		return command.Failed(err, "name another directory; keys that licenses were signed with must not be lost")

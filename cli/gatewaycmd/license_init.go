@@ -50,7 +50,7 @@ another one with the same key ('svc license issue').`,
 }
 
 func runLicenseInit(env process.Env, dir string, r license.Request, f output.Format) error {
-	dir, err := filepath.Abs(dir) // the gateway's config takes absolute paths only
+	dir, err := filepath.Abs(dir) // the gateway's configuration accepts absolute paths only
 	if err != nil {
 		return fmt.Errorf("find the directory: %w", err)
 	}

@@ -21,13 +21,13 @@ func NewPolicyCmd(env process.Env) *cobra.Command {
 		policyCmds(env)...)
 }
 
-// policyCmds returns the commands below svc policy.
+// policyCmds returns the subcommands of svc policy.
 func policyCmds(env process.Env) []*cobra.Command {
 	return []*cobra.Command{newPolicyLintCmd(env), newPolicyTestCmd(env), newPolicyExplainCmd(env), newPolicyReplayCmd(env), newPolicyReportCmd(env)}
 }
 
-// readDocument reads a gateway config from a file, or from standard input for
-// "-". It takes no more from the machine than the values of variables.
+// readDocument reads a gateway configuration from a file, or from standard input for "-".
+// From the machine it only reads the values of variables.
 func readDocument(env process.Env, path string, unsetIsInfo bool) *config.Document {
 	o := config.Options{Getenv: env.LookupEnv, UnsetIsInfo: unsetIsInfo}
 	if path != "-" {
@@ -35,14 +35,14 @@ func readDocument(env process.Env, path string, unsetIsInfo bool) *config.Docume
 	}
 	data, err := env.ReadFile(path)
 	if err != nil {
-		return config.ReadDocument(path, o) // its error is about reading
+		return config.ReadDocument(path, o) // the error is about reading the file
 	}
 	return config.ParseDocument("stdin", data, o)
 }
 
-// loadPolicy reads a gateway config for a command that asks its rules. A file
-// with errors is not evaluated: the errors are printed, and the exit code is 2. Variables
-// that are not set here change no rule.
+// loadPolicy reads a gateway configuration for a command that evaluates its rules. If the
+// file has errors, they are printed, nothing is evaluated, and the exit code is 2. Unset
+// variables do not affect rules.
 func loadPolicy(env process.Env, path string) (*config.Document, *config.File, error) {
 	doc := readDocument(env, path, true)
 	if file := doc.File(); file != nil {
@@ -51,7 +51,7 @@ func loadPolicy(env process.Env, path string) (*config.Document, *config.File, e
 	return nil, nil, printErrors(env, path, doc.Findings())
 }
 
-// printErrors prints the errors of a file that a command needs without errors.
+// printErrors prints the errors of a file for a command that needs a valid one.
 func printErrors(env process.Env, path string, found []diag.Finding) error {
 	if err := diag.WriteText(env.Stderr, errorsOf(found)); err != nil {
 		return err
@@ -78,8 +78,8 @@ func completeConfig(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeFromConfig completes a flag with what the config named by the first
-// argument holds. Whatever goes wrong, it stays silent.
+// completeFromConfig completes a flag with values from the configuration that the first
+// argument names. Errors are ignored.
 func completeFromConfig(cmd *cobra.Command, env process.Env, flag string, list func(*config.File) []string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 || args[0] == "-" {
@@ -97,6 +97,6 @@ func completeFromConfig(cmd *cobra.Command, env process.Env, flag string, list f
 		}
 		return values, cobra.ShellCompDirectiveNoFileComp
 	}); err != nil {
-		panic(err) // only for a flag that the command does not have
+		panic(err) // only when the command has no such flag
 	}
 }

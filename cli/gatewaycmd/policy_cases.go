@@ -60,7 +60,7 @@ The exit code is 1 when a case fails or when the cases reach fewer rules than
 		ValidArgsFunction: completeConfig,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && cmd.Flags().Changed("cases") {
-				return nil // what a shell made of --cases *.yaml
+				return nil // files that a shell expanded from --cases *.yaml
 			}
 			return command.WantArgs("a FILE")(cmd, args)
 		},
@@ -76,12 +76,12 @@ The exit code is 1 when a case fails or when the cases reach fewer rules than
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also list the cases that pass")
 	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON, formatJUnit)
 	if err := cmd.MarkFlagFilename("cases", "yaml", "yml"); err != nil {
-		panic(err) // only for a flag that the command does not have
+		panic(err) // only when the command has no such flag
 	}
 	return cmd
 }
 
-// ran is a case with its place and what became of it.
+// ran is a case with its position and its result.
 type ran struct {
 	replay.Result
 	pos diag.Pos
@@ -161,7 +161,7 @@ func runCases(env process.Env, engine *replay.Engine, path string) ([]ran, error
 	return out, nil
 }
 
-// writeCases writes what failed, and why, for a person.
+// writeCases writes the failed cases with the reasons, for people.
 func writeCases(w io.Writer, doc *config.Document, o casesOptions, all []ran, cover replay.Coverage) error {
 	for i := range all {
 		r := &all[i]

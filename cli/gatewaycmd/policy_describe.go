@@ -31,7 +31,8 @@ type explainedStep struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// explainedOf describes an answer; lines are looked up in the document.
+// explainedOf describes the result of an evaluation; lines are looked up in
+// the document.
 func explainedOf(doc *config.Document, a *replay.Answer) explained {
 	out := explained{
 		Action: a.Decision.Action.String(), Rule: a.Decision.RuleID, Default: a.Fallback,

@@ -24,7 +24,7 @@ type explainOptions struct {
 	key, subject          string
 	upstream              string
 	groups, scopes        []string
-	hasToken              bool // one of the flags about a token was given
+	hasToken              bool // whether a flag about a token was given
 	format                output.Format
 }
 
@@ -151,7 +151,7 @@ func explainPolicy(env process.Env, o explainOptions) error {
 	return writeExplained(env.Stdout, doc, o, a, claims)
 }
 
-// message returns the message that is asked about.
+// message returns the message to evaluate.
 func (o *explainOptions) message(env process.Env, d policy.Direction) ([]byte, error) {
 	if o.request != "" {
 		return env.ReadFile(o.request)
@@ -159,7 +159,7 @@ func (o *explainOptions) message(env process.Env, d policy.Direction) ([]byte, e
 	m := replay.Message{Tool: o.tool, Method: o.method, Direction: d, ResultType: o.resultType}
 	if o.arguments != "" {
 		if !json.Valid([]byte(o.arguments)) {
-			return nil, fmt.Errorf("--arguments is no JSON: %q", o.arguments)
+			return nil, fmt.Errorf("--arguments is not JSON: %q", o.arguments)
 		}
 		m.Arguments = []byte(o.arguments)
 	}

@@ -17,7 +17,7 @@ import (
 	"svc/gateway/preflight"
 )
 
-// Formats of svc policy lint beside text and JSON.
+// Formats of svc policy lint other than text and JSON.
 const (
 	formatSARIF  output.Format = "sarif"
 	formatGitHub output.Format = "github"
@@ -88,7 +88,7 @@ func lintPolicy(ctx context.Context, env process.Env, o lintOptions) error {
 	return nil
 }
 
-// checkMachine asks the machine about a configuration without errors.
+// checkMachine checks the machine for a configuration without errors.
 func checkMachine(ctx context.Context, env process.Env, doc *config.Document) []diag.Finding {
 	file := doc.File()
 	if file == nil {
@@ -114,7 +114,7 @@ func writeFindings(env process.Env, found []diag.Finding, f output.Format) error
 	return write(env.Stdout, found)
 }
 
-// tally counts findings in words.
+// tally returns the numbers of findings as a text.
 func tally(found []diag.Finding) string {
 	var parts []string
 	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} {
@@ -130,7 +130,7 @@ func tally(found []diag.Finding) string {
 	return strings.Join(parts, ", ")
 }
 
-// bySeverity counts the findings of a severity.
+// bySeverity counts the findings with a severity.
 func bySeverity(found []diag.Finding, s diag.Severity) int {
 	n := 0
 	for _, f := range found {

@@ -119,7 +119,7 @@ func replayFile(env process.Env, r *replay.Replay, p *output.Progress, path stri
 	return nil
 }
 
-// writeReplay writes the report for a person.
+// writeReplay writes the report for people.
 func writeReplay(w io.Writer, r *replay.Report) error {
 	var b strings.Builder
 	changed := r.ChangedLines()

@@ -18,11 +18,10 @@ import (
 	"svc/server/client"
 )
 
-// maxTried bounds the different rows of a report; what comes later is counted
-// together.
+// maxTried bounds the rows of a report; further findings are counted together.
 const maxTried = 10_000
 
-// reportPage is how many traces one request to the control plane brings.
+// reportPage is the number of traces per request to the control plane.
 const reportPage = 500
 
 type policyReportOptions struct {
@@ -68,15 +67,15 @@ another reason.`,
 	return cmd
 }
 
-// triedRow is what one rule or policy would have done to one agent's requests
-// for one tool or method.
+// triedRow is what one observing rule or policy would have done to one agent's
+// requests for one tool or method.
 type triedRow struct {
 	Kind  string `json:"kind"` // rule or policy
 	ID    string `json:"id"`
 	Name  string `json:"name,omitempty"`
 	Would string `json:"would"` // the rule's action; warn for a policy
 	Agent string `json:"agent"`
-	// Asked is the tool of a call, else the method.
+	// Asked is the tool of a call, or the method.
 	Asked string    `json:"asked"`
 	Count int       `json:"count"`
 	New   int       `json:"new"`
@@ -84,10 +83,10 @@ type triedRow struct {
 	Last  time.Time `json:"last"`
 }
 
-// tried adds up what was only watched.
+// tried counts the results of observing rules and of policies that warn.
 type tried struct {
 	Requests int         `json:"requests"`
-	Denied   int         `json:"wouldDeny"` // requests that passed and would have been denied by a rule
+	Denied   int         `json:"wouldDeny"` // requests that passed and that an observing rule would have denied
 	Warned   int         `json:"warned"`    // requests on which a policy warned
 	Left     int         `json:"leftOut"`   // findings beyond the bound on rows
 	Rows     []*triedRow `json:"rows"`
@@ -97,7 +96,7 @@ type tried struct {
 
 func newTried() *tried { return &tried{byKey: map[[5]string]*triedRow{}} }
 
-// request is one request, as far as a report looks at it.
+// request is the part of a request that a report uses.
 type triedRequest struct {
 	at            time.Time
 	agent, asked  string
@@ -147,7 +146,7 @@ func (t *tried) count(kind string, p *audit.PolicyFired, q *triedRequest) {
 	}
 }
 
-// readFiles adds up the lines of audit files.
+// readFiles counts the lines of audit files.
 func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, since time.Time) error {
 	files, err := auditFiles(args)
 	if err != nil {
@@ -165,10 +164,10 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 			return nil
 		}
 		if rec.Kind == audit.KindSummary {
-			t.Requests += int(rec.Refused.Requests()) // no rule was asked about them
+			t.Requests += int(rec.Refused.Requests()) // no rule was evaluated for them
 			return nil
 		}
-		// The result for an answer is in the line of its request too.
+		// The result for the response is in the line of its request too.
 		if rec.Kind != audit.KindRequest && (rec.Kind != audit.KindFrame || rec.RPC == audit.RPCResponse) {
 			return nil
 		}
@@ -180,7 +179,7 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 		if rec.Kind == audit.KindRequest {
 			q.policy = warnings(rec.PoliciesFired)
 		} else if len(q.rules) == 0 {
-			return nil // a frame is no request of its own
+			return nil // a frame is not a request
 		}
 		t.add(&q)
 		return nil
@@ -192,12 +191,12 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 	return nil
 }
 
-// warnings keeps the policies that warned.
+// warnings returns the policies that warned.
 func warnings(fired []audit.PolicyFired) []audit.PolicyFired {
 	return slices.DeleteFunc(slices.Clone(fired), func(p audit.PolicyFired) bool { return p.Action != "warn" })
 }
 
-// readTraces adds up the newest traces of the control plane.
+// readTraces counts the newest traces of the control plane.
 func (t *tried) readTraces(ctx context.Context, r *rest.Connection, since time.Time, most int) error {
 	if most < 1 {
 		return command.Usagef("", "--traces must be at least 1")
@@ -206,8 +205,7 @@ func (t *tried) readTraces(ctx context.Context, r *rest.Connection, since time.T
 	if err != nil {
 		return err
 	}
-	// A control plane without cursors would move the pages with traces that arrive
-	// meanwhile.
+	// Without cursors, traces that arrive meanwhile would shift the pages.
 	filter := client.TraceFilter{Start: since, End: r.Env.Now()}
 	next := client.Page{}
 	for read := 0; read < most; {

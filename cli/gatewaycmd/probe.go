@@ -24,11 +24,11 @@ import (
 	"svc/server/client"
 )
 
-// kindConfiguration is the kind of the results that are errors of the file.
+// kindConfiguration is the kind of results that are errors of the file.
 const kindConfiguration = "configuration"
 
-// probeGateway checks the file as --check does, and asks the servers that it names.
-// machine adds what 'svc doctor' looks at besides.
+// probeGateway checks the file like --check, and probes the servers in it. machine adds
+// the checks of 'svc doctor'.
 func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machine bool) error {
 	token, err := callerToken(env, o.tokenEnv)
 	if err != nil {
@@ -64,13 +64,13 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 	return nil
 }
 
-// addTokenEnv adds the flag for the token of a caller. The token itself is no argument:
-// other users of the machine would see it.
+// addTokenEnv adds the flag for the token of a caller. The token itself is not an
+// argument, because other users of the machine could see it.
 func addTokenEnv(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "token-env", "", "`variable` that holds the token of a caller, for upstreams with token_exchange")
 }
 
-// callerToken returns the token in the variable that --token-env names.
+// callerToken returns the token in the variable of --token-env.
 func callerToken(env process.Env, name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -85,7 +85,7 @@ func callerToken(env process.Env, name string) (string, error) {
 	return token, nil
 }
 
-// tellPrograms says why the answer may take long.
+// tellPrograms prints why a probe may take long.
 func tellPrograms(env process.Env, format output.Format, file *config.File) {
 	programs := 0
 	for i := range file.Upstreams {
@@ -98,8 +98,8 @@ func tellPrograms(env process.Env, format output.Format, file *config.File) {
 	}
 }
 
-// probeHomes is where programs of a configuration have their folders while they are
-// asked; empty where this user has no folder for caches.
+// probeHomes is the directory for the home directories of programs while they are
+// probed; empty when this user has no cache directory.
 func probeHomes(env process.Env, config string) string {
 	cache := env.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(cache) {
@@ -116,7 +116,7 @@ func probeHomes(env process.Env, config string) string {
 	return filepath.Join(cache, "svc", "probe", hex.EncodeToString(digest[:8]))
 }
 
-// askServers asks every server that the file at path names.
+// askServers probes every server in the file at path.
 func askServers(ctx context.Context, env process.Env, path string, file *config.File, token string, machine bool) []probe.Result {
 	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, path)}
 	var dates []probe.Dated
@@ -148,8 +148,8 @@ func askServers(ctx context.Context, env process.Env, path string, file *config.
 	return results
 }
 
-// findingResults puts the errors of a file into the form of results, so that the
-// output is one list of one form. Warnings do not fail and are left to --check.
+// findingResults converts the errors of a file to results, so that the output is one
+// list. Warnings are not failures and are only shown by --check.
 func findingResults(found []diag.Finding) []probe.Result {
 	results := []probe.Result{}
 	for _, f := range found {
@@ -168,7 +168,7 @@ func findingResults(found []diag.Finding) []probe.Result {
 	return results
 }
 
-// writeResults writes a table, and below it what a row cannot hold.
+// writeResults writes a table, and below it the notes of each result.
 func writeResults(env process.Env, f output.Format, results []probe.Result) error {
 	if f == output.FormatJSON {
 		return output.WriteValue(env.Stdout, f, results)

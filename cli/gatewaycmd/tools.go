@@ -28,11 +28,11 @@ func NewToolsCmd(env process.Env) *cobra.Command {
 		newToolsListCmd(env), newToolsDiffCmd(env), newToolsApproveCmd(env), newToolsReleaseCmd(env))
 }
 
-// toolsNames says how the commands name definitions.
+// toolsNames is the help text about the names of definitions.
 const toolsNames = `UPSTREAM/NAME is a tool by the name that its server gives it, UPSTREAM/prompt:NAME a
 prompt, UPSTREAM/instructions: the instructions, and UPSTREAM/ all of an upstream.`
 
-// toolsCommand is what the commands that read the lists of upstreams have in common.
+// toolsCommand is common to the commands that read the lists of upstreams.
 type toolsCommand struct {
 	file     upstreamFile
 	tokenEnv string
@@ -44,7 +44,7 @@ func (o *toolsCommand) addFlags(cmd *cobra.Command) {
 	addTokenEnv(cmd, &o.tokenEnv)
 }
 
-// listing is what the upstreams list now, and what of it is approved.
+// listing has the current lists of the upstreams, and the approved definitions.
 type listing struct {
 	file  *config.File
 	lists []probe.Listed
@@ -75,7 +75,7 @@ func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, 
 	return l, nil
 }
 
-// failed tells which upstreams could not be read, and reports whether there are any.
+// failed prints which upstreams could not be read, and reports whether there are any.
 func (o *toolsCommand) failed(l *listing) bool {
 	failed := false
 	for i := range l.lists {
@@ -87,22 +87,22 @@ func (o *toolsCommand) failed(l *listing) bool {
 	return failed
 }
 
-// definition is one definition that an upstream lists, or that was approved.
+// definition is one definition that an upstream lists or that was approved.
 type definition struct {
 	subject pins.Subject
 	status  string          // one of the statuses
-	now     *pins.Pin       // nil where it is not listed
-	before  pins.Definition // where it was approved
+	now     *pins.Pin       // nil when the upstream does not list it
+	before  pins.Definition // when it was approved
 }
 
-// The statuses of definitions beside those of package pins.
+// The statuses of definitions in addition to those of package pins.
 const (
-	statusGone     = "gone"       // approved and not listed any more
+	statusGone     = "gone"       // approved and no longer listed
 	statusUnpinned = "not pinned" // the upstream has no pin_tools
 )
 
-// definitions are all that an upstream lists, in its order, and what was approved and is
-// gone.
+// definitions returns everything that an upstream lists, in its order, and then the
+// approved definitions that it no longer lists.
 func (l *listing) definitions(i int) (list []definition) {
 	c := &l.file.Upstreams[i]
 	seen := map[pins.Subject]bool{}
@@ -124,8 +124,8 @@ func (l *listing) definitions(i int) (list []definition) {
 	return list
 }
 
-// select returns the definitions that the arguments name; all without arguments. An
-// argument that names nothing is an error.
+// select returns the definitions that the arguments name, or all without arguments. An
+// argument that matches nothing is an error.
 func (l *listing) choose(args []string) ([]definition, error) {
 	var all, chosen []definition
 	for i := range l.lists {

@@ -60,13 +60,14 @@ func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []stri
 	return nil
 }
 
-// maxShown bounds the changes of one definition, and the text of one change, in runes.
+// maxShown bounds the changes of one definition that are shown, and the text of one
+// change, in runes.
 const (
 	maxShownChanges = 100
 	maxShownText    = 4000
 )
 
-// writeDifference writes what of a definition is not what was approved.
+// writeDifference writes the differences between a definition and the approved one.
 func writeDifference(b *strings.Builder, d definition) {
 	var changes []pins.Change
 	switch d.status {
@@ -102,7 +103,7 @@ func writeDifference(b *strings.Builder, d definition) {
 	}
 }
 
-// indent bounds a text and puts its further lines below the first.
+// indent truncates a text and indents its lines after the first.
 func indent(text string) string {
 	if r := []rune(text); len(r) > maxShownText {
 		text = fmt.Sprintf("%s… (%d more characters)", string(r[:maxShownText]), len(r)-maxShownText)
@@ -137,7 +138,7 @@ cannot be read, its earlier approvals are kept and the exit code is 1.`,
 	return cmd
 }
 
-// lockPatience bounds the wait for a gateway or another command that changes the file.
+// lockPatience bounds the wait while a gateway or another command changes the file.
 const lockPatience = 10 * time.Second
 
 func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -164,7 +165,7 @@ func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []s
 			n++
 		}
 	}
-	// An upstream that lists nothing is approved as such.
+	// An empty list of an upstream can be approved too.
 	for i := range l.lists {
 		if name := l.file.Upstreams[i].Name; len(args) == 0 && l.file.Upstreams[i].Pinned() && l.lists[i].Offer != nil && !l.pins.Has(name) {
 			approved[name] = append(approved[name], []pins.Pin{}...)

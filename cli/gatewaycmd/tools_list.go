@@ -21,11 +21,11 @@ type toolRow struct {
 	Upstream string `json:"upstream"`
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
-	// Visible is the name that clients see; empty where they do not see it.
+	// Visible is the name that clients see; empty when they do not see the item.
 	Visible string `json:"visible"`
 	Status  string `json:"status"`
 	SHA256  string `json:"sha256"`
-	// Note is why clients do not see it, and who has its name.
+	// Note is the reason why clients do not see it, with the owner of its name.
 	Note string `json:"note"`
 }
 
@@ -98,10 +98,10 @@ func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command, view string
 	return err
 }
 
-// kindsOf are the kinds of items by those of definitions.
+// kindsOf maps the kinds of definitions to those of items.
 var kindsOf = map[pins.Kind]catalog.Kind{pins.Tool: catalog.Tool, pins.Prompt: catalog.Prompt}
 
-// inView reports whether clients see a row at a view; all rows are in a nil View.
+// inView reports whether a view has the item of a row; a nil View has all.
 func inView(v *views.View, row *toolRow) bool {
 	if v == nil || row.Kind == string(pins.Instructions) {
 		return v.Has(row.Upstream)
@@ -109,10 +109,11 @@ func inView(v *views.View, row *toolRow) bool {
 	return row.Visible != "" && v.Shows(kindsOf[pins.Kind(row.Kind)], row.Upstream, row.Visible)
 }
 
-// visibleNames are the names that clients see, and what of the lists they do not.
+// visibleNames are the names that clients see, and the listed items that they do
+// not see.
 type visibleNames struct {
 	merged  bool
-	names   *catalog.Names // without federation; nil where they are the upstreams' own
+	names   *catalog.Names // without federation; nil when the names are the upstreams' own
 	visible map[pins.Subject]string
 	left    map[pins.Subject]catalog.LeftOut
 }
@@ -140,7 +141,7 @@ func (l *listing) visible() visibleNames {
 	return v
 }
 
-// fill adds the visible name, or why there is none.
+// fill sets the visible name, or the reason why there is none.
 func (v *visibleNames) fill(row *toolRow, d definition) {
 	switch left, out := v.left[d.subject]; {
 	case d.now == nil, d.subject.Kind == pins.Instructions:

@@ -32,7 +32,7 @@ func NewUpstreamCmd(env process.Env) *cobra.Command {
 		newUpstreamLoginCmd(env), newUpstreamStatusCmd(env), newUpstreamLogoutCmd(env))
 }
 
-// upstreamFile is the configuration that the commands work with.
+// upstreamFile is the configuration that the commands use.
 type upstreamFile struct {
 	env    process.Env
 	config string
@@ -57,7 +57,7 @@ func (u *upstreamFile) load(cmd *cobra.Command) (*config.File, error) {
 	return file, nil
 }
 
-// loginsOf returns the upstreams with a login.
+// loginsOf returns the upstreams with login credentials.
 func loginsOf(file *config.File) (list []*upstream.Config) {
 	for i := range file.Upstreams {
 		if c := file.Upstreams[i].Credentials; c != nil && c.AuthorizationCode != nil {
@@ -123,7 +123,7 @@ browser was redirected and which it could not open.`,
 	return cmd
 }
 
-// runLogin logs in, and saves what was granted.
+// runLogin logs in, and saves the tokens.
 func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.Config) error {
 	if err := needStateDir(env, f.StateDirectory()); err != nil {
 		return err
@@ -159,8 +159,8 @@ func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.
 	return nil
 }
 
-// needStateDir makes the folder where it is missing, unless it would belong to root: the
-// gateway could then not read it.
+// needStateDir creates the directory if it is missing, unless it would belong to root,
+// because the gateway could then not read it.
 func needStateDir(env process.Env, dir string) error {
 	if env.Exists(dir) {
 		return nil

@@ -20,7 +20,7 @@ import (
 type loginStatus struct {
 	Name     string `json:"name"`
 	LoggedIn bool   `json:"logged_in"`
-	// Cause is why nobody is; empty where somebody is.
+	// Cause is the reason why there is no login; empty when there is one.
 	Cause        string    `json:"cause"`
 	Issuer       string    `json:"issuer"`
 	Since        time.Time `json:"since,omitzero"`

@@ -81,7 +81,7 @@ func (o *whyOptions) run(ctx context.Context, id string) error {
 	return writeWhy(env.Stdout, why)
 }
 
-// find looks the request up in the audit files, or at the control plane.
+// find searches for the request in the audit files, or at the control plane.
 func (o *whyOptions) find(ctx context.Context, id string) (*decidedRequest, error) {
 	if len(o.audit) == 0 {
 		return o.findTrace(ctx, id)
@@ -96,7 +96,7 @@ func (o *whyOptions) find(ctx context.Context, id string) (*decidedRequest, erro
 		"the line may be in a file that was rotated away, or of another gateway")
 }
 
-// findLine returns the request of an audit log: its last line, which is that of its end.
+// findLine returns the last line of a request in an audit log, which is that of its end.
 func findLine(ctx context.Context, path, id string) (*decidedRequest, error) {
 	if _, err := audit.Before(path, 0); err != nil {
 		return nil, command.Usage(err, "name the file that audit.path of the gateway names")

@@ -15,22 +15,22 @@ import (
 	"svc/server/api"
 )
 
-// decidedRequest is what an audit line or a trace says of a request: no value of its
-// message.
+// decidedRequest is the data about a request in an audit line or a trace. It has no
+// values of the message.
 type decidedRequest struct {
 	Request     string            `json:"requestId,omitempty"`
-	ID          string            `json:"id,omitempty"`      // of the trace at the control plane
-	Trace       string            `json:"traceId,omitempty"` // W3C, of audit lines alone
+	ID          string            `json:"id,omitempty"`      // id of the trace at the control plane
+	Trace       string            `json:"traceId,omitempty"` // W3C trace id; only in audit lines
 	At          time.Time         `json:"createdAt"`
 	Principal   string            `json:"principal,omitempty"`
-	Kind        string            `json:"principalKind,omitempty"` // of audit lines alone
+	Kind        string            `json:"principalKind,omitempty"` // only in audit lines
 	Client      api.TraceClient   `json:"client,omitzero"`
 	Agent       string            `json:"agent,omitempty"`
 	Environment string            `json:"environment,omitempty"`
 	Session     string            `json:"session,omitempty"`
-	Method      string            `json:"method,omitempty"` // of audit lines alone
+	Method      string            `json:"method,omitempty"` // only in audit lines
 	Tool        string            `json:"tool,omitempty"`
-	Upstream    string            `json:"upstream,omitempty"` // of audit lines alone
+	Upstream    string            `json:"upstream,omitempty"` // only in audit lines
 	HTTPStatus  int               `json:"httpStatus,omitempty"`
 	DurationMs  float64           `json:"durationMs"`
 	Outcome     string            `json:"outcome"` // success, blocked or failed
@@ -71,7 +71,7 @@ func ofLine(r *audit.Record) *decidedRequest {
 	return q
 }
 
-// why is the answer of svc why.
+// why is the output of svc why.
 type why struct {
 	*decidedRequest
 	Decision string    `json:"decision"`
@@ -80,7 +80,7 @@ type why struct {
 	Rules    *whyRules `json:"rules,omitempty"`
 }
 
-// explain puts the decision into words.
+// explain describes the decision in words.
 func explain(q *decidedRequest) *why {
 	w := &why{decidedRequest: q, Decision: decisionWords(q)}
 	if words, ok := refusal.WordsOf(q.ErrorKind); ok {
@@ -110,7 +110,7 @@ func explain(q *decidedRequest) *why {
 	return w
 }
 
-// decisionWords says what was decided, and by what.
+// decisionWords describes what was decided, and by which rule or policy.
 func decisionWords(q *decidedRequest) string {
 	switch {
 	case q.Outcome == "blocked" && q.Rule == policy.DefaultDenyID:

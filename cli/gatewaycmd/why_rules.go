@@ -11,30 +11,30 @@ import (
 	"svc/gateway/policy"
 )
 
-// maxClose bounds the rules that are shown beside the one that decided.
+// maxClose bounds the rules that are shown in addition to the deciding one.
 const maxClose = 10
 
-// whyRules is what the rules of a config say of a request.
+// whyRules is the evaluation of the rules of a configuration for the request.
 type whyRules struct {
 	File     string    `json:"file"`
 	Note     string    `json:"note,omitempty"`
 	Decided  *whyRule  `json:"decided,omitempty"`
 	Close    []whyRule `json:"close"`
-	NotShown int       `json:"notShown,omitempty"` // rules that came close, beyond the bound
+	NotShown int       `json:"notShown,omitempty"` // number of close rules beyond the bound
 }
 
-// whyRule is one rule and how it fits the request.
+// whyRule is one rule and how it matches the request.
 type whyRule struct {
 	Rule    string `json:"rule"`
 	Line    int    `json:"line"`
 	Action  string `json:"action"`
-	Matched string `json:"matched,omitempty"` // the conditions that hold
-	// Why says why the rule did not decide.
+	Matched string `json:"matched,omitempty"` // the conditions that match
+	// Why is the reason why the rule did not decide.
 	Why       string `json:"why,omitempty"`
 	Undecided bool   `json:"undecided,omitempty"`
 }
 
-// rulesOf finds the rule that decided, and those that came close.
+// rulesOf finds the deciding rule, and the rules that nearly matched.
 func rulesOf(doc *config.Document, file *config.File, path string, q *decidedRequest) (*whyRules, error) {
 	set, err := policy.Compile(file.Policy)
 	if err != nil {
@@ -43,10 +43,10 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 	out := &whyRules{File: path, Close: []whyRule{}}
 	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != "", Upstream: q.Upstream}
 	if ask.Method == "" && q.Tool != "" {
-		ask.Method = mcp.MethodToolsCall // traces do not have the method
+		ask.Method = mcp.MethodToolsCall // traces have no method
 	}
-	byPolicy := q.Rule == "" && q.Outcome == "blocked" && len(q.Policies) > 0 // its audit line has no rule
-	decided, noClaims := -1, q.Kind == "key" || q.Kind == "ip"                // nobody without a token meets claims
+	byPolicy := q.Rule == "" && q.Outcome == "blocked" && len(q.Policies) > 0 // the audit line has no rule
+	decided, noClaims := -1, q.Kind == "key" || q.Kind == "ip"                // without a token no claims match
 	for i := range file.Policy.Rules {
 		if file.Policy.Rules[i].ID == q.Rule && q.Rule != "" {
 			decided = i
@@ -88,11 +88,12 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 	return out, nil
 }
 
-// changedSince is said of a rule that would decide, where none is known to have decided.
+// changedSince is the text for a rule that would decide now, when no deciding rule was
+// recorded.
 const changedSince = "matches now: the file has changed since the request"
 
-// closeBy reports whether a rule came close: its direction, method and tool hold, and it
-// names one of them or a condition that was not met.
+// closeBy reports whether a rule nearly matched: its direction, method and tool match,
+// and it names one of them or has a condition that does not match.
 func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Request, behind, noClaims bool) bool {
 	failed, _ := r.Misses(q)
 	if failed != "" && (failed != policy.ConditionClaims || noClaims) {
@@ -121,8 +122,8 @@ func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Requ
 	return true
 }
 
-// conditionsOf writes the conditions of a rule, as the configuration has them. Conditions
-// on arguments and claims are named only.
+// conditionsOf formats the conditions of a rule as in the configuration. Conditions on
+// arguments and claims are only named.
 func conditionsOf(w *policy.When) string {
 	var parts []string
 	text := func(key string, value *string) {

@@ -11,8 +11,8 @@ import (
 	"svc/server/api"
 )
 
-// TestWhyHasAnAnswerForEveryErrorKind: whatever the gateway refuses with, svc why says
-// what it means and what to do, from an audit line and from a trace.
+// TestWhyHasAnAnswerForEveryErrorKind: for every error_kind of the gateway, svc why
+// prints the meaning and what to do, from an audit line and from a trace.
 func TestWhyHasAnAnswerForEveryErrorKind(t *testing.T) {
 	asked := 0
 	for _, r := range refusal.All() {
@@ -62,8 +62,9 @@ func TestWhyWithoutAnErrorKind(t *testing.T) {
 	}
 }
 
-// TestWhyNamesRulesThatCameClose: the rule with its line and conditions, what depends on
-// arguments or claims as undecided, and nothing of other tools.
+// TestWhyNamesRulesThatCameClose: the output has the rule with its line and conditions,
+// reports conditions on arguments or claims as undecided, and shows no rules for other
+// tools.
 func TestWhyNamesRulesThatCameClose(t *testing.T) {
 	const text = `upstreams: [{name: a, url: "http://127.0.0.1:1/mcp"}]
 policy:

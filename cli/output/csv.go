@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// CSVWriter writes values of one type as CSV (RFC 4180), a record each, behind a record of
-// the names of their members as JSON has them. Members of objects follow the name of the
-// object, as in client.name; lists of texts are joined by semicolons; other values are
-// JSON. Numbers and times are as in JSON, for programs.
+// CSVWriter writes values of one type as CSV (RFC 4180), one record each, after a record
+// with the names of their JSON members. Members of objects have the name of the object in
+// front, as in client.name. Lists of strings are joined with semicolons; other values are
+// JSON. Numbers and times have their JSON form.
 type CSVWriter struct {
 	out     *csv.Writer
 	columns [][]string // paths
 }
 
-// NewCSVWriter returns a writer of values of the type of example.
+// NewCSVWriter returns a writer for values of the type of example.
 func NewCSVWriter(out io.Writer, example any) *CSVWriter {
 	w := &CSVWriter{out: csv.NewWriter(out)}
 	w.out.UseCRLF = true
@@ -49,7 +49,7 @@ func (w *CSVWriter) members(t reflect.Type, path []string) {
 	}
 }
 
-// Header writes the names.
+// Header writes the record with the names.
 func (w *CSVWriter) Header() error {
 	names := make([]string, len(w.columns))
 	for i, path := range w.columns {
@@ -81,7 +81,7 @@ func (w *CSVWriter) write(record []string) error {
 	return w.out.Error()
 }
 
-// csvCell is the member of a JSON object at a path as the text of a cell.
+// csvCell returns the text of the cell for the member of a JSON object at a path.
 func csvCell(raw json.RawMessage, path []string) (string, error) {
 	for _, name := range path {
 		var object map[string]json.RawMessage
@@ -108,8 +108,8 @@ func csvCell(raw json.RawMessage, path []string) (string, error) {
 	return string(EscapeInvisible(raw)), nil
 }
 
-// csvText is a text from outside as a cell: what a spreadsheet would run as a formula
-// begins with an apostrophe, as in exports of the control plane.
+// csvText returns the cell for a text from outside. A text that a spreadsheet would run as
+// a formula gets an apostrophe in front, as in exports of the control plane.
 func csvText(s string) string {
 	s = Clean(s)
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {

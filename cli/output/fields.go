@@ -10,8 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// WriteFields writes the members of a value under each other, in their order; those of
-// an object inside it have its name before theirs, as in tenant.id.
+// WriteFields writes the members of a value one below the other, in their order;
+// members of an object inside it have its name in front, as in tenant.id.
 func WriteFields(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -38,8 +38,8 @@ func WriteFields(w io.Writer, v any) error {
 	return err
 }
 
-// flat appends the members of an object, and in the place of objects inside it their
-// members, as names and values in turn.
+// flat appends the members of an object as alternating names and values, with nested
+// objects flattened.
 func flat(list []*yaml.Node, path string, object *yaml.Node) []*yaml.Node {
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		name, value := object.Content[i], object.Content[i+1]
@@ -58,7 +58,7 @@ func writeField(b *bytes.Buffer, name string, width int, n *yaml.Node) {
 	text := n.Value
 	if n.Kind != yaml.ScalarNode {
 		var v any
-		if n.Decode(&v) == nil { // what was made from JSON decodes
+		if n.Decode(&v) == nil { // cannot fail: the value was encoded before
 			if data, err := json.Marshal(v); err == nil {
 				text = string(data)
 			}

@@ -8,8 +8,8 @@ import (
 	"svc/cli/process"
 )
 
-// WriteList writes a list that is there as a whole in one of ListFormats; as JSON and
-// YAML it is a list.
+// WriteList writes a complete list in one of ListFormats. As JSON and YAML it is a
+// list without an enclosing object.
 func WriteList[T any](env process.Env, f Format, header []string, row func(T) []string, items []T) error {
 	switch f {
 	case FormatTable, FormatWide:

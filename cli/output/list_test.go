@@ -29,8 +29,8 @@ type row struct {
 	Hidden string         `json:"-"`
 }
 
-// The columns of a type are those of all its values, whatever each of them leaves out, and
-// no text is run by a spreadsheet.
+// The columns of a type are the same for all values, whatever members they omit, and no
+// text is run by a spreadsheet.
 func TestCSV(t *testing.T) {
 	var b bytes.Buffer
 	w := NewCSVWriter(&b, row{})
@@ -55,8 +55,8 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// A status is colored on a terminal alone, never with NO_COLOR, and the columns stay
-// where they are without colors.
+// A status is colored only on a terminal and never with NO_COLOR, and colors do not change
+// the widths of columns.
 func TestColoredStatus(t *testing.T) {
 	header, rows := []string{"STATUS", "NAME"}, func() [][]string {
 		return [][]string{{"blocked", "a"}, {"ok", "failed"}, {"other", "x"}, {"日本", "y"}}

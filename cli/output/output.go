@@ -23,9 +23,9 @@ const (
 	FormatTable  Format = "table"
 	FormatJSON   Format = "json"
 	FormatYAML   Format = "yaml"
-	FormatNDJSON Format = "ndjson" // one JSON object a line
-	FormatWide   Format = "wide"   // a table with more columns, nothing of which is shortened
-	FormatName   Format = "name"   // one name or id a line, as other commands take it
+	FormatNDJSON Format = "ndjson" // one JSON object per line
+	FormatWide   Format = "wide"   // a table with more columns and without truncation
+	FormatName   Format = "name"   // one name or id per line, as other commands accept it
 	FormatCSV    Format = "csv"    // see CSVWriter
 )
 
@@ -61,15 +61,14 @@ func (v formatValue) Set(s string) error {
 	return nil
 }
 
-// AddFormatFlag adds -o with the formats a command has; *value holds its
-// default.
+// AddFormatFlag adds -o with the formats of a command; *value has its default.
 func AddFormatFlag(cmd *cobra.Command, value *Format, allowed ...Format) {
 	v := formatValue{value, allowed}
 	cmd.Flags().VarP(v, "output", "o", "output format")
 	if err := cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return strings.Split(v.Type(), "|"), cobra.ShellCompDirectiveNoFileComp
 	}); err != nil {
-		panic(err) // only when registered twice, which every start would show
+		panic(err) // only when the flag is registered twice, which fails at every start
 	}
 }
 
@@ -89,8 +88,8 @@ func WriteValue(w io.Writer, f Format, v any) error {
 	return WriteRaw(w, f, data)
 }
 
-// WriteRaw writes a JSON text as it came, indented, or the same as YAML with
-// its members in the same order.
+// WriteRaw writes a JSON text with its members in the same order, indented or
+// as YAML.
 func WriteRaw(w io.Writer, f Format, data []byte) error {
 	var out bytes.Buffer
 	if f == FormatYAML {
@@ -116,8 +115,9 @@ func WriteRaw(w io.Writer, f Format, data []byte) error {
 	return err
 }
 
-// EscapeInvisible writes what a terminal would act on as \u escapes: the same
-// JSON text, since outside of strings it is all ASCII.
+// EscapeInvisible writes characters that a terminal would interpret as \u
+// escapes. The result is the same JSON value, because such characters only
+// occur in strings.
 func EscapeInvisible(data []byte) []byte {
 	if isPlain(string(bytes.ReplaceAll(data, []byte("\n"), nil))) {
 		return data
@@ -135,8 +135,8 @@ func EscapeInvisible(data []byte) []byte {
 	return out
 }
 
-// invisible reports whether a rune is for terminals and layout engines rather
-// than for readers.
+// invisible reports whether a rune has an effect on terminals or layout without
+// being visible.
 func invisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u2028' || r == '\u2029'
 }
@@ -161,8 +161,8 @@ func blockStyle(n *yaml.Node) {
 	}
 }
 
-// ambiguous reports whether YAML 1.1, which many tools still read, takes a text
-// for something else: a truth value, or a number in base 60.
+// ambiguous reports whether YAML 1.1, which many tools still use, reads a
+// string as a boolean or as a number in base 60.
 func ambiguous(s string) bool {
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off":
@@ -171,9 +171,9 @@ func ambiguous(s string) bool {
 	return strings.Trim(s, "0123456789:.") == "" && strings.Contains(s, ":")
 }
 
-// Clean makes a string from outside safe to show: no terminal escapes, no
-// control characters, no direction overrides, nothing invisible. What is
-// removed leaves a visible mark.
+// Clean makes a string from outside safe to print: it replaces terminal
+// escapes, control characters, direction overrides and invisible characters by
+// a visible mark.
 func Clean(s string) string {
 	if isPlain(s) {
 		return s

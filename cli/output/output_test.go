@@ -112,7 +112,7 @@ a:
 	}
 }
 
-// JSON on a terminal must not drive it either.
+// JSON on a terminal must not contain control sequences either.
 func TestJSONEscapesControls(t *testing.T) {
 	var b strings.Builder
 	if err := WriteValue(&b, FormatJSON, map[string]string{"name": "a\u009b31m\u202e\x1b"}); err != nil {

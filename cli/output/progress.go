@@ -9,16 +9,16 @@ import (
 	"svc/cli/process"
 )
 
-// Progress shows on a terminal how much a command has read, or written. The line is on
+// Progress shows on a terminal how much a command has read or written. The line is on
 // standard error.
 type Progress struct {
 	env         process.Env
-	total, Done int64 // bytes; total is 0 when it is not known
+	total, Done int64 // bytes; total is 0 when unknown
 	began, last time.Time
 	shown       bool
 }
 
-// NewProgress returns the progress over files.
+// NewProgress returns the progress of reading files.
 func NewProgress(env process.Env, paths []string) *Progress {
 	p := &Progress{env: env}
 	if !env.StderrTTY {
@@ -36,14 +36,14 @@ func NewProgress(env process.Env, paths []string) *Progress {
 	return p
 }
 
-// NewOutputProgress returns the progress of what is written to standard output. None is
-// shown where that is the terminal.
+// NewOutputProgress returns the progress of writing to standard output. When that is a
+// terminal, it shows nothing.
 func NewOutputProgress(env process.Env) *Progress {
 	env.StderrTTY = env.StderrTTY && !env.StdoutTTY
 	return NewProgress(env, nil)
 }
 
-// Reader counts what is read of in.
+// Reader counts the bytes that are read from in.
 func (p *Progress) Reader(in io.Reader) io.Reader { return &progressReader{p, in} }
 
 type progressReader struct {
@@ -58,7 +58,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Writer counts what is written to out.
+// Writer counts the bytes that are written to out.
 func (p *Progress) Writer(out io.Writer) io.Writer { return &progressWriter{p, out} }
 
 type progressWriter struct {
@@ -72,7 +72,7 @@ func (w *progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Reached shows that a command has read or written so many bytes.
+// Reached sets the number of bytes that a command has read or written.
 func (p *Progress) Reached(done int64) {
 	p.Done = done
 	p.Show()
@@ -108,7 +108,7 @@ func (p *Progress) line(now time.Time) string {
 	return text
 }
 
-// End takes the line away.
+// End removes the line.
 func (p *Progress) End() {
 	if p.shown {
 		fmt.Fprint(p.env.Stderr, "\r\x1b[K")

@@ -10,24 +10,24 @@ import (
 	"svc/cli/process"
 )
 
-// cells counts what a text takes on a terminal: two cells for wide characters and
+// cells returns the width of a text on a terminal: two cells for wide characters and
 // emoji, none for combining marks.
 var cells = &runewidth.Condition{StrictEmojiNeutral: true}
 
 // gap is the space between two columns.
 const gap = "  "
 
-// minCells is the least that a column is shortened to.
+// minCells is the least width to which a column is truncated.
 const minCells = 8
 
-// TableWriter writes rows in aligned columns, page by page: the columns are as wide
-// as the widest cell so far. Cells are cleaned here, so that no caller can forget it.
+// TableWriter writes rows in aligned columns, page by page: a column is as wide as its
+// widest cell so far. TableWriter cleans the cells.
 type TableWriter struct {
 	Out io.Writer
-	// width is that of the terminal in cells, to which long cells are shortened; 0
-	// shortens nothing. Identifiers, in columns named ID, are never shortened.
+	// width is the width of the terminal in cells, to which rows are truncated; 0
+	// truncates nothing. Identifiers, in columns named ID, are never truncated.
 	Width int
-	// Color colors what says how something is, such as STATUS.
+	// Color colors the cells of columns with states, such as STATUS.
 	Color  bool
 	header []string
 	fixed  []bool // columns of identifiers
@@ -75,8 +75,7 @@ func (t *TableWriter) Write(rows [][]string) error {
 	return err
 }
 
-// fit shortens the widest columns until the row fits the terminal, as far as that
-// leaves something to read.
+// fit narrows the widest columns until the row fits the terminal, but not below minCells.
 func (t *TableWriter) fit() {
 	if t.Width <= 0 {
 		return
@@ -99,8 +98,7 @@ func (t *TableWriter) fit() {
 	}
 }
 
-// NewTable returns a table on standard output that fits the terminal, in color where that
-// is wanted.
+// NewTable returns a table on standard output that fits the terminal, in color if enabled.
 func NewTable(env process.Env) *TableWriter {
 	return &TableWriter{Out: env.Stdout, Width: env.TableWidth(), Color: env.Colour(env.StdoutTTY)}
 }
@@ -110,7 +108,7 @@ func ShowTable(env process.Env, header []string, rows [][]string) error {
 	return NewTable(env).Write(append([][]string{header}, rows...))
 }
 
-// WriteTable writes rows under a header, whole and without color.
+// WriteTable writes rows with a header, without truncation and color.
 func WriteTable(w io.Writer, header []string, rows [][]string) error {
 	t := TableWriter{Out: w}
 	return t.Write(append([][]string{header}, rows...))

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// USD shows an amount of money.
+// USD formats an amount of money.
 func USD(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 
-// Number shows a figure with at most two decimals.
+// Number formats a number with at most two decimals.
 func Number(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")
 }
 
 func Count(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Stamp shows a time to the second, UTC; the zero time is "-".
+// Stamp formats a time to the second, in UTC; the zero time is "-".
 func Stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -32,5 +32,5 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// Dash shows an empty cell.
+// Dash returns "-" for an empty cell.
 func Dash(s string) string { return cmp.Or(s, "-") }

@@ -157,7 +157,7 @@ func completeEnvironments(ctx context.Context, c *client.Client) ([]string, erro
 	return slices.DeleteFunc(slices.Compact(values), func(v string) bool { return v == "" }), err
 }
 
-// completeAgentNames lists the names of agents, and what means all of them.
+// completeAgentNames lists the names of agents, and the name for all of them.
 func completeAgentNames(ctx context.Context, c *client.Client) ([]string, error) {
 	page, err := c.ListAgents(ctx, client.AgentQuery{Page: rest.FirstPage})
 	return append(rest.Described(page.Data, func(a api.AgentItem) (string, string) { return a.Name, a.ID }), api.AllAgents+"\tall agents"), err
@@ -181,7 +181,7 @@ func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {
 	return agents.TakesName(r, cmd, &id)
 }
 
-// keepArg asks for one argument and notes it.
+// keepArg requires one argument and stores it.
 func keepArg(p *string, name string) cobra.PositionalArgs {
 	check := command.WantArgs(name)
 	return func(cmd *cobra.Command, args []string) error {

@@ -40,7 +40,7 @@ func (f *applyFlags) add(cmd *cobra.Command) {
 	command.RequireFlags(cmd, "file")
 }
 
-// read reads the documents and makes the request of them.
+// read reads the documents and builds the request.
 func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []documents.Document, err error) {
 	paths, err := f.paths()
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []documents.Do
 	return in, docs, nil
 }
 
-// paths returns the files that hold the documents, those of a folder in order.
+// paths returns the files of documents; those of a directory in order.
 func (f *applyFlags) paths() (paths []string, err error) {
 	for _, path := range f.files {
 		names, folder, err := f.r.Env.FilesIn(path)
@@ -108,10 +108,11 @@ func (f *applyFlags) paths() (paths []string, err error) {
 	return paths, nil
 }
 
-// indexed is how the control plane names a document in the details of an error.
+// indexed matches the reference to a document in the details of an error.
 var indexed = regexp.MustCompile(`^documents\[(\d+)\]\.(?:spec\.)?(.*)$`)
 
-// explain names the files and lines of the documents that an answer is about.
+// explain adds the files and lines of the documents that an error response
+// refers to.
 func (f *applyFlags) explain(err error, docs []documents.Document) error {
 	var answer *client.Error
 	if !errors.As(err, &answer) || len(answer.Details) == 0 {
@@ -183,7 +184,7 @@ the resources of the set that are in none of the documents.`,
 	return cmd
 }
 
-// send sends the request; what is wrong is named by file and line.
+// send sends the request; errors name the file and line.
 func (f *applyFlags) send(cmd *cobra.Command, in api.Apply, docs []documents.Document) (api.Applied, error) {
 	c, err := f.r.Client()
 	if err != nil {
@@ -245,7 +246,8 @@ differs, and 2 if the comparison failed.`,
 	return cmd
 }
 
-// writeApplied shows what has changed; people read how many did not.
+// writeApplied shows the changes; the text form also has the number of
+// unchanged documents.
 func writeApplied(env process.Env, format output.Format, applied api.Applied) error {
 	if format != output.FormatTable {
 		return output.WriteValue(env.Stdout, format, applied)

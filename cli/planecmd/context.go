@@ -16,7 +16,7 @@ import (
 	"svc/server/api"
 )
 
-// NewContextCmd returns the commands on the file of contexts; none of them asks a
+// NewContextCmd returns the commands on the file of contexts; none of them calls a
 // control plane.
 func NewContextCmd(env process.Env) *cobra.Command {
 	return command.NewGroupCmd("context", "Manage named control planes and their API keys",
@@ -26,7 +26,7 @@ func NewContextCmd(env process.Env) *cobra.Command {
 		newContextListCmd(env), newContextUseCmd(env), newContextAddCmd(env), newContextRemoveCmd(env), newContextShowCmd(env))
 }
 
-// contextItem is a context as it is shown: without its key.
+// contextItem is a context in outputs: without its key.
 type contextItem struct {
 	Name      string `json:"name"`
 	Current   bool   `json:"current"`
@@ -34,8 +34,8 @@ type contextItem struct {
 	KeyPrefix string `json:"keyPrefix"`
 }
 
-// keyPrefix is how lists show a key: enough to know it again. A key of another form is
-// shown by its presence alone.
+// keyPrefix is the beginning of a key that lists show, so that it can be recognized.
+// For a key of another form only its presence is shown.
 func keyPrefix(key string) string {
 	at := strings.LastIndexByte(key[:min(len(key), 16)], '_') + 1
 	switch {
@@ -205,8 +205,8 @@ key; 'svc keys delete' revokes it.`,
 	return cmd
 }
 
-// connectionInUse is what commands would use: the control plane, the key, and where
-// both are from.
+// connectionInUse is the control plane and the key that commands use, with the source
+// of each.
 type connectionInUse struct {
 	Context   string `json:"context"`
 	URL       string `json:"url"`

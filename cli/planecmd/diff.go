@@ -17,21 +17,21 @@ import (
 	"svc/server/client"
 )
 
-// valueChange is a field of a resource as it is and as documents want it: a JSON text each,
-// without secrets. Empty is a field that one side does not have.
+// valueChange is a field of a resource with its current value and the value in documents,
+// each as a JSON text without secrets. The text is empty when the field is absent.
 type valueChange struct {
-	Field string          `json:"field"` // members of objects follow their names, as in condition.threshold
+	Field string          `json:"field"` // members of objects have the name of the object in front, as in condition.threshold
 	Old   json.RawMessage `json:"old,omitempty"`
 	New   json.RawMessage `json:"new,omitempty"`
 }
 
-// diffed is a change with the values that it changes.
+// diffed is a change with the changed values.
 type diffed struct {
 	api.AppliedChange
 	Values []valueChange `json:"values,omitempty"`
 }
 
-// diffOf adds the values of updates to what would change.
+// diffOf adds the values of the updates to the changes.
 func diffOf(ctx context.Context, c *client.Client, in api.Apply, applied api.Applied) ([]diffed, error) {
 	list := make([]diffed, len(applied.Data))
 	kinds := map[string]bool{}
@@ -52,7 +52,7 @@ func diffOf(ctx context.Context, c *client.Client, in api.Apply, applied api.App
 	for _, d := range now.Documents {
 		specs[[2]string{d.Kind, d.Name}] = d.Spec
 	}
-	// The answer has a change for each document, in their order.
+	// The response has a change for each document, in their order.
 	for i := range min(len(in.Documents), len(list)) {
 		change := &list[i]
 		if change.Change != api.ChangeUpdate {
@@ -69,7 +69,7 @@ func diffOf(ctx context.Context, c *client.Client, in api.Apply, applied api.App
 	return list, nil
 }
 
-// appendValues appends what differs between two JSON values, member by member where both
+// appendValues appends the differences between two JSON values, member by member when both
 // are objects.
 func appendValues(list []valueChange, field string, old, wanted json.RawMessage) []valueChange {
 	var from, to map[string]json.RawMessage
@@ -93,7 +93,7 @@ func appendValues(list []valueChange, field string, old, wanted json.RawMessage)
 	return append(list, valueChange{field, old, wanted})
 }
 
-// canonical is a JSON value in one spelling.
+// canonical returns a JSON value in one spelling.
 func canonical(raw json.RawMessage) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -110,14 +110,14 @@ func canonical(raw json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// notShown stands for a secret.
+// notShown replaces a secret.
 const notShown = "(not shown)"
 
 var (
 	secretName = regexp.MustCompile(`(?i)(secret|passw|token|api[-_]?key|private[-_]?key|credential|authorization|cookie)`)
-	// secretLine is a line of a configuration whose value is a secret by its name.
+	// secretLine matches a line of a configuration whose name is that of a secret.
 	secretLine = regexp.MustCompile(`(?i)([\w.-]*(?:secret|passw|token|api[-_]?key|private[-_]?key|credential|authorization|cookie)[\w.-]*["']?\s*[:=]\s*)\S.*`)
-	// longToken is what keys look like, whatever their names are.
+	// longToken matches texts that look like keys.
 	longToken = regexp.MustCompile(`[A-Za-z0-9+/_=-]{32,}`)
 )
 
@@ -128,7 +128,8 @@ func hidden(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`"` + notShown + `"`)
 }
 
-// withoutSecrets replaces what looks like a secret in a text; other values have none.
+// withoutSecrets replaces texts that look like secrets in a JSON string; other values are
+// not changed.
 func withoutSecrets(raw json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -147,7 +148,7 @@ func withoutSecrets(raw json.RawMessage) json.RawMessage {
 	return canonical(json.RawMessage(mustQuote(strings.Join(lines, "\n"))))
 }
 
-// mustQuote is a text as JSON.
+// mustQuote returns a text as a JSON string.
 func mustQuote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -156,7 +157,7 @@ func mustQuote(s string) string {
 	return string(b)
 }
 
-// writeDiff shows what would change, with the values of updates below each.
+// writeDiff shows the changes, each update with its values below it.
 func writeDiff(env process.Env, format output.Format, applied api.Applied, list []diffed) error {
 	if format != output.FormatTable {
 		return output.WriteValue(env.Stdout, format, struct {
@@ -181,8 +182,8 @@ func writeDiff(env process.Env, format output.Format, applied api.Applied, list 
 	return err
 }
 
-// writeValues shows one field: both values on a line, or the lines that differ of texts of
-// several.
+// writeValues shows one field: both values on one line, or for texts of several lines the
+// lines that differ.
 func writeValues(b *strings.Builder, v valueChange) {
 	field := output.Clean(v.Field)
 	var old, wanted string

@@ -8,8 +8,8 @@ import (
 	"svc/server/api"
 )
 
-// TestEntitiesAreThoseOfTheDetectors: the control plane warns of entities that no
-// detector of the gateway finds.
+// TestEntitiesAreThoseOfTheDetectors: the control plane warns of exactly those
+// entities that no detector of the gateway finds.
 func TestEntitiesAreThoseOfTheDetectors(t *testing.T) {
 	var found []string
 	for _, e := range detect.Entities() {

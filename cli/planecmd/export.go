@@ -12,8 +12,9 @@ import (
 // exportFormats are the formats of an export.
 var exportFormats = []string{"ndjson", "csv"}
 
-// newTraceExportCmd writes all traces that pass the filters as they come. What was
-// written before an error is not the whole export: the exit code says so.
+// newTraceExportCmd returns the command that writes all traces that pass the
+// filters as they arrive. After an error the output is incomplete, and the exit
+// code is 1.
 func newTraceExportCmd(r *rest.Connection) *cobra.Command {
 	var f client.TraceFilter
 	var format string

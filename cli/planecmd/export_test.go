@@ -11,8 +11,8 @@ import (
 	"svc/cli/process"
 )
 
-// An export is written as it comes, with the filters of the list; one that the server
-// cuts off fails.
+// An export is written as it arrives, with the filters of the list; an export that
+// the server aborts is an error.
 func TestTracesExport(t *testing.T) {
 	var asked string
 	cut, errTTY, outTTY := false, false, false

@@ -58,7 +58,7 @@ var policies = rest.Resource[api.Policy]{
 // NewPoliciesCmd returns the command 'svc policies'.
 func NewPoliciesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	former := newAddTemplateCmd(r, "apply") // its name before there was 'svc apply'
+	former := newAddTemplateCmd(r, "apply") // the command's name before 'svc apply' existed
 	former.Hidden = true
 	cmd := command.NewGroupCmd("policies", "Manage the governance policies that gateways enforce",
 		`  svc policies templates
@@ -133,7 +133,7 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	}
 }
 
-// completeEntities completes the last of several entities.
+// completeEntities completes the last one of several entities.
 func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var list []string
@@ -214,7 +214,7 @@ func newPolicySwitchCmd(r *rest.Connection, verb, short string, enabled bool) *c
 	}), nil)
 }
 
-// warned returns a policy as it is, after its warnings are written.
+// warned prints the warnings and returns the policy.
 func warned(r *rest.Connection) func(api.Policy, error) (api.Policy, error) {
 	return func(p api.Policy, err error) (api.Policy, error) {
 		rest.WriteWarnings(r.Env, p.Warnings)

@@ -43,7 +43,7 @@ func NewSLAsCmd(env process.Env) *cobra.Command {
 	return cmd
 }
 
-// target shows a figure that may not be set.
+// target formats a target that may be unset.
 func target(v *float64) string {
 	if v == nil {
 		return "-"

@@ -21,7 +21,8 @@ import (
 	"svc/server/client"
 )
 
-// tailFormats are the formats of svc traces tail: all of them can be written as traces come.
+// tailFormats are the formats of svc traces tail: those in which traces can be written as
+// they arrive.
 var tailFormats = []output.Format{output.FormatTable, output.FormatNDJSON}
 
 func newTraceTailCmd(r *rest.Connection) *cobra.Command {
@@ -53,7 +54,7 @@ The command ends at Ctrl-C, or after the number of traces of -n.`,
 			defer stop()
 			err = t.run(ctx)
 			if ctx.Err() != nil || errors.As(err, new(outputError)) && errors.Is(err, syscall.EPIPE) {
-				return nil // Ctrl-C, or nobody reads any more
+				return nil // Ctrl-C, or the reader has closed the output
 			}
 			return r.Explain(err)
 		},
@@ -81,7 +82,7 @@ func untilSignal(ctx context.Context, r *rest.Connection) (context.Context, func
 	return ctx, func() { cancel(); <-done; ignore() }
 }
 
-// showTraces returns what writes one trace in a format.
+// showTraces returns the function that writes one trace in a format.
 func showTraces(r *rest.Connection, f output.Format) func(api.TraceItem) error {
 	if f == output.FormatNDJSON {
 		return func(t api.TraceItem) error {
@@ -104,7 +105,7 @@ func showTraces(r *rest.Connection, f output.Format) func(api.TraceItem) error {
 	}
 }
 
-// traceTail follows the stream of traces over lost connections.
+// traceTail follows the stream of traces and reconnects.
 type traceTail struct {
 	r      *rest.Connection
 	filter client.TraceFilter
@@ -117,12 +118,12 @@ type traceTail struct {
 	shown  int
 }
 
-// errEnough ends a tail that has shown as many traces as it should.
+// errEnough ends a tail that has written the requested number of traces.
 var errEnough = errors.New("enough traces")
 
-// run prints traces until ctx ends, enough were shown, the output cannot be written, or
-// the control plane refuses for good. A control plane that cannot be reached at first is
-// an error at once; later on it is waited for.
+// run writes traces until ctx ends, enough were written, the output cannot be written, or
+// the control plane returns a permanent error. If the first connection fails, the error is
+// returned; after that, run reconnects.
 func (t *traceTail) run(ctx context.Context) error {
 	connected, failures := false, 0
 	for {
@@ -154,8 +155,8 @@ type outputError struct{ error }
 
 func (e outputError) Unwrap() error { return e.error }
 
-// follow opens the stream and prints what comes until it ends. It reports whether the
-// stream was opened.
+// follow opens the stream and writes its traces until it ends. It reports whether the stream
+// was opened.
 func (t *traceTail) follow(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -185,8 +186,9 @@ func (t *traceTail) follow(ctx context.Context) (opened bool, err error) {
 	}
 }
 
-// pause returns how long to wait after an error, or that it is final. A place in the
-// stream that the control plane does not know any more is given up with a note.
+// pause returns the time to wait after an error, or that the error is permanent. When the
+// control plane no longer knows the position in the stream, the position is dropped with a
+// note.
 func (t *traceTail) pause(err error, failures int, connected bool) (time.Duration, bool) {
 	pause := backoff.After(failures, time.Second, 15*time.Second)
 	var answer *client.Error
@@ -207,10 +209,10 @@ func (t *traceTail) pause(err error, failures int, connected bool) (time.Duratio
 	return 0, true
 }
 
-// maxTailWait bounds the wait that a control plane can ask for.
+// maxTailWait bounds the Retry-After that is followed.
 const maxTailWait = time.Hour
 
-// whyLost says in words why a stream ended.
+// whyLost returns the reason why a stream ended.
 func whyLost(err error) string {
 	var answer *client.Error
 	switch {

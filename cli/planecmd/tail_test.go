@@ -19,8 +19,8 @@ import (
 	"svc/server/client"
 )
 
-// A tail goes on behind the last trace after whatever a control plane answers that can
-// pass, waits as long as it is told to, and ends with what cannot pass.
+// After a temporary error a tail resumes after the last trace, and follows Retry-After; a
+// permanent error ends it.
 func TestTailReconnects(t *testing.T) {
 	event := func(id string) string { return "id: c" + id + "\ndata: {\"id\":\"" + id + "\"}\n\n" }
 	stream := func(text string) answer { return answer{status: 200, body: text} }
@@ -31,7 +31,7 @@ func TestTailReconnects(t *testing.T) {
 		answers []answer
 		max     int
 		shown   string // ids
-		after   string // the Last-Event-IDs of the requests
+		after   string // Last-Event-IDs of the requests
 		waits   string
 		fails   string
 	}{
@@ -85,8 +85,8 @@ func TestTailReconnects(t *testing.T) {
 	}
 }
 
-// A control plane that takes the request and says nothing is waited for as long as one
-// request may take; before the first connection that is an error.
+// A control plane that accepts the request and does not respond has the timeout of one
+// request; before the first connection that is an error.
 func TestTailDoesNotWaitForeverForAnAnswer(t *testing.T) {
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,8 @@ func TestTailDoesNotWaitForeverForAnAnswer(t *testing.T) {
 	}
 }
 
-// An output that cannot be written ends the tail, and is not taken for a lost connection.
+// An output that cannot be written ends the tail, and is not treated as a lost
+// connection.
 func TestTailEndsWhenItsOutputDoes(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer{status: 200, body: "id: c1\ndata: {\"id\":\"1\"}\n\n"}.write(w)
@@ -118,7 +119,7 @@ func TestTailEndsWhenItsOutputDoes(t *testing.T) {
 	}
 }
 
-// answer is what a control plane answers once.
+// answer is one response of the control plane.
 type answer struct {
 	status      int
 	retry, body string

@@ -48,7 +48,7 @@ var traceColumns = rest.Columns[api.TraceItem]{
 	},
 }
 
-// outcome is the status of a trace, with the two parts of error apart.
+// outcome returns the status of a trace, with error divided into blocked and failed.
 func outcome(t api.TraceItem) string {
 	switch {
 	case t.Blocked:
@@ -59,8 +59,8 @@ func outcome(t api.TraceItem) string {
 	return t.Status
 }
 
-// whyOf is what ended a trace that is no success: the error, or what blocked it. A rule
-// that let a request pass is not why it failed.
+// whyOf returns what ended an unsuccessful trace: the error, or the rule or policy that
+// blocked it. A rule that allowed a request is not the reason of a failure.
 func whyOf(t api.TraceItem) string {
 	if t.Status == "success" || t.ErrorKind != "" || !t.Blocked {
 		return t.ErrorKind
@@ -82,7 +82,7 @@ func newTraceListCmd(r *rest.Connection) *cobra.Command {
 	return cmd
 }
 
-// addTraceFilter adds the flags that narrow a list of traces, its export and its tail.
+// addTraceFilter adds the flags that filter a list of traces, its export and its tail.
 func addTraceFilter(r *rest.Connection, cmd *cobra.Command, q *client.TraceFilter) {
 	f := cmd.Flags()
 	f.StringVar(&q.AgentID, "agent-id", "", "only traces of this agent")
@@ -172,7 +172,7 @@ func writeStats(env process.Env, s api.TraceStats) error {
 	return output.ShowTable(env, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
 }
 
-// groupName shows what a row of statistics or costs is about.
+// groupName formats the group of a row of statistics or costs.
 func groupName(k api.GroupKey) string {
 	text := func(p *string) string {
 		if p == nil {
@@ -189,7 +189,8 @@ func groupName(k api.GroupKey) string {
 	return output.Dash(text(k.Environment))
 }
 
-// traceValues are the flags that ask for a value of traces, and where it is in one.
+// traceValues are the flags that compare a value of traces, with the function that
+// returns it.
 var traceValues = map[string]func(api.TraceItem) []string{
 	"agent":       func(t api.TraceItem) []string { return []string{t.AgentName} },
 	"environment": func(t api.TraceItem) []string { return []string{t.Environment} },

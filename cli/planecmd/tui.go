@@ -85,7 +85,7 @@ func (o *tuiOptions) run(ctx context.Context) error {
 	return tui.Run(ctx, t)
 }
 
-// watchFile sets up the following of an audit file.
+// watchFile sets up the screen for an audit file.
 func (o *tuiOptions) watchFile(t *tui.Options) error {
 	if _, err := audit.Before(o.audit, 1); err != nil {
 		return command.Usage(err, "name the file that audit.path of the gateway names")
@@ -94,8 +94,8 @@ func (o *tuiOptions) watchFile(t *tui.Options) error {
 	return nil
 }
 
-// watchPlane asks once before the screen is taken over: what is wrong from the
-// start is better read on the command line.
+// watchPlane sends one request before the screen is switched, so that errors
+// appear on the command line.
 func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	c, err := o.Client()
 	if err != nil {
@@ -104,7 +104,7 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	_, err = c.ListTraces(ctx, client.TraceQuery{Page: client.Page{Limit: 1}})
 	var answer *client.Error
 	if errors.As(err, &answer) && answer.Status == 429 {
-		err = nil // it is there, and the stream will wait
+		err = nil // the control plane exists, and the stream will retry
 	}
 	if err != nil {
 		return o.Explain(err)
@@ -113,11 +113,12 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	return nil
 }
 
-// maxClipboard bounds what is put on the clipboard: terminals take no more.
+// maxClipboard bounds the text for the clipboard, because terminals have such
+// a limit.
 const maxClipboard = 64 << 10
 
-// copyToClipboard asks the terminal to take a text (OSC 52), which works over
-// SSH too.
+// copyToClipboard sends a text to the terminal's clipboard (OSC 52), which
+// also works over SSH.
 func copyToClipboard(w io.Writer, text string) error {
 	if len(text) > maxClipboard {
 		return errors.New("it is longer than a terminal takes")

@@ -16,16 +16,16 @@ import (
 	"svc/tui"
 )
 
-// auditSource gives the requests of an audit file as traces.
+// auditSource converts the requests of an audit file to traces.
 type auditSource struct {
 	path string
 	poll time.Duration
 }
 
-// auditPoll is the interval between two looks for new lines.
+// auditPoll is the interval in which the file is checked for new lines.
 const auditPoll = 200 * time.Millisecond
 
-// auditBacklog is how many lines of the file are shown at first.
+// auditBacklog is the number of lines of the file that are shown at first.
 const auditBacklog = 2000
 
 func (a auditSource) Open(ctx context.Context, after string) (tui.Stream, error) {
@@ -48,7 +48,7 @@ type auditStream struct {
 	reader *audit.Reader
 }
 
-// Next returns the next line that makes a trace, as soon as it is there.
+// Next waits for the next line that is a trace.
 func (a *auditStream) Next() (tui.Event, error) {
 	for {
 		line, err := a.reader.Next()
@@ -88,8 +88,8 @@ func (a *auditStream) Cursor() string {
 
 func (a *auditStream) Close() error { return a.reader.Close() }
 
-// auditEvent is a line as the screen shows it; what a trace has no field for
-// becomes a note.
+// auditEvent converts a line to an event; members for which a trace has no
+// field become notes.
 func auditEvent(r *audit.Record, in api.TraceInput) tui.Event {
 	t := api.Trace{TraceItem: api.TraceItem{
 		ID: in.ID, AgentName: in.AgentName, Status: in.Status, Environment: in.Environment, SessionID: in.SessionID,

@@ -12,7 +12,7 @@ import (
 )
 
 // An audit file is followed from its last lines, through a rotation, and from
-// a place that was reached before; only requests make traces.
+// a saved position; only requests become traces.
 func TestTUIFollowsAuditFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var cfg audit.Config

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// withCredentials reads variables that the environment does not have from the
-// directory where systemd puts the credentials of a unit: a file with the name
-// of the variable, or with "svc_" before it, which is what
-// LoadCredential=svc:DIRECTORY makes of it. So a secret need not stand in the
+// withCredentials reads variables that are not in the environment from the
+// directory with the systemd credentials of the unit: from a file with the name
+// of the variable, or with "svc_" in front, which is the name that
+// LoadCredential=svc:DIRECTORY creates. So a secret need not be in the
 // environment of a process.
 func withCredentials(lookup func(string) (string, bool)) func(string) (string, bool) {
 	dir, _ := lookup("CREDENTIALS_DIRECTORY")
@@ -20,9 +20,9 @@ func withCredentials(lookup func(string) (string, bool)) func(string) (string, b
 	return WithDirectory(lookup, dir, nil)
 }
 
-// WithDirectory reads variables that the environment does not have from the
-// files of a directory. failed, if it is not nil, is called with the error of a
-// file that exists and cannot be read.
+// WithDirectory reads variables that are not in the environment from the files
+// of a directory. failed, if not nil, is called with the error of a file that
+// exists and cannot be read.
 func WithDirectory(lookup func(string) (string, bool), dir string, failed func(error)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if v, ok := lookup(name); ok {

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/term"
 )
 
-// Env is everything that a command takes from the process around it. Tests
-// make one of their own; [Current] makes the real one. No other package of
-// the command line touches package os.
+// Env has everything that a command uses of its process. Tests create their own;
+// [Current] returns that of the process. No other package of the command line uses
+// package os.
 type Env struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 
-	// StdinTTY, StdoutTTY and StderrTTY report whether the stream is a
-	// terminal. They decide about prompts, tables that fit the screen, and colour.
+	// StdinTTY, StdoutTTY and StderrTTY report whether the stream is a terminal. They
+	// affect prompts, the width of tables, and colors.
 	StdinTTY, StdoutTTY, StderrTTY bool
 
 	// Width is the width of the terminal in cells; 0 when unknown.
@@ -37,9 +37,9 @@ type Env struct {
 	// Environ lists all of them as "name=value"; nil means none.
 	Environ func() []string
 
-	// Signals starts delivery of SIGHUP, SIGINT and SIGTERM. The returned
-	// function ends it. Servers call it before they load anything, so that a
-	// signal sent during start-up is not lost.
+	// Signals starts delivery of SIGHUP, SIGINT and SIGTERM; the returned function
+	// stops it. Servers call it before they load anything, so that a signal during
+	// the start is not lost.
 	Signals func() (<-chan os.Signal, func())
 
 	// ReadPassword reads one line from the terminal without echo.
@@ -48,27 +48,27 @@ type Env struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// PID is the number of this process.
+	// PID is the id of this process.
 	PID int
 
 	// Executable is the path this program was started from.
 	Executable string
 
-	// Build is what the release process recorded in the binary.
+	// Build is the identity that the release process recorded in the binary.
 	Build Build
 }
 
-// Build is the identity that a release build passes in; empty fields are
-// filled from what the Go tool recorded.
+// Build is the identity that a release build passes in; empty fields are set to what
+// the Go tool recorded.
 type Build struct {
 	Version, Commit, Date string
 
-	// LicenseKey is the public key that licenses are verified with where the
-	// configuration names none: base64 of its SPKI form.
+	// LicenseKey is the public key for licenses when the configuration has none:
+	// base64 of its SPKI form.
 	LicenseKey string
 }
 
-// LicensePEM returns the license key as the gateway takes it; nil for none.
+// LicensePEM returns the license key as PEM; nil for none.
 func (b Build) LicensePEM() []byte {
 	if b.LicenseKey == "" {
 		return nil
@@ -99,7 +99,7 @@ func Current(b Build) Env {
 		Signals: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 8)
 			signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-			// A server outlives the reader of its log.
+			// A server must not end when the reader of its log does.
 			signal.Ignore(syscall.SIGPIPE)
 			return c, func() { signal.Stop(c) }
 		},
@@ -129,8 +129,7 @@ func (e Env) Variables() (names []string) {
 	return names
 }
 
-// TableWidth is the width that tables on standard output are made to fit; 0 where no
-// person reads them.
+// TableWidth is the width for tables on standard output; 0 when it is not a terminal.
 func (e Env) TableWidth() int {
 	if !e.StdoutTTY {
 		return 0
@@ -138,16 +137,16 @@ func (e Env) TableWidth() int {
 	return e.Width
 }
 
-// Colour reports whether a stream that is (or is not) a terminal gets colour.
+// Colour reports whether a stream that is (or is not) a terminal gets colors.
 func (e Env) Colour(tty bool) bool {
 	return tty && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
 }
 
-// maxInputFile bounds every file that a command reads whole.
+// maxInputFile bounds the size of files that are read completely.
 const maxInputFile = 16 << 20
 
-// ReadFile reads a whole file, or standard input when path is "-", and refuses
-// more than [maxInputFile] bytes.
+// ReadFile reads a whole file, or standard input when path is "-". More than
+// [maxInputFile] bytes are an error.
 func (e Env) ReadFile(path string) ([]byte, error) {
 	in := e.Stdin
 	if path != "-" {
@@ -171,8 +170,8 @@ func (e Env) ReadFile(path string) ([]byte, error) {
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 64 << 10
 
-// readCredential reads one credential, without the line feed that editors
-// leave at the end.
+// readCredential reads one credential, without the line feed that editors add at the
+// end.
 func readCredential(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -192,8 +191,8 @@ func readCredential(path string) (string, error) {
 // Open opens a file for reading.
 func (e Env) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
 
-// FilesIn returns the names of the files in a folder, in order; ok is false where the
-// path is no folder.
+// FilesIn returns the names of the files in a directory, sorted; ok is false when the
+// path is not a directory.
 func (e Env) FilesIn(path string) (names []string, ok bool, err error) {
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return nil, false, nil
@@ -207,7 +206,7 @@ func (e Env) FilesIn(path string) (names []string, ok bool, err error) {
 	return names, true, err
 }
 
-// Exists reports whether a path names something.
+// Exists reports whether a path exists.
 func (e Env) Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -222,8 +221,8 @@ func (e Env) Mode(path string) (mode fs.FileMode, ok bool) {
 	return fi.Mode().Perm(), true
 }
 
-// Resolve returns the file that a path leads to through symbolic links, so that a
-// replaced file is the one that the link names.
+// Resolve follows the symbolic links of a path, so that a file is replaced at the
+// target of the link.
 func (e Env) Resolve(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -239,10 +238,10 @@ func (e Env) Home() string {
 	return e.Getenv("USERPROFILE")
 }
 
-// MakeDir makes a directory and those above it, for files that others may read.
+// MakeDir creates a directory and its parents, for files that others may read.
 func (e Env) MakeDir(path string) error { return os.MkdirAll(path, 0o755) }
 
-// CreateFile makes a file that must not exist yet and writes data to it.
+// CreateFile writes data to a new file; it fails when the file exists.
 func (e Env) CreateFile(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -254,20 +253,20 @@ func (e Env) CreateFile(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// ReplaceFile writes data to a new file beside path and renames it over path,
-// so that a reader sees the old file or the new one, whole.
+// ReplaceFile writes data to a new file in the same directory and renames it to path,
+// so that readers see either the complete old or the complete new file.
 func (e Env) ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	return e.replace(path, mode, all(data))
 }
 
-// WriteStream fills a new private file beside path from write and renames it
-// over path when all of it is there.
+// WriteStream writes a new private file in the same directory with write, and renames
+// it to path when it is complete.
 func (e Env) WriteStream(path string, write func(io.Writer) error) error {
 	return e.replace(path, 0o600, write)
 }
 
-// replace is both. Backups are too large to be held in memory, and man pages are
-// no secret, so this is not gateway/statefile.
+// replace implements both. Backups are too large for memory, and man pages are not
+// private, so gateway/statefile does not fit.
 func (e Env) replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -282,8 +281,7 @@ func (e Env) replace(path string, mode fs.FileMode, write func(io.Writer) error)
 	return nil
 }
 
-// fill writes a file with the wanted mode and closes it when all of it has
-// reached the disk.
+// fill writes a file with the given mode, syncs it and closes it.
 func fill(f *os.File, mode fs.FileMode, write func(io.Writer) error) error {
 	err := f.Chmod(mode)
 	if err == nil {
@@ -302,16 +300,16 @@ func all(data []byte) func(io.Writer) error {
 	}
 }
 
-// PrivateDir makes a directory for state that only its owner may read.
+// PrivateDir creates a directory that only its owner may read.
 func (e Env) PrivateDir(path string) error {
 	return os.MkdirAll(path, 0o700)
 }
 
-// Root reports whether this process runs as root, whose files a service under another
-// account cannot read.
+// Root reports whether this process runs as root; a service under another account
+// cannot read private files of root.
 func (e Env) Root() bool { return os.Geteuid() == 0 }
 
-// Remove deletes a file; one that is not there is no error.
+// Remove deletes a file; a missing file is not an error.
 func (e Env) Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -322,7 +320,7 @@ func (e Env) Remove(path string) error {
 // Chmod sets the mode of a file.
 func (e Env) Chmod(path string, mode fs.FileMode) error { return os.Chmod(path, mode) }
 
-// InPath reports whether a program of that name would be found by a shell.
+// InPath reports whether a shell would find a program of that name.
 func (e Env) InPath(name string) bool {
 	for _, dir := range filepath.SplitList(e.Getenv("PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, name)); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
@@ -332,7 +330,7 @@ func (e Env) InPath(name string) bool {
 	return false
 }
 
-// Watchdog returns the interval systemd wants to hear from us in; 0 for none.
+// Watchdog returns the watchdog interval of systemd; 0 for none.
 func (e Env) Watchdog() time.Duration {
 	usec, err := strconv.ParseInt(e.Getenv("WATCHDOG_USEC"), 10, 64)
 	if err != nil || usec <= 0 {

@@ -16,8 +16,8 @@ type versionInfo struct {
 	Platform  string `json:"platform"`
 }
 
-// Info joins what the release build passed in with what the Go tool
-// recorded, so that 'go install' and 'go build' report something true as well.
+// Info combines the values of the release build with those that the Go tool
+// recorded, so that 'go install' and 'go build' have a version too.
 func (b Build) Info() versionInfo {
 	v := versionInfo{
 		Version:   b.Version,

@@ -17,9 +17,9 @@ import (
 type Columns[T any] struct {
 	Header []string
 	Row    func(T) []string
-	// Name is what -o name writes where it is neither NAME nor ID.
+	// Name is the value for -o name when there is no column NAME or ID.
 	Name func(T) string
-	// WideHeader and WideRow are the columns that -o wide shows behind them.
+	// WideHeader and WideRow are the additional columns of -o wide.
 	WideHeader []string
 	WideRow    func(T) []string
 }
@@ -30,9 +30,8 @@ type paging struct {
 	all           bool
 }
 
-// NewListCmd returns a command that lists one kind of resource, page by page.
-// The command's Use, Short and Example are set; flags that narrow the list are
-// added by the caller.
+// NewListCmd returns a command that lists one kind of resource, page by page. The caller sets
+// the command's Use, Short and Example, and adds the flags that filter the list.
 func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch Fetch[T]) *cobra.Command {
 	var p paging
 	f := output.FormatTable
@@ -69,7 +68,7 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 	return cmd
 }
 
-// NewListAllCmd returns a command for a list that the API gives whole.
+// NewListAllCmd returns a command for a list that the API returns completely.
 func NewListAllCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context, *client.Client) (api.List[T], error)) *cobra.Command {
 	return newWholeListCmd(r, cmd, cols, func(ctx context.Context) (api.List[T], error) {
 		c, err := r.Client()
@@ -81,7 +80,7 @@ func NewListAllCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fe
 	})
 }
 
-// NewLocalListCmd returns a command for a list that is made without a control plane.
+// NewLocalListCmd returns a command for a list that needs no control plane.
 func NewLocalListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], list func() (api.List[T], error)) *cobra.Command {
 	return newWholeListCmd(r, cmd, cols, func(context.Context) (api.List[T], error) { return list() })
 }
@@ -119,7 +118,7 @@ func (p *paging) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// NewValueCmd returns a command that shows one value: what it read or made.
+// NewValueCmd returns a command that shows one value.
 func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, *client.Client, []string) (T, error)) *cobra.Command {
 	return NewLocalValueCmd(r, cmd, func(ctx context.Context, args []string) (v T, err error) {
 		c, err := r.Client()
@@ -131,7 +130,7 @@ func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Conte
 	})
 }
 
-// NewLocalValueCmd returns a command that shows one value that is made without a control plane.
+// NewLocalValueCmd returns a command that shows one value and needs no control plane.
 func NewLocalValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, []string) (T, error)) *cobra.Command {
 	f := output.FormatTable
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -148,10 +147,10 @@ func NewLocalValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.
 	return cmd
 }
 
-// nameFunc finds the name of what an id stands for.
+// nameFunc returns the name of the resource with an id.
 type nameFunc func(ctx context.Context, c *client.Client, id string) (string, error)
 
-// nameIn returns a nameFunc for what can only be listed: it looks through the pages.
+// nameIn returns a nameFunc for resources that can only be listed: it searches the pages.
 func nameIn[T any](list Fetch[T], noun string, describe func(T) (id, name string)) nameFunc {
 	return func(ctx context.Context, c *client.Client, id string) (string, error) {
 		for offset := 0; ; {
@@ -171,7 +170,7 @@ func nameIn[T any](list Fetch[T], noun string, describe func(T) (id, name string
 	}
 }
 
-// WriteWarnings writes the warnings of an answer to standard error.
+// WriteWarnings writes the warnings of a response to standard error.
 func WriteWarnings(env process.Env, warnings []string) {
 	for _, w := range warnings {
 		fmt.Fprintln(env.Stderr, "warning: "+output.Clean(w))

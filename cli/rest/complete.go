@@ -10,14 +10,14 @@ import (
 	"svc/server/client"
 )
 
-// completionTimeout bounds what a press of the tab key may wait for.
+// completionTimeout bounds the time of one completion in a shell.
 const completionTimeout = time.Second
 
-// Completer lists ids with a name each, "id\tname", or values alone, for shells.
+// Completer lists ids with names, "id\tname", or single values, for shells.
 type Completer func(context.Context, *client.Client) ([]string, error)
 
-// CompleteIDs completes the first argument. Whatever goes wrong, it stays
-// silent: a shell shows nothing then.
+// CompleteIDs completes the first argument. Errors are ignored; the shell then
+// offers nothing.
 func CompleteIDs(r *Connection, list Completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || list == nil {
@@ -51,7 +51,7 @@ func CompleteFlag(r *Connection, cmd *cobra.Command, flag string, list Completer
 	if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)
 	}); err != nil {
-		panic(err) // only for a flag that the command does not have
+		panic(err) // only when the command has no such flag
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 	"svc/server/client"
 )
 
-// DefaultURL is where 'svc serve' and 'svc dev' listen.
+// DefaultURL is the default address of 'svc serve' and 'svc dev'.
 const DefaultURL = "http://127.0.0.1:8080"
 
-// Connection is the control plane that a command talks to, and the key. It is used by
+// Connection is the control plane that a command calls, and the key. It must be used by
 // one goroutine.
 type Connection struct {
 	Env     process.Env
@@ -34,9 +34,9 @@ type Connection struct {
 	context string
 	Timeout time.Duration
 
-	target *Target  // once it is found
-	silent bool     // completion warns of nothing
-	warned []string // what was warned of already
+	target *Target  // set once it is known
+	silent bool     // whether warnings are suppressed, for completion
+	warned []string // the warnings so far
 }
 
 // AddFlags adds the flags to a group, for all of its commands.
@@ -74,7 +74,7 @@ func (r *Connection) Client() (*client.Client, error) {
 	return client.New(t.URL, t.Key, client.WithTimeout(r.Timeout), client.WithUserAgent("svc/"+r.Env.Build.Info().Version)), nil
 }
 
-// Address is the URL of the control plane, for messages.
+// Address returns the URL of the control plane, for messages.
 func (r *Connection) Address() string {
 	t, err := r.Target()
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Connection) Address() string {
 	return t.URL
 }
 
-// givenKey returns the key of flags and variables, and where it is from; empty for none.
+// givenKey returns the key of flags and variables, with its source; empty for none.
 func (r *Connection) givenKey() (key, from string, err error) {
 	if r.key != "" {
 		return r.key, "--api-key", nil
@@ -115,7 +115,7 @@ func ReadKey(env process.Env, path string) (string, error) {
 	return key, nil
 }
 
-// Explain turns an error of the client into one with details and advice.
+// Explain adds details and advice to an error of the client.
 func (r *Connection) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -163,7 +163,7 @@ func (r *Connection) explainAnswer(answer *client.Error) error {
 	return err
 }
 
-// Note writes a line about what was done to standard error; id is made harmless.
+// Note writes a line about a completed action to standard error; id is cleaned.
 func (r *Connection) Note(format, id string) {
 	fmt.Fprintf(r.Env.Stderr, format+"\n", output.Clean(id))
 }

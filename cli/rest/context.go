@@ -13,23 +13,22 @@ import (
 	"svc/cli/output"
 )
 
-// Target is the control plane that a command talks to, the key that it sends, and
-// where each of them is from.
+// Target is the control plane that a command calls, the key that it sends, and the source
+// of each.
 type Target struct {
 	URL, URLFrom string
-	Key, KeyFrom string // Key is empty where there is none
-	Context      string // the context that is used for one of them; empty for none
-	// Withheld is why there is no key although the context has one.
+	Key, KeyFrom string // Key is empty when there is none
+	Context      string // the context that either comes from; empty for none
+	// Withheld is the reason why the key of the context is not used.
 	Withheld string
 }
 
-// Target finds the control plane and the key. The URL is that of --url, SVC_URL, the
+// Target returns the control plane and the key. The URL is that of --url, SVC_URL, the
 // context, or else the default one. The key is that of --api-key, --api-key-file, the
-// context that --context names, SVC_API_KEY, SVC_API_KEY_FILE, or the context that
-// SVC_CONTEXT names or the file has as the current one. A context's key is used with
-// the URL of that context only.
+// context of --context, SVC_API_KEY, SVC_API_KEY_FILE, or the context of SVC_CONTEXT or
+// the current one in the file. A context's key is only used with the context's URL.
 //
-// The answer stays what it was at first: standard input can be read once.
+// The result is cached, because standard input can be read only once.
 func (r *Connection) Target() (Target, error) {
 	if r.target != nil {
 		return *r.target, nil
@@ -78,8 +77,8 @@ func (r *Connection) findTarget() (Target, error) {
 }
 
 // selected returns the context that is named or current, empty for none, and whether
-// --context named it. A file that cannot be read matters only where a context is named,
-// or where it could still add something.
+// --context named it. An unreadable file is an error only when a context is named, or
+// when the URL or the key is still unknown.
 func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
 	name := cmp.Or(r.context, r.Env.Getenv("SVC_CONTEXT"))
 	hasURL := r.URL != "" || r.Env.Getenv("SVC_URL") != ""
@@ -104,10 +103,10 @@ func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
 	return ctx, r.context != "", nil
 }
 
-// UseContext does what --context does.
+// UseContext has the effect of --context.
 func (r *Connection) UseContext(name string) { r.context = name }
 
-// LoadContexts reads the file of contexts. That others may read it is a warning.
+// LoadContexts reads the file of contexts. It warns when others may read the file.
 func (r *Connection) LoadContexts() (contexts.File, error) {
 	file, err := contexts.Load(r.Env)
 	if err != nil {
@@ -119,7 +118,7 @@ func (r *Connection) LoadContexts() (contexts.File, error) {
 	return file, nil
 }
 
-// FindContext returns the context of a name, or an error that lists those that there are.
+// FindContext returns the context with a name, or an error that lists the existing ones.
 func (r *Connection) FindContext(file contexts.File, name string) (contexts.Context, error) {
 	if ctx, ok := file.Get(name); ok {
 		return ctx, nil
@@ -134,7 +133,7 @@ func (r *Connection) FindContext(file contexts.File, name string) (contexts.Cont
 	return contexts.Context{}, command.Usagef(hint, "there is no context %q in %s", name, cmp.Or(contexts.Path(r.Env), "contexts.yaml: there is no home directory"))
 }
 
-// warn writes a warning to standard error, each once; completion stays silent.
+// warn writes a warning to standard error, once per text; completion writes none.
 func (r *Connection) warn(format string, args ...any) {
 	text := output.Clean(fmt.Sprintf(format, args...))
 	if r.silent || slices.Contains(r.warned, text) {

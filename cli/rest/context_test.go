@@ -8,8 +8,8 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// Which control plane is asked, and with which key. A context's key is never used with
-// another URL than its own, whatever names the other one.
+// The control plane and the key that are used. A context's key is never used with
+// another URL than its own, whatever the source of the URL is.
 func TestTarget(t *testing.T) {
 	const a, b = "http://a.example", "http://b.example"
 	file := contexts.File{Current: "a", Contexts: []contexts.Context{

@@ -1,4 +1,4 @@
-// Package rest is how commands talk to the control plane: the flags of the connection,
-// lists page by page, values, deletions, and the completion of ids. Which resources
-// there are is the matter of its users.
+// Package rest is how commands call the control plane: the flags of the connection,
+// lists page by page, values, deletions, and the completion of ids. It knows no
+// particular resources.
 package rest

@@ -18,15 +18,14 @@ import (
 	"svc/server/client"
 )
 
-// pageSize is what --all asks for at a time: the most that the API gives.
+// pageSize is the page size of --all: the maximum of the API.
 const pageSize = 500
 
-// maxRetryAfter bounds how long --all waits when the control plane limits it or is down: the
-// rate window is a minute, and what asks for much more is another obstacle.
+// maxRetryAfter bounds how long --all waits when the control plane limits it or is
+// unavailable. The rate window is a minute, so a much longer wait has another cause.
 const maxRetryAfter = 5 * time.Minute
 
-// maxDown bounds how often --all asks a control plane again for a page that it cannot
-// give at present (503).
+// maxDown bounds how often --all retries a page after a 503.
 const maxDown = 60
 
 // listing reads a list and writes it page by page.
@@ -34,10 +33,10 @@ type listing[T any] struct {
 	fetch func(context.Context, client.Page) (api.Page[T], error)
 	out   *listWriter[T]
 	wait  func(context.Context, time.Duration) error
-	note  io.Writer // gets a line for each wait
+	note  io.Writer // called with a line for each wait
 }
 
-// one reads and writes the page that was asked for.
+// one reads and writes the requested page.
 func (l *listing[T]) one(ctx context.Context, p client.Page) error {
 	page, err := l.fetch(ctx, p)
 	if err != nil {
@@ -49,10 +48,9 @@ func (l *listing[T]) one(ctx context.Context, p client.Page) error {
 	return l.out.end(page.Total, page.Limit, page.Offset)
 }
 
-// all reads page after page from offset on and writes each as it comes. Where the
-// control plane limits the rate or cannot reach its store, it waits for the time of
-// Retry-After. After an error
-// what was written is still a whole document.
+// all reads pages from offset on and writes each when it has arrived. When the control plane
+// limits the rate or cannot reach its store, all waits for the time of Retry-After. After an
+// error the output is still a complete document.
 func (l *listing[T]) all(ctx context.Context, offset int) error {
 	n, total := 0, 0
 	next := client.Page{Limit: pageSize, Offset: offset}
@@ -70,7 +68,7 @@ func (l *listing[T]) all(ctx context.Context, offset int) error {
 		}
 		n, total = n+len(page.Data), page.Total
 		switch {
-		case page.Next != "": // what comes in meanwhile moves nothing
+		case page.Next != "": // new items do not shift the pages
 			next = client.Page{Limit: pageSize, After: page.Next}
 		case len(page.Data) == 0 || next.After != "" || offset+n >= total:
 			return l.out.end(total, n, offset)
@@ -80,8 +78,7 @@ func (l *listing[T]) all(ctx context.Context, offset int) error {
 	}
 }
 
-// patiently reads one page, and again after each wait that the control plane asks
-// for.
+// patiently reads one page, and retries after each Retry-After.
 func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (api.Page[T], error) {
 	for down := 0; ; {
 		page, err := l.fetch(ctx, p)
@@ -103,7 +100,7 @@ func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (ap
 	}
 }
 
-// Wait waits, or ends with its context.
+// Wait waits, or returns when its context ends.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -121,7 +118,7 @@ type listWriter[T any] struct {
 	env    process.Env
 	format output.Format
 	cols   Columns[T]
-	whole  bool // the API gives the list whole: no limit and no offset
+	whole  bool // the API returns the list without limit and offset
 	rows   int
 	table  *output.TableWriter
 	csv    *output.CSVWriter
@@ -181,8 +178,8 @@ func (w *listWriter[T]) tabulate(items []T) error {
 	return w.table.Write(rows)
 }
 
-// names writes what other commands take for each item: the name, or the id of what has
-// none.
+// names writes the argument for other commands of each item: the name, or the id of an item
+// without a name.
 func (w *listWriter[T]) names(items []T) error {
 	column := slices.Index(w.cols.Header, "NAME")
 	if column < 0 {
@@ -241,7 +238,7 @@ func (w *listWriter[T]) item(v T) error {
 	return err
 }
 
-// end writes what follows the items.
+// end writes the end of the document.
 func (w *listWriter[T]) end(total, limit, offset int) error {
 	if w.format != output.FormatJSON && w.format != output.FormatYAML {
 		if shown := offset + w.rows; shown < total && w.rows > 0 {

@@ -50,7 +50,7 @@ func testListing(f output.Format, fetch func(context.Context, client.Page) (api.
 		wait: func(context.Context, time.Duration) error { return errors.New("nothing should wait") }}, &out, &note
 }
 
-// What comes page by page is the same document as what comes at once.
+// A list that is written page by page is the same document as one that is written at once.
 func TestListIsWrittenPageByPage(t *testing.T) {
 	for _, n := range []int{0, 1, 499, 500, 501, 1200} {
 		want := api.Page[thing]{Data: []thing{}, Total: n, Limit: n}
@@ -92,7 +92,7 @@ func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
 	var waited []time.Duration
 	l.wait = func(_ context.Context, d time.Duration) error {
 		limited = true
-		// What was read so far is written already.
+		// The pages before the error are written.
 		if got := strings.Count(out.String(), `"id"`); got != 500 {
 			t.Errorf("%d things are written before the wait", got)
 		}
@@ -111,7 +111,7 @@ func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
 	}
 }
 
-// A control plane that cannot reach its store says when to ask again, and --all does.
+// After a 503 with Retry-After, --all retries.
 func TestAllWaitsWhileTheStoreIsAway(t *testing.T) {
 	l, out, note := testListing(output.FormatJSON, things(600, func(page int) error {
 		if page == 2 {
@@ -193,7 +193,7 @@ func TestListFormats(t *testing.T) {
 		if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), "\n") != lines {
 			t.Errorf("%s: %v, %d lines", f, err, strings.Count(out.String(), "\n"))
 		}
-		// What was left out is told beside the list.
+		// The number of omitted items is printed after the list.
 		l, _, note = testListing(f, things(5, never))
 		if err := l.one(t.Context(), client.Page{Limit: 2}); err != nil || note.String() != "1 to 2 of 5; --all shows every one\n" {
 			t.Errorf("%s: %v, %q", f, err, note)

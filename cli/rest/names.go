@@ -13,11 +13,11 @@ import (
 	"svc/server/client"
 )
 
-// prefix is what ids of the resource begin with.
+// prefix is the prefix of the resource's ids.
 func (s Resource[I]) prefix() string { return s.ID[:strings.IndexByte(s.ID, '_')+1] }
 
-// Resolve returns the id of the resource that a person names: by its id, or else by its
-// exact name. What has the form of an id is one, and is not looked for.
+// Resolve returns the id of a resource, given its id or its exact name. A text in the
+// form of an id is returned without a request.
 func (s Resource[I]) Resolve(ctx context.Context, c *client.Client, named string) (string, error) {
 	if api.HasIDForm(named, s.prefix()) {
 		return named, nil
@@ -56,8 +56,8 @@ func (s Resource[I]) Resolve(ctx context.Context, c *client.Client, named string
 	return "", command.Failed(fmt.Errorf("%d %ss have the name %q", len(found), s.Noun, shown), "give the id: "+strings.Join(found, ", "))
 }
 
-// TakesName lets the first argument of a command be the name of such a resource: the
-// command gets its id, and id, where it is not nil, too.
+// TakesName lets the first argument of a command be the name of a resource. The command
+// gets its id, and so does id if it is not nil.
 func (s Resource[I]) TakesName(r *Connection, cmd *cobra.Command, id *string) *cobra.Command {
 	before(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -80,7 +80,7 @@ func (s Resource[I]) TakesName(r *Connection, cmd *cobra.Command, id *string) *c
 	return cmd
 }
 
-// flagTakesName lets the value of a flag be the name of such a resource.
+// flagTakesName lets the value of a flag be the name of a resource.
 func (s Resource[I]) flagTakesName(r *Connection, cmd *cobra.Command, flag string) {
 	before(cmd, func(cmd *cobra.Command, _ []string) error {
 		f := cmd.Flags().Lookup(flag)
@@ -99,8 +99,8 @@ func (s Resource[I]) flagTakesName(r *Connection, cmd *cobra.Command, flag strin
 	})
 }
 
-// before does something before a command runs, after what is done before it already.
-// How the command was called is checked first.
+// before adds a function that runs before a command, after those that were added
+// earlier. The arguments of the command are checked first.
 func before(cmd *cobra.Command, do func(*cobra.Command, []string) error) {
 	earlier := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

@@ -12,23 +12,23 @@ import (
 	"svc/server/client"
 )
 
-// Resource is one kind of resource of the REST API with items I, and the commands that
-// are alike for all kinds: list, get, create, update, delete. A kind has the commands
-// whose part is set; every kind can be listed and deleted.
+// Resource is one kind of resource of the REST API with items I, and the commands that all
+// kinds have in common: list, get, create, update, delete. A kind has the commands whose
+// functions are set; every kind can be listed and deleted.
 type Resource[I any] struct {
-	Noun string // in messages, such as "budget"
+	Noun string // name in messages, such as "budget"
 	Path string // the words before the verb, such as "svc costs budgets"
-	ID   string // an id as the examples write it
+	ID   string // an id for the examples
 
-	// Describe returns what completion and questions need of an item.
+	// Describe returns the data of an item for completion and questions.
 	Describe func(I) (id, name string)
 	Columns  Columns[I]
 
-	// Fetch asks for one page without filters. Whole lists come at once, without limit
-	// and offset; see [Whole].
+	// Fetch reads one page without filters. Complete lists come without limit and offset;
+	// see [Whole].
 	Fetch Fetch[I]
 	Whole bool
-	// Filter adds the flags that narrow the list and returns the Fetch that uses them.
+	// Filter adds the flags that filter the list and returns the Fetch that uses them.
 	Filter func(*Connection, *cobra.Command) Fetch[I]
 
 	Get    *Getter
@@ -43,29 +43,29 @@ type Resource[I any] struct {
 // Help is the help of one command.
 type Help struct{ Short, Long, Example string }
 
-// Fetch asks for one page of a list.
+// Fetch reads one page of a list.
 type Fetch[I any] func(context.Context, *client.Client, client.Page) (api.Page[I], error)
 
-// Creator holds the fields of a new resource as flags; the flag "name" is also the
-// argument of the command.
+// Creator has the fields of a new resource as flags; the flag "name" is also the argument
+// of the command.
 type Creator interface {
 	Flags(*Connection, *cobra.Command)
 	Create(context.Context, *client.Client) (any, error)
 }
 
-// Updater holds the fields of a change as flags, at least one of which must be given.
+// Updater has the fields of a change as flags; at least one must be given.
 type Updater interface {
 	Flags(*Connection, *cobra.Command)
 	Update(ctx context.Context, c *client.Client, id string) (any, error)
 }
 
-// Getter reads one resource by its id, and its name alone.
+// Getter reads one resource by its id, and returns its name.
 type Getter struct {
 	value func(context.Context, *client.Client, string) (any, error)
 	name  nameFunc
 }
 
-// GetBy makes a Getter of a method of the client.
+// GetBy converts a method of the client to a Getter.
 func GetBy[V any](get func(*client.Client, context.Context, string) (V, error), name func(V) string) *Getter {
 	return &Getter{
 		value: func(ctx context.Context, c *client.Client, id string) (any, error) { return get(c, ctx, id) },
@@ -76,7 +76,7 @@ func GetBy[V any](get func(*client.Client, context.Context, string) (V, error), 
 	}
 }
 
-// Whole makes a Fetch of a list that the API gives at once.
+// Whole converts a method that returns a complete list to a Fetch.
 func Whole[I any](fetch func(*client.Client, context.Context) (api.List[I], error)) Fetch[I] {
 	return func(ctx context.Context, c *client.Client, _ client.Page) (api.Page[I], error) {
 		list, err := fetch(c, ctx)
@@ -84,7 +84,7 @@ func Whole[I any](fetch func(*client.Client, context.Context) (api.List[I], erro
 	}
 }
 
-// Deleted makes the Delete of a method that returns no warnings.
+// Deleted converts a method without warnings to a Delete.
 func Deleted(do func(*client.Client, context.Context, string) error) func(context.Context, *client.Client, string) ([]string, error) {
 	return func(ctx context.Context, c *client.Client, id string) ([]string, error) { return nil, do(c, ctx, id) }
 }
@@ -104,7 +104,7 @@ func (s Resource[I]) Commands(r *Connection) []*cobra.Command {
 	return cmds
 }
 
-// TakesID is a command whose first argument is the id or the name of such a resource.
+// TakesID makes the first argument of a command the id or the name of a resource.
 func (s Resource[I]) TakesID(r *Connection, use string, help Help) *cobra.Command {
 	return s.TakesName(r, &cobra.Command{
 		Use: use, Short: help.Short, Long: help.Long, Example: help.Example,
@@ -112,7 +112,7 @@ func (s Resource[I]) TakesID(r *Connection, use string, help Help) *cobra.Comman
 	}, nil)
 }
 
-// CompleteFlag makes a flag take the id or the name of such a resource, and completes it.
+// CompleteFlag makes a flag accept the id or the name of a resource, and completes it.
 func (s Resource[I]) CompleteFlag(r *Connection, cmd *cobra.Command, flag string) {
 	CompleteFlag(r, cmd, flag, s.Complete)
 	s.flagTakesName(r, cmd, flag)
@@ -179,8 +179,8 @@ func (s Resource[I]) updateCmd(r *Connection) *cobra.Command {
 	return cmd
 }
 
-// deleteCmd deletes by id, after a question that has the name of the resource: the id
-// of a resource that does not exist is rejected before the question.
+// deleteCmd deletes by id after a confirmation with the name of the resource. The id of a
+// resource that does not exist is an error before the question.
 func (s Resource[I]) deleteCmd(r *Connection) *cobra.Command {
 	var yes bool
 	cmd := s.TakesID(r, "delete ID", Help{Short: "Delete the " + s.Noun + " with the given id", Example: "  " + s.Path + " delete " + s.ID + " --yes"})

@@ -12,13 +12,14 @@ import (
 	"svc/store"
 )
 
-// bootstrapKeyVar holds the first API key when an operator chooses it.
+// bootstrapKeyVar is the variable with the first API key, if the operator
+// chooses it.
 const bootstrapKeyVar = "SVC_BOOTSTRAP_API_KEY"
 
-// DefaultTenant is the tenant of a store that was empty.
+// DefaultTenant is the tenant that is created in an empty store.
 const DefaultTenant = "default"
 
-// NewKeyRecord describes a key for the store; the secret itself is not kept.
+// NewKeyRecord returns the record of a key for the store, without the secret.
 func NewKeyRecord(name, secret string, scope store.KeyScope) *store.KeyCreate {
 	return &store.KeyCreate{
 		Name:   name,
@@ -29,9 +30,9 @@ func NewKeyRecord(name, secret string, scope store.KeyScope) *store.KeyCreate {
 }
 
 // bootstrap fills an empty store with the tenant "default", its user usr_admin
-// and one key of scope api. A key of its own making is written to
-// DATA_DIR/bootstrap-key before the store learns of it, so that a crash in
-// between cannot leave a store whose only key nobody knows.
+// and one key of scope api. A generated key is written to
+// DATA_DIR/bootstrap-key before it is stored, so that a crash in between
+// cannot leave a store whose only key is unknown.
 func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir string, log *slog.Logger) error {
 	tenants, err := st.ListTenants(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir s
 		return fmt.Errorf("create the first tenant: %w", err)
 	case !created && chosen:
 		return nil
-	case !created: // another process was faster: what was written opens nothing
+	case !created: // another process was faster: the written key is not valid
 		return env.Remove(path)
 	case chosen:
 		log.Info("first tenant created", "tenant", DefaultTenant, "key", "from "+bootstrapKeyVar)

@@ -15,14 +15,14 @@ import (
 	"svc/store/postgres"
 )
 
-// storeDescription is what 'svc store info' shows.
+// storeDescription is the output of 'svc store info'.
 type storeDescription struct {
 	Kind          string `json:"kind" yaml:"kind"`
 	Location      string `json:"location" yaml:"location"`
 	SchemaVersion int    `json:"schemaVersion" yaml:"schemaVersion"`
 	SizeBytes     int64  `json:"sizeBytes" yaml:"sizeBytes"`
 	FreeBytes     int64  `json:"freeBytes" yaml:"freeBytes"`
-	// TraceStore is where the traces are, unless they are in the store itself.
+	// TraceStore is the location of the traces when they are in another store.
 	TraceStore *storeDescription `json:"traceStore,omitempty" yaml:"traceStore,omitempty"`
 }
 
@@ -52,7 +52,8 @@ SVC_TRACE_STORE names one.`,
 			if err != nil {
 				return err
 			}
-			// A backend names itself; the URL of the embedded one begins with bbolt.
+			// A backend returns its name; the URL of the embedded one begins with
+			// bbolt.
 			kind := cmp.Or(map[string]string{"bolt": "bbolt"}[info.Backend], info.Backend)
 			d := storeDescription{Kind: kind, Location: info.Location, SchemaVersion: info.SchemaVersion, SizeBytes: info.SizeBytes, FreeBytes: info.FreeBytes}
 			rows := [][]string{d.row()}
@@ -79,7 +80,7 @@ SVC_TRACE_STORE names one.`,
 	return cmd
 }
 
-// describe describes the store. It makes none.
+// describe describes an existing store; it does not create one.
 func (o *StoreOptions) describe(cmd *cobra.Command, env process.Env) (info store.Info, err error) {
 	if o.onPostgres() {
 		return postgres.Describe(cmd.Context(), o.url)

@@ -21,7 +21,7 @@ import (
 	"svc/store/transfer"
 )
 
-// migrateOptions say what 'svc store migrate' moves where.
+// migrateOptions select the source and the target of 'svc store migrate'.
 type migrateOptions struct {
 	from, to   StoreOptions
 	traceStore string
@@ -61,7 +61,7 @@ Keep passwords out of the command line: PGPASSWORD and a password file work as f
 	return cmd
 }
 
-// closing is stores that were opened.
+// closing closes the opened stores.
 type closing []func() error
 
 func (c closing) close() (err error) {
@@ -125,7 +125,7 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 	return nil
 }
 
-// storeURL is the location of a store as --store takes it.
+// storeURL returns the location of a store in the form of --store.
 func storeURL(location string) string {
 	if strings.Contains(location, "://") {
 		return location
@@ -140,7 +140,7 @@ func withTraceStore(url string) string {
 	return " --trace-store " + clickhouse.Location(url)
 }
 
-// explained says what to do about a migration that failed.
+// explained adds advice to the error of a migration.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, transfer.ErrNotEmpty):
@@ -215,7 +215,7 @@ func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Transfer, 
 	return s, nil
 }
 
-// plan counts what would be moved, and checks the target where there is one.
+// plan counts the rows to move, and checks the target if it exists.
 func (o *migrateOptions) plan(ctx context.Context, env process.Env, source transfer.Source) error {
 	counts, err := transfer.Count(ctx, source)
 	if err != nil {
@@ -235,7 +235,7 @@ func (o *migrateOptions) plan(ctx context.Context, env process.Env, source trans
 	return nil
 }
 
-// checkTarget opens the target where it exists. It makes none.
+// checkTarget opens an existing target; it does not create one.
 func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, source transfer.Source) (err error) {
 	var open closing
 	defer func() { err = errors.Join(err, open.close()) }()
@@ -282,13 +282,13 @@ func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, sourc
 	return err
 }
 
-// migrationProgress shows how far a migration is: on a terminal in one line that is drawn
-// again, elsewhere in a line now and then.
+// migrationProgress shows the progress of a migration: on a terminal in a line that is
+// redrawn, elsewhere in a line now and then.
 type migrationProgress struct {
 	env         process.Env
 	step        transfer.Step
 	began, last time.Time
-	first       int64 // rows that were there when it began, or when the comparison did
+	first       int64 // number of rows at the start, or at the start of the comparison
 	started     time.Time
 	comparing   bool
 	shown       bool

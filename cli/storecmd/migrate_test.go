@@ -10,7 +10,8 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// TestMigrateCommand moves a store to another file, and refuses what cannot be moved.
+// TestMigrateCommand moves a store to another file, and rejects invalid sources and
+// targets.
 func TestMigrateCommand(t *testing.T) {
 	dir := t.TempDir()
 	from, to := "bbolt://"+filepath.Join(dir, "from.db"), "bbolt://"+filepath.Join(dir, "to.db")

@@ -20,8 +20,8 @@ import (
 	"svc/store"
 )
 
-// operator is what an operator does to a store itself, past the API: on the
-// opened store, or through the socket of the server that holds it.
+// operator has the operations on a store that are not in the API: on the opened store,
+// or through the operator socket of the server that has it open.
 type operator interface {
 	createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error)
 	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
@@ -61,8 +61,8 @@ func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (a
 	return t, nil
 }
 
-// createTenantKey makes an unlimited key of the tenant with an id or, where no
-// tenant has that id, a name.
+// createTenantKey creates an unlimited key of the tenant with an id or, when no tenant
+// has that id, a name.
 func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error) {
 	if wrong := in.Validate(); len(wrong) > 0 {
 		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
@@ -109,7 +109,7 @@ func (o storeOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
 	return st.Backup(ctx, w)
 }
 
-// errNoBackup refuses to copy what another program keeps.
+// errNoBackup is the error for stores that have their own backup tools.
 var errNoBackup = errors.New("a store on PostgreSQL is backed up with PostgreSQL's own tools, such as pg_dump or an archive of its log")
 
 func (o storeOperator) info(ctx context.Context) (store.Info, error) { return o.st.Info(ctx) }
@@ -118,8 +118,8 @@ func wireTenant(info store.TenantInfo) api.Tenant {
 	return api.Tenant{ID: info.ID, Name: info.Name, OrgID: info.OrgID, CreatedAt: info.CreatedAt.UTC()}
 }
 
-// socketName is the operator socket inside the data directory. Whoever may
-// open it is an operator: it has mode 0600 and asks for no key.
+// socketName is the operator socket in the data directory. It has mode 0600, and
+// whoever can open it is an operator: no key is needed.
 const socketName = "svc.sock"
 
 // backupTrailer is the trailer with the length of a backup, so that a truncated one is
@@ -157,7 +157,7 @@ func operatorHandler(o storeOperator) http.Handler {
 	return mux
 }
 
-// created serves the creation of what a JSON body asks for.
+// created handles the creation of an object from a JSON body.
 func created[In, Out any](create func(context.Context, In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -175,8 +175,8 @@ type storeInfo struct {
 	Path string `json:"path"`
 }
 
-// answer writes a value, or an error in the form of the API. The socket is the
-// operator's own, so that an internal error is shown as it is.
+// answer writes a value, or an error in the form of the API. The socket is for
+// operators, so internal errors are shown unchanged.
 func answer(w http.ResponseWriter, status int, v any, err error) {
 	var body any = v
 	if err != nil {
@@ -191,12 +191,12 @@ func answer(w http.ResponseWriter, status int, v any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A reader that has gone away is all that can fail here.
+	// Only a disconnected reader can fail here.
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// listenOperator binds the socket of a data directory. The caller holds the
-// store, so that a socket left behind by a dead server may be removed.
+// listenOperator binds the socket of a data directory. The caller has locked the
+// store, so a socket of a dead server may be removed.
 func listenOperator(env process.Env, dataDir string) (net.Listener, error) {
 	path := filepath.Join(dataDir, socketName)
 	if err := env.Remove(path); err != nil {
@@ -212,11 +212,11 @@ func listenOperator(env process.Env, dataDir string) (net.Listener, error) {
 	return ln, nil
 }
 
-// socketOperator asks the server that holds the store.
+// socketOperator calls the server that has the store open.
 type socketOperator struct{ http *http.Client }
 
-// dialOperator returns an operator for the server of a data directory; ok is
-// false when no server answers there.
+// dialOperator returns an operator for the server of a data directory; ok is false
+// when no server listens there.
 func dialOperator(dataDir string) (o *socketOperator, ok bool) {
 	path := filepath.Join(dataDir, socketName)
 	conn, err := net.DialTimeout("unix", path, 2*time.Second)
@@ -233,7 +233,7 @@ func dialOperator(dataDir string) (o *socketOperator, ok bool) {
 	}}}, true
 }
 
-// path asks which store the server holds.
+// path returns the location of the server's store.
 func (o *socketOperator) path(ctx context.Context) (string, error) {
 	var held storeInfo
 	err := o.call(ctx, http.MethodGet, "/store", nil, &held)
@@ -279,7 +279,7 @@ func (o *socketOperator) info(ctx context.Context) (info store.Info, err error) 
 	return info, err
 }
 
-// call exchanges JSON; out is filled from a good answer.
+// call exchanges JSON; out is filled from a successful response.
 func (o *socketOperator) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -298,7 +298,7 @@ func (o *socketOperator) call(ctx context.Context, method, path string, in, out 
 	return nil
 }
 
-// do sends a request and turns an error answer into an error.
+// do sends a request; an error response becomes an error.
 func (o *socketOperator) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://svc"+path, body)
 	if err != nil {
@@ -314,7 +314,7 @@ func (o *socketOperator) do(ctx context.Context, method, path string, body io.Re
 	defer resp.Body.Close()
 	var e api.Error
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&e); err != nil || e.Error == "" {
-		return nil, fmt.Errorf("the server answered %s", resp.Status)
+		return nil, fmt.Errorf("the server responded %s", resp.Status)
 	}
 	return nil, command.WithDetails(errors.New(e.Error), e.Details)
 }

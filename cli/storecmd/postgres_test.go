@@ -17,8 +17,9 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// TestReplicasShareOneFirstKey: of several control planes that start on one empty
-// database one makes the first key, and only that one keeps it in its data directory.
+// TestReplicasShareOneFirstKey: when several control planes start on one empty
+// database, one creates the first key, and only that one writes it to its data
+// directory.
 func TestReplicasShareOneFirstKey(t *testing.T) {
 	url := postgrestest.Start(t).Database(t)
 	env, _, _ := processtest.New(t)
@@ -62,8 +63,8 @@ func TestReplicasShareOneFirstKey(t *testing.T) {
 	}
 }
 
-// TestCommandsOnADatabase: what an operator does to a store works on a database, and
-// what is for files says so.
+// TestCommandsOnADatabase: the operator's commands work on a database; those for
+// files return a clear error.
 func TestCommandsOnADatabase(t *testing.T) {
 	url := postgrestest.Start(t).Database(t)
 	url = strings.Replace(url, "svc@", "svc:secret@", 1)

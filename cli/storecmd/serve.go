@@ -24,7 +24,7 @@ import (
 	"svc/store/clickhouse"
 )
 
-// defaultServeConfig is where 'svc serve' looks for its settings.
+// defaultServeConfig is the default settings file of 'svc serve'.
 const defaultServeConfig = "/etc/svc/serve.yaml"
 
 type ServeOptions struct {
@@ -39,7 +39,7 @@ type ServeOptions struct {
 	Evaluate        time.Duration
 	tlsCert, tlsKey string
 	metricsListen   string
-	unread          []string // environment variables that look like settings and are unknown
+	unread          []string // environment variables with the prefix of settings that no setting has
 	prices          string
 	redisURL        string
 	drainWindow     time.Duration
@@ -108,7 +108,7 @@ certificate.`,
 	return cmd
 }
 
-// check refuses values that no flag type can refuse, all at once.
+// check rejects invalid values that no flag type rejects, all at once.
 func (o *ServeOptions) check() error {
 	var problems []error
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func (o *ServeOptions) check() error {
 	return nil
 }
 
-// warnExposed logs a warning if keys would cross a network in the clear.
+// warnExposed logs a warning if keys would cross a network unencrypted.
 func (o *ServeOptions) warnExposed(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(o.listen)
 	ip := net.ParseIP(host)
@@ -170,13 +170,13 @@ func runServe(ctx context.Context, env process.Env, o ServeOptions) (err error) 
 	return d.Run(ctx)
 }
 
-// ControlPlane puts the control plane together.
+// ControlPlane combines the parts of the control plane.
 type ControlPlane struct {
 	Env  process.Env
 	O    ServeOptions
 	Log  *slog.Logger
 	St   store.Engine
-	Tr   store.Traces // St itself where the traces are not elsewhere
+	Tr   store.Traces // the same as St unless the traces are in another store
 	Srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
 
@@ -221,7 +221,7 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 // Open opens the store and builds the server over it.
 func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if p.O.Store.maxAutoAgents = p.O.MaxAutoAgents; p.O.MaxAutoAgents == 0 {
-		p.O.Store.maxAutoAgents = -1 // none, where 0 means the usual bound
+		p.O.Store.maxAutoAgents = -1 // none, although 0 means the default bound
 	}
 	p.O.Store.serving = true
 	if p.St, err = p.O.Store.open(ctx, p.Env, p.Log); err != nil {
@@ -276,7 +276,7 @@ func (p *ControlPlane) openTraces(ctx context.Context, d *daemon.Daemon) (store.
 	return tr, nil
 }
 
-// openWindows opens the request windows that control planes share; nil where each has
+// openWindows opens the request windows that control planes share; nil when each has
 // its own.
 func (p *ControlPlane) openWindows(d *daemon.Daemon) (server.SharedWindows, error) {
 	if p.O.redisURL == "" {
@@ -291,8 +291,8 @@ func (p *ControlPlane) openWindows(d *daemon.Daemon) (server.SharedWindows, erro
 	return w, nil
 }
 
-// AddUpkeep adds the background work: SLA evaluation, retention, and the writes that
-// find out whether the store takes them.
+// AddUpkeep adds the background work: SLA evaluation, retention, and the probe
+// whether the store takes writes.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	o := evaluate.Options{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
 	retention := evaluate.NewRetention(o, p.O.Retention)
@@ -304,9 +304,8 @@ func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }
 
-// AddOperator adds the socket for operations on the store itself. Without it
-// the control plane still works, so that a path too long for a socket does not
-// keep it from starting.
+// AddOperator adds the operator socket. Without it the control plane still works, so
+// a path that is too long for a socket does not prevent the start.
 func (p *ControlPlane) AddOperator(d *daemon.Daemon) {
 	var ln net.Listener
 	path, err := p.O.Store.location()

@@ -15,7 +15,7 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// A variable that looks like a setting and that nothing reads is reported, with the
+// A variable with the prefix of settings that nothing reads is reported, with the
 // setting that was probably meant; a variable that any command reads is not.
 func TestVariablesThatNothingReadsAreReported(t *testing.T) {
 	env, _, _ := processtest.New(t)
@@ -28,7 +28,8 @@ func TestVariablesThatNothingReadsAreReported(t *testing.T) {
 	}
 }
 
-// variablesInSources returns the variables that the commands read by their names.
+// variablesInSources returns the variables that the source files of commands
+// mention.
 func variablesInSources(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("../*/*.go")
@@ -63,7 +64,7 @@ func TestDeployedServeSettings(t *testing.T) {
 	if err := command.ResolveSettings(env, cmd.Flags(), defaultServeConfig); err != nil {
 		t.Fatal(err)
 	}
-	// The commented lines are settings too.
+	// Commented lines are settings too.
 	text, err := os.ReadFile("../../deploy/etc/serve.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestSettingsOrder(t *testing.T) {
 	}
 }
 
-// A variable of a systemd credential is a layer like the environment.
+// A variable of a systemd credential is treated like the environment.
 func TestCredentialsOverrideTheSettingsFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "serve.yaml")

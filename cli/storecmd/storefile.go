@@ -19,14 +19,14 @@ import (
 	"svc/store/postgres"
 )
 
-// defaultDataDir is where the packages keep the control plane's state.
+// defaultDataDir is the data directory of the packaged control plane.
 const defaultDataDir = "/var/lib/svc"
 
 // StoreOptions select the store that a command works on.
 type StoreOptions struct {
 	DataDir string
 	url     string
-	flag    string // that the URL comes from; empty: store
+	flag    string // flag of the URL; empty: store
 
 	maxAutoAgents int  // as in bolt.Options
 	serving       bool // as in postgres.Options
@@ -38,8 +38,8 @@ func (o *StoreOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.url, "store", "", "store URL, bbolt:///path/to.db or postgres://user@host1,host2/database (default svc.db in the data directory)")
 }
 
-// fromEnvironment takes SVC_DATA_DIR and SVC_STORE where the flags are not
-// given, as the server does.
+// fromEnvironment uses SVC_DATA_DIR and SVC_STORE when the flags are not given,
+// as the server does.
 func (o *StoreOptions) fromEnvironment(cmd *cobra.Command, env process.Env) {
 	for name, value := range map[string]*string{"data-dir": &o.DataDir, "store": &o.url} {
 		if v := env.Getenv(command.SettingName(name)); v != "" && !cmd.Flags().Changed(name) {
@@ -76,10 +76,11 @@ func (o *StoreOptions) path() (string, error) {
 
 func (o *StoreOptions) flagName() string { return "--" + cmp.Or(o.flag, "store") }
 
-// storeURLs is what --store may be.
+// storeURLs is the text about the values of --store.
 const storeURLs = "write bbolt:///path/to.db or postgres://user@host/database"
 
-// location names the store without secrets: the path of its file, or a URL.
+// location returns the location of the store without secrets: the path of its
+// file, or a URL.
 func (o *StoreOptions) location() (string, error) {
 	if o.onPostgres() {
 		return postgres.Location(o.url), nil
@@ -87,14 +88,14 @@ func (o *StoreOptions) location() (string, error) {
 	return o.path()
 }
 
-// backupStore is a store that makes a copy of itself.
+// backupStore is a store that can copy itself.
 type backupStore interface {
 	// Backup writes a consistent copy of the whole store to w while reads and
 	// writes go on, and returns its size in bytes.
 	Backup(ctx context.Context, w io.Writer) (int64, error)
 }
 
-// open opens the store, or makes a new one.
+// open opens the store, or creates it.
 func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logger) (store.Engine, error) {
 	if o.onPostgres() {
 		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents, Serving: o.serving})
@@ -120,8 +121,8 @@ func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logg
 	return st, nil
 }
 
-// operate runs f with an operator: the server that holds the store when one
-// runs, else the store itself.
+// operate runs f with an operator: through the server when one runs, otherwise on
+// the store itself.
 func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(operator) error) (err error) {
 	o.fromEnvironment(cmd, env)
 	where, err := o.location()
@@ -133,11 +134,11 @@ func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(opera
 		if err != nil {
 			return err
 		}
-		// A server on PostgreSQL has no file that a command could open beside it.
+		// A server on PostgreSQL has no file that a command could open.
 		if held == where || o.url == "" && strings.Contains(held, "://") {
 			return f(op)
 		}
-		// The server of this data directory holds another store.
+		// The server of this data directory has another store open.
 	}
 	if dir := filepath.Dir(where); !o.onPostgres() && !env.Exists(dir) {
 		return command.Usagef("name the data directory of the server with --data-dir", "there is no directory %s", dir)

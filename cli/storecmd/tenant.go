@@ -85,8 +85,8 @@ opens the store file directly.`,
 	return cmd
 }
 
-// showTenantKey prints a tenant with its new key: as text the key alone on
-// standard output, so that it can be piped.
+// showTenantKey prints a tenant with its new key: in text form only the key
+// goes to standard output, so that it can be piped.
 func showTenantKey(env process.Env, f output.Format, t api.Tenant, headline string) error {
 	if f != output.FormatText {
 		return output.WriteValue(env.Stdout, f, t)
@@ -121,7 +121,7 @@ func newTenantListCmd(env process.Env) *cobra.Command {
 	return cmd
 }
 
-// storeFailure shows the fields that a store refused.
+// storeFailure adds the fields that a store rejected to the error.
 func storeFailure(err error) error {
 	var se *store.Error
 	if errors.As(err, &se) {

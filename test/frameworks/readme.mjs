@@ -86,7 +86,7 @@ const parsed = (text) => Object.fromEntries([...text.matchAll(/^(\w+)='(.*)'$/gm
 await check('the commands of the README end well', async () => {
   expect(ran.code === 0, ran.text);
   for (const name of carried) expect(new RegExp(`^upstream +${name} +ok +20\\S+ +[1-9]`, 'm').test(ran.text), `${name}\n${ran.text}`);
-  for (const why of ['svc is not: its URL is that of this gateway', 'old is not: ', 'shell is not: its URL is none']) expect(ran.text.includes(why), `${why}\n${ran.text}`);
+  for (const why of ['svc is not: its URL is that of this gateway', 'old is not: ', 'shell is not: its URL is invalid']) expect(ran.text.includes(why), `${why}\n${ran.text}`);
 });
 await check('secrets are in the file of variables alone, which others cannot read', async () => {
   for (const name of ['team.env', 'client.env']) expect((statSync(join(work, name)).mode & 0o777) === 0o600, name);

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// run is a piece of a line in one style.
+// run is a part of a line in one style.
 type run struct {
-	col        int // cells from the left
-	width      int // in cells
+	col        int // position in cells from the left
+	width      int // width in cells
 	text       string
-	fore, back string // #rrggbb; empty for the terminal's own
+	fore, back string // #rrggbb; empty for the terminal's default
 	bold       bool
 }
 
-// parse splits a drawn screen into runs, line by line. It knows what package
-// tui draws with: SGR with true colour, bold and reset.
+// parse splits a drawn screen into runs, line by line. It supports what
+// package tui uses: SGR with true color, bold and reset.
 func parse(view string, width func(string) int) [][]run {
 	var lines [][]run
 	for text := range strings.SplitSeq(view, "\n") {
@@ -42,7 +42,7 @@ func parse(view string, width func(string) int) [][]run {
 	return lines
 }
 
-// apply follows one SGR sequence.
+// apply applies one SGR sequence.
 func (r *run) apply(codes string) {
 	n := strings.Split(codes, ";")
 	for i := 0; i < len(n); i++ {

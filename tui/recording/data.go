@@ -11,10 +11,11 @@ import (
 	"svc/tui"
 )
 
-// Moment is when everything in a recording happens.
+// Moment is the time of everything in a recording.
 var Moment = time.Date(2026, 11, 2, 14, 32, 10, 0, time.UTC)
 
-// dice is a small generator of numbers that are the same on every machine.
+// dice is a small pseudo-random generator with the same numbers on every
+// machine.
 type dice uint64
 
 func (d *dice) next() float64 {
@@ -66,9 +67,9 @@ func Traces(n int) []tui.Event {
 	return events
 }
 
-// Plane answers like a control plane that has been in use for a while. Err
+// Plane responds like a control plane that has been in use for a while. Err
 // makes every request fail; Refuse makes changes fail as for a key that may
-// only read; Warnings come with the answer to a change of a policy.
+// only read; Warnings are those of the response to a change of a policy.
 type Plane struct {
 	Err      error
 	Refuse   bool
@@ -78,7 +79,7 @@ type Plane struct {
 	disabled map[string]bool
 }
 
-// GetTrace answers with the spans of a request.
+// GetTrace returns a trace with spans.
 func (p *Plane) GetTrace(_ context.Context, id string) (api.Trace, error) {
 	if p.Err != nil {
 		return api.Trace{}, p.Err
@@ -97,10 +98,10 @@ func (p *Plane) GetTrace(_ context.Context, id string) (api.Trace, error) {
 	return api.Trace{}, &client.Error{Status: 404, Message: "trace not found"}
 }
 
-// traceCount is how many traces a recording has.
+// traceCount is the number of traces in a recording.
 const traceCount = 400
 
-// TraceStats answers with the figures of a day.
+// TraceStats returns the statistics of a day.
 func (p *Plane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceStats, error) {
 	if p.Err != nil || p.Empty {
 		return api.TraceStats{Period: q.Period, Groups: []api.StatsGroup{}}, p.Err
@@ -131,7 +132,7 @@ func (p *Plane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceSta
 	return s, nil
 }
 
-// ListAgents answers with four agents, one of which has done nothing yet.
+// ListAgents returns four agents, one of them without traces.
 func (p *Plane) ListAgents(context.Context, client.AgentQuery) (api.Page[api.AgentItem], error) {
 	if p.Err != nil || p.Empty {
 		return api.Page[api.AgentItem]{}, p.Err
@@ -147,7 +148,7 @@ func (p *Plane) ListAgents(context.Context, client.AgentQuery) (api.Page[api.Age
 	return out, nil
 }
 
-// ListAgentTools answers with the tools of an agent.
+// ListAgentTools returns the tools of an agent.
 func (p *Plane) ListAgentTools(_ context.Context, id string, _ client.Page) (api.Page[api.AgentTool], error) {
 	if p.Err != nil {
 		return api.Page[api.AgentTool]{}, p.Err
@@ -163,7 +164,7 @@ func (p *Plane) ListAgentTools(_ context.Context, id string, _ client.Page) (api
 	return out, nil
 }
 
-// ListPolicies answers with policies of every kind.
+// ListPolicies returns policies of every kind.
 func (p *Plane) ListPolicies(context.Context, client.PolicyQuery) (api.Page[api.Policy], error) {
 	if p.Err != nil || p.Empty {
 		return api.Page[api.Policy]{}, p.Err
@@ -184,7 +185,7 @@ func (p *Plane) ListPolicies(context.Context, client.PolicyQuery) (api.Page[api.
 	return api.Page[api.Policy]{Data: all, Total: len(all)}, nil
 }
 
-// UpdatePolicy turns a policy on or off.
+// UpdatePolicy enables or disables a policy.
 func (p *Plane) UpdatePolicy(_ context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
 	switch {
 	case p.Err != nil:
@@ -201,7 +202,7 @@ func (p *Plane) UpdatePolicy(_ context.Context, id string, in api.PolicyUpdate) 
 	return api.Policy{ID: id, Enabled: *in.Enabled, Warnings: p.Warnings}, nil
 }
 
-// ListBudgets answers with budgets that are within, nearly used and over.
+// ListBudgets returns budgets that are within, nearly used and over.
 func (p *Plane) ListBudgets(context.Context) (api.List[api.Budget], error) {
 	if p.Err != nil || p.Empty {
 		return api.List[api.Budget]{}, p.Err
@@ -215,7 +216,7 @@ func (p *Plane) ListBudgets(context.Context) (api.List[api.Budget], error) {
 	}, Total: 4}, nil
 }
 
-// ListSLAs answers with a target in every state.
+// ListSLAs returns a target in every state.
 func (p *Plane) ListSLAs(context.Context) (api.List[api.SLATarget], error) {
 	if p.Err != nil || p.Empty {
 		return api.List[api.SLATarget]{}, p.Err
@@ -229,7 +230,7 @@ func (p *Plane) ListSLAs(context.Context) (api.List[api.SLATarget], error) {
 	}, Total: 4}, nil
 }
 
-// ListViolations answers with two misses.
+// ListViolations returns two violations.
 func (p *Plane) ListViolations(context.Context, client.ViolationQuery) (api.List[api.SLAViolation], error) {
 	if p.Err != nil || p.Empty {
 		return api.List[api.SLAViolation]{}, p.Err

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Frame is one picture of a recording and how long it stays.
+// Frame is one picture of a recording with its duration.
 type Frame struct {
 	View string
 	Stay time.Duration
@@ -24,8 +24,9 @@ const (
 	bar        = 30
 )
 
-// SVG draws frames of cols by rows cells that follow each other for ever. One
-// frame is a still. The text stays text: it can be read out and searched.
+// SVG draws frames of cols by rows cells as an endless animation; one frame
+// is a still picture. The text stays text, so that screen readers can read it
+// and browsers can search it.
 func SVG(title string, cols, rows int, frames []Frame) []byte {
 	var b bytes.Buffer
 	w, h := float64(cols)*cellWidth+2*padding, float64(rows)*cellHeight+2*padding+bar
@@ -53,7 +54,7 @@ func SVG(title string, cols, rows int, frames []Frame) []byte {
 	}
 	for i, f := range frames {
 		hidden := ""
-		if i > 0 { // what does not move shows the first
+		if i > 0 { // viewers without animation show the first frame
 			hidden = ` visibility="hidden"`
 		}
 		fmt.Fprintf(&b, `<g class="f%d"%s>`+"\n", i, hidden)
@@ -90,7 +91,7 @@ func drawFrame(b *bytes.Buffer, view string, rows int) {
 			if r.bold {
 				attrs += ` class="b"`
 			}
-			// Each run is stretched to its cells, whatever font there is.
+			// Each run is stretched to the width of its cells, for any font.
 			fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" lengthAdjust="spacingAndGlyphs" xml:space="preserve"%s>%s</text>`+"\n",
 				padding+float64(r.col+lead)*cellWidth, top+13, float64(ansi.StringWidth(text))*cellWidth, attrs, escape(text))
 		}

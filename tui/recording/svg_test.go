@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The picture is well-formed, shows its first frame where nothing moves, and is
+// The picture is well-formed, shows its first frame without animation, and is
 // the same each time.
 func TestPicture(t *testing.T) {
 	svg := Picture()
@@ -45,7 +45,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// Styles, and what XML must not see, survive the way from a screen to SVG.
+// Styles, and characters that XML must escape, are preserved in the conversion
+// of a screen to SVG.
 func TestSVG(t *testing.T) {
 	lines := parse("a\x1b[1;38;2;255;0;16mb<\x1b[0m \x1b[48;2;1;2;3m漢\x1b[0mz", func(s string) int { return len([]rune(s)) + strings.Count(s, "漢") })
 	want := []run{

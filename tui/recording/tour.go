@@ -13,7 +13,7 @@ const (
 	Rows    = 30
 )
 
-// Options are those of a screen that shows invented data at Moment.
+// Options are the options of a screen with invented data at Moment.
 func Options(p *Plane) tui.Options {
 	return tui.Options{
 		Plane: p, Name: "https://svc.example.com", Output: io.Discard, Colour: true, Theme: tui.Dark,
@@ -21,8 +21,8 @@ func Options(p *Plane) tui.Options {
 	}
 }
 
-// Tour shows what svc tui can do: traces come in, one is opened, they are
-// filtered, and the other screens.
+// Tour shows the features of svc tui: traces arrive, one is opened, they are
+// filtered, and the other screens are opened.
 func Tour() []Frame {
 	s := tui.NewScreen(Options(&Plane{}), Columns, Rows)
 	all := Traces(traceCount)
@@ -55,7 +55,7 @@ func Tour() []Frame {
 	return frames
 }
 
-// Picture is the tour as SVG.
+// Picture returns the tour as SVG.
 func Picture() []byte {
 	return SVG("svc tui: live traces, one blocked call with its spans, statistics, policies, budgets and SLA targets", Columns, Rows, Tour())
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// authDisabledPublic warns of a gateway that anyone on the network may use.
+// authDisabledPublic warns of a gateway that is open to the network without authentication.
 func authDisabledPublic(p *pass) {
 	f := p.file
 	if f.Auth.Enabled || f.TLS != nil && f.TLS.ClientCA != "" {
@@ -18,10 +18,10 @@ func authDisabledPublic(p *pass) {
 		return
 	}
 	p.warn(p.root().Field("listen"), "enable auth ('svc keygen' makes keys), ask for client certificates with tls.client_ca, or listen on 127.0.0.1",
-		"whoever reaches this address may call: authentication is off")
+		"authentication is off: anyone who can reach this address may call")
 }
 
-// isLoopback reports whether a host can only mean this machine.
+// isLoopback reports whether a host always means this machine.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

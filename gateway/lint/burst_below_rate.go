@@ -8,8 +8,8 @@ import (
 	"svc/gateway/policy"
 )
 
-// burstBelowRate warns of buckets that hold less than a second's worth: calls
-// that come together are refused though the rate would allow them.
+// burstBelowRate warns of buckets that hold less than one second of the rate: simultaneous calls
+// are refused although the rate would allow them.
 func burstBelowRate(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -35,7 +35,7 @@ func smallestBurst(rate float64) string {
 	return fmt.Sprintf("set burst to %d or more", int64(math.Ceil(math.Min(rate, math.MaxInt32))))
 }
 
-// calls writes a number of calls.
+// calls formats a number of calls.
 func calls(n float64) string {
 	return strconv.FormatFloat(n, 'f', -1, 64) + plural(int(math.Ceil(n)), " call", " calls")
 }

@@ -6,12 +6,12 @@ import (
 	"svc/gateway/policy"
 )
 
-// guarded are the methods that the specification wants a rule of their own for
-// under default deny (gateway specification, Default-deny discovery allowlist).
+// guarded are the methods that need a rule of their own under default deny (gateway
+// specification, Default-deny discovery allowlist).
 var guarded = [...]string{mcp.MethodListen, mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel}
 
-// catchAllAllow warns of rules that let every message pass under default deny,
-// and with them methods that nobody thought of.
+// catchAllAllow warns of rules that let every message pass under default deny, and so allow
+// methods that were not intended.
 func catchAllAllow(p *pass) {
 	if a := p.file.Policy.DefaultAction; a == nil || *a != "deny" {
 		return
@@ -29,7 +29,7 @@ func catchAllAllow(p *pass) {
 		}
 		if len(opened) > 0 {
 			p.warn(p.ruleAt(r.index).Field("id"), `for tools alone write tool_glob: "*", and give other methods rules of their own`,
-				"rule %s lets every method pass, though default_action is deny: %s among them", r.quoted(), join(opened))
+				"rule %s lets every method pass although default_action is deny, including %s", r.quoted(), join(opened))
 		}
 	}
 }
@@ -56,5 +56,5 @@ func (p *pass) after(r *rule) []*rule {
 	return out
 }
 
-// decides reports whether the rule ends the search when it matches.
+// decides reports whether the rule ends the evaluation when it matches.
 func (r *rule) decides() bool { return r.Mode != "observe" }

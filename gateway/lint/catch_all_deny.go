@@ -7,9 +7,9 @@ import (
 	"svc/gateway/policy"
 )
 
-// catchAllDeny warns of rules that deny every message below rules that let some
-// pass: an answer of a client to a server's request carries no method, so nothing
-// above such a rule lets it through. default_action never denies answers.
+// catchAllDeny warns of rules that deny every message below rules that let some pass: a client's
+// answer to a server request has no method, so no rule above lets it pass. default_action never
+// denies answers.
 func catchAllDeny(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -19,9 +19,9 @@ func catchAllDeny(p *pass) {
 		before := p.before(r)
 		passes := slices.ContainsFunc(before, func(a *rule) bool { return a.ways[up] && a.Action != policy.Deny.String() })
 		if v, _ := p.covered(r, []cell{{way: up}}, before); !passes || v != nameset.NotCovered {
-			continue // nothing is called that could ask, or the answers are decided above
+			continue // no call passes that could cause a server request, or answers are decided above
 		}
-		p.warn(p.ruleAt(r.index).Field("id"), "use default_action: deny in its place, which lets answers pass",
+		p.warn(p.ruleAt(r.index).Field("id"), "use default_action: deny instead, which lets answers pass",
 			"rule %s also stops clients' answers to elicitation, sampling and roots requests of servers, which get an error in place of the answer", r.quoted())
 	}
 }

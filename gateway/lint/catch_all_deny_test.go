@@ -7,8 +7,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// A deny for everything is told where something may be called above it that can ask
-// its client, and where nothing above it decides on answers.
+// A deny for everything is reported if a call above it may cause a server request, and no rule
+// above it decides on answers.
 func TestCatchAllDeny(t *testing.T) {
 	const tools, rest = "    - {id: tools, action: allow, when: {tool_glob: \"*\"}}\n", "    - {id: rest, action: deny, when: {}}\n"
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestCatchAllDeny(t *testing.T) {
 		found := run("policy:\n  default_action: deny\n  rules:\n" + c.rules)
 		got := slices.ContainsFunc(found, func(f diag.Finding) bool { return f.Code == "catch-all-deny" })
 		if got != c.want {
-			t.Errorf("%s: told %v, want %v: %v", c.name, got, c.want, found)
+			t.Errorf("%s: reported %v, want %v: %v", c.name, got, c.want, found)
 		}
 	}
 }

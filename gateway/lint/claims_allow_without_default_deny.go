@@ -5,9 +5,9 @@ import (
 	"svc/gateway/policy"
 )
 
-// claimsAllowWithoutDefaultDeny warns of rules that let some callers pass where
-// all others pass too: claims are no gate unless what follows denies (gateway
-// specification, when.claims).
+// claimsAllowWithoutDefaultDeny warns of rules that allow some callers what all others may do as
+// well: claims restrict only if a later rule or the default denies (gateway specification,
+// when.claims).
 func claimsAllowWithoutDefaultDeny(p *pass) {
 	action := p.file.Policy.DefaultAction
 	if action != nil && *action == "deny" {
@@ -20,7 +20,7 @@ func claimsAllowWithoutDefaultDeny(p *pass) {
 		}
 		var cells []cell
 		for _, c := range r.cells() {
-			// Left out, default_action denies tool calls.
+			// Without default_action, tool calls are denied.
 			if c.way == up && (action != nil || c.tools == nil) {
 				cells = append(cells, c)
 			}
@@ -38,7 +38,7 @@ func claimsAllowWithoutDefaultDeny(p *pass) {
 		}
 		if v, _ := p.covered(&everyone, cells, denies); v == nameset.NotCovered {
 			p.warn(p.ruleAt(r.index).Field("when").Field("claims"), "set default_action: deny, or deny the same below without claims",
-				"rule %s allows some callers what all others may do as well: whoever lacks the claims passes by the default", r.quoted())
+				"rule %s allows some callers what all others may do as well: a caller without the claims passes by the default", r.quoted())
 		}
 	}
 }

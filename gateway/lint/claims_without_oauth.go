@@ -1,6 +1,6 @@
 package lint
 
-// claimsWithoutOAuth warns of conditions on tokens that nobody can present.
+// claimsWithoutOAuth warns of conditions on claims while no tokens are accepted.
 func claimsWithoutOAuth(p *pass) {
 	if p.file.Auth.Enabled && p.file.Auth.OAuth.Enabled {
 		return

@@ -9,18 +9,17 @@ import (
 	"svc/gateway/policy"
 )
 
-// cell is a kind of message that rules either take whole or, for tool calls, by
-// name: what a rule matches is a few cells, for some callers.
+// cell is a kind of message that a rule matches either completely or, for tool calls, by name:
+// the messages that a rule matches are a few cells, for some callers.
 type cell struct {
 	way           int
-	tools         *nameset.Set // tool calls by these names; else nil
-	method        string       // messages of a method; "" for any message that no other field narrows
+	tools         *nameset.Set // tool calls by these names; otherwise nil
+	method        string       // messages of a method; "" for any message that no other field restricts
 	inputRequired bool         // answers that ask for input
-	upstream      string       // to or from this one; empty for any
+	upstream      string       // to or from this upstream; empty for any
 }
 
-// cells returns what a rule matches; none when its conditions exclude each
-// other.
+// cells returns the messages that a rule matches; none when its conditions exclude each other.
 func (r *rule) cells() []cell {
 	var out []cell
 	method := r.When.Method
@@ -60,14 +59,14 @@ func (r *rule) ofUpstream(c cell) bool {
 	return len(r.When.Upstream) == 0 || slices.Contains(r.When.Upstream, c.upstream)
 }
 
-// takes returns the tools of a cell that the rule takes, All for the whole of a
-// cell that is not about tools, nil for nothing of it.
+// takes returns the tools of a cell that the rule decides: All for the whole of a cell that has
+// no tools, nil for none.
 func (r *rule) takes(c cell) *nameset.Set {
 	method := r.When.Method
 	switch {
 	case !r.ways[c.way], !r.ofUpstream(c):
 	case r.When.Arguments != nil:
-		// It takes some calls of what it matches, and is never known to take all.
+		// It decides some of the calls that it matches, so it is never known to decide all.
 	case c.tools != nil:
 		if r.inputRequired || method != "" && method != mcp.MethodToolsCall {
 			return nil
@@ -82,25 +81,25 @@ func (r *rule) takes(c cell) *nameset.Set {
 			return nameset.All()
 		}
 	case !r.inputRequired && (method == "" || method == c.method):
-		// A message of any method may be one that the rule does not name, so a
-		// rule with a method takes cells of that method alone.
+		// The method of the message is not known, so a rule with a method covers only cells of
+		// that method.
 		return nameset.All()
 	}
 	return nil
 }
 
-// maxCallers bounds the kinds of callers that are looked at for one rule.
+// maxCallers bounds the kinds of callers that are examined for one rule.
 const maxCallers = 4096
 
-// callers returns identities that stand for all that meet conditions: each has
-// what the conditions ask for and nothing else. Claims only ever ask that
-// something is there, so a rule that takes such a caller takes every caller with
-// more. ok is false when there are too many.
+// callers returns identities that represent all callers that meet conditions: each has the claims
+// that the conditions require and no others. Conditions only require that claims are present, so
+// a rule that decides for such a caller decides for every caller with more. ok is false when
+// there are too many.
 func callers(c *policy.ClaimsConfig) (list []*policy.Claims, ok bool) {
 	if c == nil {
 		return []*policy.Claims{nil}, true
 	}
-	// A subject that no list holds, for conditions that ask for none.
+	// A subject that is in no list, for conditions that require none.
 	const nobody = "\x00"
 	or := func(list []string, none string) []string {
 		if len(list) == 0 {
@@ -129,8 +128,8 @@ func callers(c *policy.ClaimsConfig) (list []*policy.Claims, ok bool) {
 	return list, true
 }
 
-// covered answers whether rules together take everything that r takes of some
-// cells, and which of them it takes to do so.
+// covered reports whether rules together decide every message of some cells of r, and returns the
+// rules that are needed for it.
 func (p *pass) covered(r *rule, cells []cell, rules []*rule) (v nameset.Verdict, by []*rule) {
 	who, ok := callers(r.claims)
 	if !ok {
@@ -161,7 +160,7 @@ func (p *pass) covered(r *rule, cells []cell, rules []*rule) (v nameset.Verdict,
 	return nameset.Covered, by
 }
 
-// coversCell answers whether rules together take a whole cell.
+// coversCell reports whether rules together decide a whole cell.
 func (p *pass) coversCell(c cell, rules []*rule) nameset.Verdict {
 	if c.tools == nil {
 		if len(rules) > 0 {
@@ -181,15 +180,15 @@ func taken(c cell, rules []*rule) []*nameset.Set {
 	return sets
 }
 
-// needed returns, of rules that take a cell together, one that does so alone, or
-// else a few that none can be left out of.
+// needed returns, of rules that together cover a cell, one that covers it alone, or else a few of
+// which none can be omitted.
 func (p *pass) needed(c cell, rules []*rule) []*rule {
 	for _, a := range rules {
 		if p.coversCell(c, []*rule{a}) == nameset.Covered {
 			return []*rule{a}
 		}
 	}
-	const most = 24 // beyond it the list is not worth the search
+	const most = 24 // a longer search would cost too much
 	left := slices.Clone(rules)
 	for i := 0; i < len(left) && len(rules) <= most; {
 		without := slices.Delete(slices.Clone(left), i, i+1)
@@ -202,12 +201,12 @@ func (p *pass) needed(c cell, rules []*rule) []*rule {
 	return left
 }
 
-// giveUp notes what could not be worked out.
+// giveUp records a rule or route that could not be analyzed completely.
 func (p *pass) giveUp(format string, args ...any) {
 	p.open = append(p.open, fmt.Sprintf(format, args...))
 }
 
-// undecided reports what could not be worked out, in one finding.
+// undecided reports what could not be analyzed, in one finding.
 func (p *pass) undecided() {
 	if len(p.open) == 0 {
 		return

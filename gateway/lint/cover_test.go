@@ -17,9 +17,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// everyRequest are messages that tell apart whatever the generated rules can:
-// all short names, methods that rules name and one that none does, and callers
-// with every mix of claims.
+// everyRequest are messages that distinguish all generated rules: all short names, methods of
+// rules and one other, and callers with every combination of claims.
 func everyRequest() []policy.Request {
 	var names []string
 	for _, a := range []string{"a", "b", "c", "x", "A"} {
@@ -56,7 +55,7 @@ func everyRequest() []policy.Request {
 	return out
 }
 
-// someWhen generates conditions over few names, methods and claims.
+// someWhen generates conditions with few names, methods and claims.
 func someWhen() *rapid.Generator[policy.When] {
 	pick := func(list ...string) *rapid.Generator[string] { return rapid.SampledFrom(list) }
 	some := func(list ...string) *rapid.Generator[[]string] {
@@ -92,8 +91,8 @@ func someWhen() *rapid.Generator[policy.When] {
 	})
 }
 
-// TestShadowedIsExact: a rule is found shadowed exactly when no message ever
-// comes to it, as the engine decides.
+// TestShadowedIsExact: a rule is reported as shadowed exactly when the engine never reaches it
+// for any message.
 func TestShadowedIsExact(t *testing.T) {
 	when, requests := someWhen(), everyRequest()
 	rapid.Check(t, func(t *rapid.T) {
@@ -136,8 +135,8 @@ func TestShadowedIsExact(t *testing.T) {
 	})
 }
 
-// TestShadowedRuleNames: the rules above are named, alone where one does it, and
-// what one warning tells no other repeats.
+// TestShadowedRuleNames: the finding names the rules above, only one if it suffices, and a
+// shadowed rule is reported by one warning only.
 func TestShadowedRuleNames(t *testing.T) {
 	const head = "policy:\n  default_action: deny\n  filter_lists: true\n  rules:\n"
 	line := func(id, action, when string) string {
@@ -152,18 +151,18 @@ func TestShadowedRuleNames(t *testing.T) {
 		want        []string // "code path: part of the message"
 	}{
 		{"prefix above name", line("a", "allow", "tool_prefix: db_") + line("b", "deny", "tool_name: db_drop"),
-			[]string{`shadowed-rule policy.rules[1].id: "a" (line 5) above it takes`}},
+			[]string{`shadowed-rule policy.rules[1].id: "a" (line 5) above it matches`}},
 		{"same action", line("a", "deny", "tool_prefix: db_") + line("b", "deny", "tool_name: db_drop"),
 			[]string{"shadowed-rule policy.rules[1].id: with the same action"}},
 		{"two together", line("a", "allow", "tool_name: x") + line("b", "allow", "tool_name: y") + line("c", "deny", "tool_name_in: [x, y]"),
-			[]string{`shadowed-rule policy.rules[2].id: "a" (line 5) and "b" (line 6) above it take together`}},
+			[]string{`shadowed-rule policy.rules[2].id: "a" (line 5) and "b" (line 6) above it match together`}},
 		{"one of many suffices", line("a", "allow", "tool_name: x") + line("b", "allow", "tool_prefix: x") + line("c", "deny", "tool_name: x1"),
-			[]string{`shadowed-rule policy.rules[2].id: "b" (line 6) above it takes`}},
+			[]string{`shadowed-rule policy.rules[2].id: "b" (line 6) above it matches`}},
 		{"claims do not take the others away", line("a", "allow", "tool_prefix: x, claims: {groups: [g]}") + line("b", "deny", "tool_prefix: x"), nil},
 		{"claims of a narrower caller", line("a", "allow", "tool_prefix: x, claims: {groups_in: [g, h]}") + line("b", "deny", "tool_prefix: x, claims: {groups: [g, i]}"),
-			[]string{"shadowed-rule policy.rules[1].id: takes all"}},
+			[]string{"shadowed-rule policy.rules[1].id: matches all"}},
 		{"disjoint callers together", line("a", "allow", "tool_prefix: x, claims: {groups_in: [g]}") + line("b", "allow", "tool_prefix: x, claims: {groups_in: [h]}") +
-			line("c", "deny", "tool_prefix: x, claims: {groups_in: [g, h]}"), []string{"shadowed-rule policy.rules[2].id: take together"}},
+			line("c", "deny", "tool_prefix: x, claims: {groups_in: [g, h]}"), []string{"shadowed-rule policy.rules[2].id: match together"}},
 		{"wildcard redact over deny is told once", line("m", "redact", `tool_name: "*", direction: ""`) + line("d", "deny", "tool_name: x"),
 			[]string{`wildcard-redact-above-deny policy.rules[0].id: "d" (line 6)`}},
 		{"a redact for a part is no wildcard", line("m", "redact", `tool_prefix: x, direction: ""`) + line("d", "deny", "tool_name: y"), nil},
@@ -198,8 +197,8 @@ func TestShadowedRuleNames(t *testing.T) {
 	}
 }
 
-// TestManyRules: a large file is looked at within seconds, and what is not
-// worked out is told in one finding.
+// TestManyRules: a large file is analyzed within seconds, and rules that were not analyzed
+// completely are in one finding.
 func TestManyRules(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("policy:\n  default_action: deny\n  filter_lists: true\n  rules:\n")

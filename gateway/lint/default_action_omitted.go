@@ -1,7 +1,7 @@
 package lint
 
-// defaultActionOmitted warns where a reader cannot see what happens to messages
-// that no rule matches.
+// defaultActionOmitted warns when the file does not show what happens to messages that no rule
+// matches.
 func defaultActionOmitted(p *pass) {
 	if p.file.Policy.DefaultAction == nil && p.doc.Given("policy") {
 		p.warn(p.root().Field("policy").Field("default_action"), "write default_action: deny, or allow if that is meant",

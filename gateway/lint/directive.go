@@ -8,11 +8,11 @@ import (
 	"svc/gateway/diag"
 )
 
-// codeDirective is the code of what is wrong with a directive itself.
+// codeDirective is the code of problems of a directive itself.
 const codeDirective = "lint-directive"
 
-// silence takes out the findings that comments ask to leave out, and reports
-// comments that do not do what they seem to. Errors cannot be silenced.
+// silence removes the findings that comments of the file ignore, and reports comments without
+// effect. Errors cannot be ignored.
 //
 //	# svc-lint: ignore CODE[,CODE…] REASON
 func silence(doc *config.Document, found []diag.Finding) []diag.Finding {
@@ -22,11 +22,11 @@ func silence(doc *config.Document, found []diag.Finding) []diag.Finding {
 			found = append(found, doc.At(diag.Finding{Code: codeDirective, Severity: diag.Warning, Message: message, Hint: hint, Pos: d.Pos}))
 		}
 		if !ok {
-			complain("the comment is not understood", "write # svc-lint: ignore CODE REASON")
+			complain("the comment cannot be parsed", "write # svc-lint: ignore CODE REASON")
 			continue
 		}
 		if reason == "" {
-			complain("the comment gives no reason", "give the reason after the code: whoever reads it next has to know whether it still applies")
+			complain("the comment gives no reason", "give the reason after the code, so that readers can decide whether it still applies")
 			continue
 		}
 		for _, code := range codes {
@@ -36,14 +36,14 @@ func silence(doc *config.Document, found []diag.Finding) []diag.Finding {
 					(f.Pos.Line == d.Pos.Line || d.From <= f.Pos.Line && f.Pos.Line <= d.To)
 			})
 			if len(found) == before {
-				complain("the comment silences no "+code+" warning", "remove it, or put it above the entry that it is about")
+				complain("the comment silences no "+code+" warning", "remove it, or put it above the entry that it applies to")
 			}
 		}
 	}
 	return found
 }
 
-// parseDirective reads what follows "svc-lint:".
+// parseDirective parses the text after "svc-lint:".
 func parseDirective(text string) (codes []string, reason string, ok bool) {
 	word, rest, _ := strings.Cut(text, " ")
 	list, reason, _ := strings.Cut(strings.TrimSpace(rest), " ")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// codesOf returns the codes of what lint says of an example.
+// codesOf returns the codes of the findings for an example.
 func codesOf(example string) (codes []string) {
 	for _, f := range run(example) {
 		codes = append(codes, f.Code)
@@ -14,9 +14,8 @@ func codesOf(example string) (codes []string) {
 	return codes
 }
 
-// With federation every name has an owner without a route, the gateway itself begins
-// sessions, and lists show what may be called: what is missing without it is not
-// missed.
+// With federation every name has an owner without a route, the gateway itself starts sessions,
+// and lists show the allowed items, so the warnings about these do not apply.
 func TestFederationNeedsNeitherRoutesNorADefaultUpstream(t *testing.T) {
 	upstreams := `
 upstreams:
@@ -47,7 +46,7 @@ routes:
 `
 	for route, warned := range map[string]bool{
 		`{match: {tool_name: "*"}, upstream: crm}`:                true,
-		`{match: {tool_name: "*"}, upstream: web}`:                true, // takes crm_… away from crm
+		`{match: {tool_name: "*"}, upstream: web}`:                true, // takes names of crm_… from crm
 		`{match: {tool_prefix: crm}, upstream: web}`:              true,
 		`{match: {tool_name_in: [crm_a, b]}, upstream: crm}`:      true,
 		`{match: {tool_regex: "crm_(a|b)"}, upstream: crm}`:       false,

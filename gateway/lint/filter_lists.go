@@ -2,8 +2,8 @@ package lint
 
 import "svc/gateway/policy"
 
-// filterLists suggests to hide what may not be called. Whoever has written the
-// key has decided, and federation does it without the key.
+// filterLists suggests to hide tools that may not be called. A file that has the key has decided,
+// and with federation lists are always filtered.
 func filterLists(p *pass) {
 	if p.file.FiltersLists() || p.doc.Given("policy.filter_lists") || !p.doc.Given("policy") {
 		return

@@ -5,8 +5,8 @@ import (
 	"svc/gateway/ratelimit"
 )
 
-// inMemoryLimits notes that each replica has its own buckets, and warns where
-// the file shows that there are replicas.
+// inMemoryLimits notes that each replica has its own buckets, and warns if the file shows that
+// there are replicas.
 func inMemoryLimits(p *pass) {
 	if p.file.RateLimitStore.Type != ratelimit.TypeInMemory {
 		return
@@ -24,6 +24,6 @@ func inMemoryLimits(p *pass) {
 	case p.file.Sessions.KeyFile != "":
 		p.warn(at, hint, "sessions.key_file is for replicas, and each of them has rate limits of its own: N replicas allow N times as much")
 	case !p.doc.Given("rate_limit_store.type"):
-		p.info(at, hint+", or write in_memory there if one gateway is all there is", "with N replicas the limit is N times as high: each gateway counts by itself")
+		p.info(at, hint+", or write in_memory there if there is only one gateway", "with N replicas the limit is N times as high, because each gateway counts by itself")
 	}
 }

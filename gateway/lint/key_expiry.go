@@ -2,10 +2,10 @@ package lint
 
 import "time"
 
-// soon is how long before its end a key is worth a warning.
+// soon is the time before the expiry of a key at which the warning begins.
 const soon = 30 * 24 * time.Hour
 
-// keyExpiry warns of keys that are no longer good, or will not be soon.
+// keyExpiry warns of keys that have expired, or will soon.
 func keyExpiry(p *pass) {
 	for i := range p.file.Auth.Keys {
 		k := &p.file.Auth.Keys[i]
@@ -15,7 +15,7 @@ func keyExpiry(p *pass) {
 		case left <= 0:
 			p.warn(at, "remove the key, or replace it: 'svc keygen' makes one", "the key %q expired on %s and answers 401", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly))
 		case left < soon:
-			p.warn(at, "make its successor now and keep both for a while: 'svc keygen' makes one", "the key %q expires on %s, in %d days", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly), int(left/(24*time.Hour)))
+			p.warn(at, "make a new key now and keep both for a while: 'svc keygen' makes one", "the key %q expires on %s, in %d days", k.ID, k.ExpiresAt.UTC().Format(time.DateOnly), int(left/(24*time.Hour)))
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"svc/gateway/mcp"
 )
 
-// legacyMRTRMethod warns of rules on requests that servers of the legacy dialect
-// send, where nothing judges the input_required answers that take their place in
-// the 2026-07-28 dialect (gateway specification, Server-to-client frames).
+// legacyMRTRMethod warns of rules on server requests of the legacy dialect without a rule on the
+// input_required results that replace them in the 2026-07-28 dialect (gateway specification,
+// Server-to-client frames).
 func legacyMRTRMethod(p *pass) {
 	if allowed := p.file.AllowedProtocolVersions; len(allowed) > 0 && !slices.Contains(allowed, "2026-07-28") {
 		return
@@ -25,7 +25,7 @@ func legacyMRTRMethod(p *pass) {
 		case mcp.MethodElicit, mcp.MethodSample, mcp.MethodRootsList:
 			if r.ways[down] {
 				p.warn(p.ruleAt(r.index).Field("when").Field("method"), "add a rule with direction: server_to_client and result_type: input_required, and keep both",
-					"rule %s is for the legacy dialect only: under 2026-07-28 servers ask by answers of result type input_required", r.quoted())
+					"rule %s is for the legacy dialect only: under 2026-07-28 servers send results of type input_required instead", r.quoted())
 			}
 		}
 	}

@@ -1,11 +1,9 @@
-// Package lint looks for what an operator will trip over in a gateway
-// configuration that start-up accepts: rules that never apply, routes that
-// nothing reaches, doors left open. Each warning has a code, a file of that name
-// here, and a page docs/lint/CODE.md with what it means and how it looks.
+// Package lint finds likely mistakes in a valid gateway configuration: rules that never apply,
+// unreachable routes, missing protection. Each warning has a code, a file of that name here, and
+// a page docs/lint/CODE.md with its meaning and an example.
 //
-// It reads a [config.Document] and nothing else: no file, no network, no
-// environment. Whether a rule applies it works out exactly (package nameset);
-// where that would take too long it says so as an info.
+// It uses only a [config.Document]: no file, no network, no environment. It determines exactly
+// whether a rule applies (package nameset); if that would take too long, it reports an info.
 package lint
 
 import (
@@ -17,14 +15,13 @@ import (
 	"svc/gateway/nameset"
 )
 
-// check is one warning: its code and who looks for it.
+// check is one warning: its code and its function.
 type check struct {
 	code string
-	// says is when it is said, in a few words.
+	// says is a summary of the warning.
 	says string
-	// needs are the sections that must be free of errors for the check to mean
-	// anything. Checks of single rules need none: rules that are wrong are left
-	// out one by one.
+	// needs are the sections that must be free of errors before the check runs. Checks of single
+	// rules need none: invalid rules are skipped.
 	needs []string
 	run   func(*pass)
 }
@@ -32,44 +29,44 @@ type check struct {
 // checks returns all warnings, by code.
 func checks() []check {
 	return []check{
-		{"auth-disabled-public", "anyone on the network may call", []string{"auth", "listen", "tls"}, authDisabledPublic},
+		{"auth-disabled-public", "authentication is off and the address is public", []string{"auth", "listen", "tls"}, authDisabledPublic},
 		{"burst-below-rate", "a bucket holds less than one second of its rate", nil, burstBelowRate},
-		{"catch-all-allow", "a rule for everything opens methods that default deny keeps shut", nil, catchAllAllow},
+		{"catch-all-allow", "a rule for everything allows methods that default deny would deny", nil, catchAllAllow},
 		{"catch-all-deny", "a deny for everything also stops clients' answers", nil, catchAllDeny},
 		{"claims-allow-without-default-deny", "some callers are allowed what all others may do as well", nil, claimsAllowWithoutDefaultDeny},
-		{"claims-without-oauth", "a rule or a view asks for claims that nobody can present", []string{"auth"}, claimsWithoutOAuth},
-		{"default-action-omitted", "nobody can see what happens to the rest", nil, defaultActionOmitted},
-		{"direction-mismatch", "a rule waits for a method from the wrong side", nil, directionMismatch},
+		{"claims-without-oauth", "a rule or a view requires claims, and no tokens are accepted", []string{"auth"}, claimsWithoutOAuth},
+		{"default-action-omitted", "default_action is not set", nil, defaultActionOmitted},
+		{"direction-mismatch", "a rule has a method that is never sent in its direction", nil, directionMismatch},
 		{"filter-lists", "clients see tools that they may not call (info)", nil, filterLists},
-		{"guardrail-sse-direction", "event streams pass a guardrail by", nil, guardrailSSEDirection},
+		{"guardrail-sse-direction", "a guardrail does not check event streams", nil, guardrailSSEDirection},
 		{"in-memory-limits", "each replica counts by itself (info, or warning)", []string{"rate_limit_store", "sessions"}, inMemoryLimits},
-		{"key-expiry", "an API key is no longer good, or will not be soon", []string{"auth"}, keyExpiry},
+		{"key-expiry", "an API key has expired, or will soon", []string{"auth"}, keyExpiry},
 		{"legacy-mrtr-method", "a rule on a server request has no counterpart for 2026-07-28", nil, legacyMRTRMethod},
 		{"matcher-matches-nothing", "no tool name can match a matcher", nil, matcherMatchesNothing},
 		{"needless-discovery-rule", "a rule allows what default deny lets pass anyway", nil, needlessDiscoveryRule},
 		{"no-default-upstream", "no client can start a session", []string{"upstreams", "default_upstream"}, noDefaultUpstream},
 		{"no-prefix", "federation: an upstream may claim the names of another", []string{"federation", "upstreams"}, noPrefix},
-		{"observing-rule", "a rule is tried out and not enforced", nil, observingRule},
+		{"observing-rule", "a rule is in mode observe and not enforced", nil, observingRule},
 		{"overlapping-prefix", "a prefix begins with the prefix of another upstream", []string{"federation", "upstreams"}, overlappingPrefix},
-		{"plain-http-upstream", "calls leave the machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
+		{"plain-http-upstream", "requests to another machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
 		{"plain-secret", "the file contains a secret", nil, plainSecret},
 		{"redact-empty-match", "a redact regex matches the empty text", nil, redactEmptyMatch},
 		{"redact-hits-names", "a redact rule rewrites the name of a tool in lists", nil, redactHitsNames},
-		{"redact-request-only", "a redact rule leaves answers as they are", nil, redactRequestOnly},
+		{"redact-request-only", "a redact rule does not change answers", nil, redactRequestOnly},
 		{"regex-is-literal", "an expression is a plain text", nil, regexIsLiteral},
-		{"regex-matches-everything", "an expression chooses nothing", nil, regexMatchesEverything},
-		{"route-across-prefix", "a route leads tools to an upstream that does not have their names", []string{"federation", "upstreams", "routes"}, routeAcrossPrefix},
-		{"scopes-not-enforced", "API keys have scopes, which do nothing", []string{"auth"}, scopesNotEnforced},
+		{"regex-matches-everything", "an expression matches everything", nil, regexMatchesEverything},
+		{"route-across-prefix", "a route leads tools to an upstream without tools of these names", []string{"federation", "upstreams", "routes"}, routeAcrossPrefix},
+		{"scopes-not-enforced", "API keys have scopes, which have no effect", []string{"auth"}, scopesNotEnforced},
 		{"shadowed-rule", "a rule never decides", nil, shadowedRule},
-		{"skip-verify", "a certificate is not looked at", nil, skipVerify},
+		{"skip-verify", "a certificate is not verified", nil, skipVerify},
 		{"stdio-same-user", "a program runs as the user of the gateway", []string{"upstreams"}, stdioSameUser},
-		{"tool-search-off", "a mode of tool search is chosen, and tool search is off", []string{"tool_search"}, toolSearchOff},
-		{"tool-without-route", "tools that may pass go nowhere", []string{"upstreams", "routes", "policy"}, toolWithoutRoute},
-		{"trusted-proxies-everyone", "every client may state its own address", []string{"trusted_proxies"}, trustedProxiesEveryone},
-		{"unknown-method", "a method is written nearly like one of the protocol", nil, unknownMethod},
-		{"unreachable-route", "no tool call comes to a route", nil, unreachableRoute},
-		{"unused-guardrail", "no rule asks a guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
-		{"unused-upstream", "nothing leads to an upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
+		{"tool-search-off", "tool search has a mode and is off", []string{"tool_search"}, toolSearchOff},
+		{"tool-without-route", "allowed tools have no route", []string{"upstreams", "routes", "policy"}, toolWithoutRoute},
+		{"trusted-proxies-everyone", "every client can choose its own address", []string{"trusted_proxies"}, trustedProxiesEveryone},
+		{"unknown-method", "a method is probably misspelled", nil, unknownMethod},
+		{"unreachable-route", "no tool call reaches a route", nil, unreachableRoute},
+		{"unused-guardrail", "no rule uses a guardrail", []string{"guardrails", "policy"}, unusedGuardrail},
+		{"unused-upstream", "no request reaches an upstream", []string{"upstreams", "routes", "default_upstream"}, unusedUpstream},
 		{"view-pattern", "federation: no tool of a view can match one of its patterns", []string{"federation", "upstreams", "views"}, viewPattern},
 		{"wildcard-above-rate-limit", "a rule for everything precedes a rate limit", nil, wildcardAboveRateLimit},
 		{"wildcard-redact-above-deny", "a redact rule for everything precedes a deny", nil, wildcardRedactAboveDeny},
@@ -86,11 +83,10 @@ func Codes() []string {
 	return list
 }
 
-// Summary returns in a few words when a warning is said, "" for a code that is
-// none of this package.
+// Summary returns the summary of a warning, "" for an unknown code.
 func Summary(code string) string {
 	if code == codeDirective {
-		return "a comment to lint does not do what it seems to"
+		return "a comment for lint has no effect"
 	}
 	for _, c := range checks() {
 		if c.code == code {
@@ -100,13 +96,12 @@ func Summary(code string) string {
 	return ""
 }
 
-// budget bounds the reasoning about one file, in units of package nameset.
+// budget bounds the analysis of one file, in units of package nameset.
 const budget = 25_000_000
 
-// Run returns everything there is to say about a document: what start-up finds
-// and the warnings of this package, less those that a comment in the file
-// silences; errors first, each group in the order of the file. now is the time
-// for keys that expire.
+// Run returns all findings about a document: those of start-up and the warnings of this package,
+// without those that a comment in the file ignores; errors first, each group in the order of the
+// file. now is the time for the expiry of keys.
 func Run(doc *config.Document, now time.Time) []diag.Finding {
 	found := slices.Clone(doc.Findings())
 	if file := doc.Draft(); file != nil {
@@ -145,20 +140,20 @@ func within(path, section string) bool {
 		(path[len(section)] == '.' || path[len(section)] == '[')
 }
 
-// pass is what the checks of one run share.
+// pass is the state that the checks of one run share.
 type pass struct {
 	doc    *config.Document
 	file   *config.File
 	now    time.Time
 	report *diag.Report
 	budget *nameset.Budget
-	code   string // of the check that runs
+	code   string // code of the running check
 
 	rules  []rule
 	routes []route
-	// told are the rules whose being shadowed another warning has told already.
+	// told are the shadowed rules that another warning has already reported.
 	told map[int]bool
-	// open are the rules and routes that the budget did not suffice for.
+	// open are the rules and routes for which the budget did not suffice.
 	open []string
 }
 
@@ -169,16 +164,16 @@ func newPass(doc *config.Document, file *config.File, now time.Time) *pass {
 	return p
 }
 
-// root is the cursor at the top of the file.
+// root returns the cursor at the top of the file.
 func (p *pass) root() diag.At { return p.report.Root() }
 
-// ruleAt is the cursor of a rule; findings about a rule as a whole point at its id.
+// ruleAt returns the cursor of a rule; findings about a rule as a whole are at its id.
 func (p *pass) ruleAt(i int) diag.At { return p.root().Field("policy").Field("rules").Index(i) }
 
-// routeAt is the cursor of a route.
+// routeAt returns the cursor of a route.
 func (p *pass) routeAt(i int) diag.At { return p.root().Field("routes").Index(i) }
 
-// warn reports a warning of the check that runs.
+// warn reports a warning of the running check.
 func (p *pass) warn(at diag.At, hint, format string, args ...any) {
 	if hint != "" {
 		at = at.Hint("%s", hint)
@@ -186,7 +181,7 @@ func (p *pass) warn(at diag.At, hint, format string, args ...any) {
 	at.Warnf(p.code, format, args...)
 }
 
-// info reports an info of the check that runs.
+// info reports an info of the running check.
 func (p *pass) info(at diag.At, hint, format string, args ...any) {
 	if hint != "" {
 		at = at.Hint("%s", hint)
@@ -194,5 +189,5 @@ func (p *pass) info(at diag.At, hint, format string, args ...any) {
 	at.Infof(p.code, format, args...)
 }
 
-// line returns the line that a cursor points at.
+// line returns the line of a cursor.
 func (p *pass) line(at diag.At) int { return p.doc.Pos(at.Path()).Line }

@@ -2,7 +2,7 @@ package lint
 
 import "svc/gateway/diag"
 
-// matcherMatchesNothing warns of tool matchers that no tool name can meet.
+// matcherMatchesNothing warns of tool matchers that match no valid tool name.
 func matcherMatchesNothing(p *pass) {
 	tell := func(at diag.At, what string) {
 		p.warn(at, "a tool name has at least one character and no control characters", "no tool name can match this, so the %s applies to nothing", what)

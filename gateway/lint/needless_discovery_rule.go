@@ -7,8 +7,8 @@ import (
 	"svc/gateway/policy"
 )
 
-// needlessDiscoveryRule warns of allow rules for what default deny lets pass
-// anyway: such a rule looks as if removing it closed something.
+// needlessDiscoveryRule warns of allow rules for methods that pass under default deny anyway,
+// because removing such a rule would not deny them.
 func needlessDiscoveryRule(p *pass) {
 	if a := p.file.Policy.DefaultAction; a == nil || *a != "deny" {
 		return

@@ -1,7 +1,7 @@
 package lint
 
-// noDefaultUpstream warns of a gateway that no client can start a session with. With
-// federation the gateway itself starts it.
+// noDefaultUpstream warns of a gateway with which no client can start a session. With federation
+// the gateway itself starts it.
 func noDefaultUpstream(p *pass) {
 	if p.file.DefaultUpstream != "" || len(p.file.Upstreams) == 0 || p.file.Federation.Enabled {
 		return

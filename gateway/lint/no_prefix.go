@@ -1,7 +1,7 @@
 package lint
 
-// noPrefix warns of upstreams without a prefix beside others: whichever of them lists
-// a name first keeps it, and the other one's tool of that name is left out.
+// noPrefix warns of several upstreams without a prefix: the first of them to list a name keeps
+// it, and another one's tool of that name is omitted.
 func noPrefix(p *pass) {
 	if !p.file.Federation.Enabled || len(p.file.Upstreams) < 2 {
 		return
@@ -14,7 +14,7 @@ func noPrefix(p *pass) {
 	}
 }
 
-// prefixOf makes a prefix of the name of an upstream.
+// prefixOf derives a prefix from the name of an upstream.
 func prefixOf(name string) string {
 	const most = 31
 	out := make([]byte, 0, len(name)+1)

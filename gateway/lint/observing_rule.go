@@ -1,7 +1,6 @@
 package lint
 
-// observingRule warns of rules that are tried out: whoever reads the list takes
-// them for protection.
+// observingRule warns of rules in mode observe, which look like protection.
 func observingRule(p *pass) {
 	for i := range p.rules {
 		if r := &p.rules[i]; !r.decides() {

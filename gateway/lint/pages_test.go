@@ -16,11 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what lint says in the pages of docs/lint")
 
-// now is the day of every test.
+// now is the time of every test.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// base completes the examples of the pages: each section that an example does
-// not have. An example with upstreams brings their routes along.
+// base has the sections that complete the examples of the pages. An example with upstreams also
+// has their routes.
 var base = []struct{ key, text string }{
 	{"listen", "listen: 127.0.0.1:8081\n"},
 	{"license", "license: {path: /etc/svc/license.jwt}\n"},
@@ -31,7 +31,7 @@ var base = []struct{ key, text string }{
 	{"auth", "auth: {enabled: true, oauth: {enabled: true, issuer: https://login.example, audience: https://gateway.example/mcp, jwks_url: https://login.example/jwks}}\n"},
 }
 
-// complete makes a whole file of an example.
+// complete completes an example to a valid file.
 func complete(example string) string {
 	whole := example
 	for _, b := range base {
@@ -49,9 +49,8 @@ func run(example string) []diag.Finding {
 	return Run(doc, now)
 }
 
-// TestPages holds each page of docs/lint to what lint does: the bad example has
-// the warning, in the words that the page shows, and the good one has no warning
-// at all. -update rewrites the words.
+// TestPages checks each page of docs/lint: the bad example has the warning with the text that the
+// page shows, and the good one has no warning at all. -update rewrites the texts.
 func TestPages(t *testing.T) {
 	for _, code := range Codes() {
 		t.Run(code, func(t *testing.T) {
@@ -122,8 +121,8 @@ func blocks(page, language string) []string {
 	return out
 }
 
-// TestEveryPageHasACode: no page is left of a warning that is gone, the index
-// lists all, and each has its file here.
+// TestEveryPageHasACode: there is no page for a removed warning, the index lists all, and each
+// has its file here.
 func TestEveryPageHasACode(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/lint/*.md")
 	if err != nil || len(pages) == 0 {
@@ -152,14 +151,14 @@ func TestEveryPageHasACode(t *testing.T) {
 	}
 }
 
-// TestShippedConfigurations: the files that are handed out are good examples.
+// TestShippedConfigurations: the shipped configuration files have no warning.
 func TestShippedConfigurations(t *testing.T) {
 	for _, path := range []string{"../../deploy/etc/svc.yaml", "../../cli/devcmd/dev_gateway.yaml"} {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// svc dev puts paths in the place of @NAME@.
+		// svc dev replaces @NAME@ by paths.
 		text := strings.NewReplacer("@LICENSE@", "/l", "@PUBLIC_KEY@", "/p", "@AUDIT@", "/a").Replace(string(data))
 		doc := config.ParseDocument(path, []byte(text), config.Options{UnsetIsInfo: true})
 		for _, f := range Run(doc, now) {
@@ -170,8 +169,8 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// FuzzRun: whatever the file says, lint ends, points into the file, and finds no
-// error that start-up does not.
+// FuzzRun: for every file lint terminates, its positions are in the file, and it reports no error
+// that start-up does not.
 func FuzzRun(f *testing.F) {
 	for _, code := range Codes() {
 		page, err := os.ReadFile(filepath.Join("..", "..", "docs", "lint", code+".md"))

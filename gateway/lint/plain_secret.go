@@ -10,14 +10,13 @@ import (
 	"svc/gateway/diag"
 )
 
-// secretHeader finds headers that carry credentials, by their names.
+// secretHeader matches the names of headers that carry credentials.
 var secretHeader = regexp.MustCompile(`(?i)authori[sz]ation|cookie|credential|passw|secret|token|(^|[-_])(api)?-?key$`)
 
-// secretVariable does so for environment variables.
+// secretVariable matches the names of environment variables that contain secrets.
 var secretVariable = regexp.MustCompile(`(?i)auth|credential|passw|secret|token|(^|_)(api_?)?key$|_pat$`)
 
-// plainSecret warns of secrets that stand in the file itself, where backups and
-// version control keep them.
+// plainSecret warns of secrets in the file itself, because backups and version control keep them.
 func plainSecret(p *pass) {
 	tell := func(at diag.At, what string) {
 		if text, ok := p.doc.Written(at.Path()); ok && text != "" && !strings.Contains(text, "${") {

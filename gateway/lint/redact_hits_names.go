@@ -8,9 +8,9 @@ import (
 	"svc/gateway/policy"
 )
 
-// redactHitsNames warns of redactions of answers that change the names of tools in
-// lists: the gateway knows the names that the upstream sent, so nobody can call a
-// tool by what took its name's place. It looks for the names that the file holds.
+// redactHitsNames warns of redactions of answers that change the names of tools in lists: the
+// gateway routes by the upstream's names, so that no client can call a tool by the rewritten
+// name. It checks the names in the file.
 func redactHitsNames(p *pass) {
 	names := p.toolNames()
 	for i := range p.rules {
@@ -31,8 +31,7 @@ func redactHitsNames(p *pass) {
 	}
 }
 
-// hitsName reports whether an expression matches a part of the name of a tool where
-// a list has it.
+// hitsName reports whether an expression matches a part of a tool's name in a list.
 func hitsName(re *regexp.Regexp, name string) bool {
 	const before = `{"name":`
 	quoted := mcp.AppendString(nil, name)
@@ -46,8 +45,8 @@ func hitsName(re *regexp.Regexp, name string) bool {
 	return false
 }
 
-// toolNames returns the exact names of tools that rules and routes hold, in the
-// order of the file, each once.
+// toolNames returns the exact names of tools in rules and routes, in the order of the file, each
+// once.
 func (p *pass) toolNames() []string {
 	var names []string
 	seen := map[string]bool{"": true, "*": true}

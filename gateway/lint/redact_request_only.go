@@ -6,8 +6,8 @@ import (
 	"svc/gateway/policy"
 )
 
-// redactRequestOnly warns of redactions that leave the answers as they are
-// (gateway specification, Action: redact).
+// redactRequestOnly warns of redactions that do not apply to answers (gateway specification,
+// Action: redact).
 func redactRequestOnly(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -21,7 +21,7 @@ func redactRequestOnly(p *pass) {
 		})
 		if !twin {
 			p.warn(p.ruleAt(r.index).Field("id"), "add a rule with direction: server_to_client and the same redact",
-				"rule %s rewrites what clients send and nothing else: answers with the same text reach the client unchanged", r.quoted())
+				"rule %s rewrites only messages of clients: answers with the same text reach the client unchanged", r.quoted())
 		}
 	}
 }

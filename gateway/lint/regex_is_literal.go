@@ -8,8 +8,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// regexIsLiteral suggests the plain matcher for expressions that say no more:
-// it is easier to read, and costs a request less.
+// regexIsLiteral suggests a plain matcher for expressions with the same meaning, which is easier
+// to read and faster.
 func regexIsLiteral(p *pass) {
 	look := func(at diag.At, expr string) {
 		if better := plainer(expr); better != "" {
@@ -28,8 +28,8 @@ func regexIsLiteral(p *pass) {
 	}
 }
 
-// plainer returns the matcher that says the same as an expression, "" when it
-// takes an expression.
+// plainer returns the matcher with the same meaning as an expression, "" if it needs an
+// expression.
 func plainer(expr string) string {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -39,7 +39,7 @@ func plainer(expr string) string {
 	if parts[0].Op == syntax.OpConcat {
 		parts = parts[0].Sub
 	}
-	// Anchors say what is so anyway.
+	// Anchors are implied.
 	for len(parts) > 1 && (parts[0].Op == syntax.OpBeginText || parts[0].Op == syntax.OpBeginLine) {
 		parts = parts[1:]
 	}
@@ -58,7 +58,7 @@ func plainer(expr string) string {
 	return ""
 }
 
-// bare takes parentheses off.
+// bare removes parentheses.
 func bare(re *syntax.Regexp) *syntax.Regexp {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
@@ -76,8 +76,8 @@ func anything(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpStar && (re.Sub[0].Op == syntax.OpAnyChar || re.Sub[0].Op == syntax.OpAnyCharNotNL)
 }
 
-// listed returns tool_name_in for an expression that was written as alternatives
-// of plain texts. The parser factors common starts out, so each is read by itself.
+// listed returns tool_name_in for an expression that is an alternation of plain texts. The parser
+// factors out common prefixes, so each alternative is parsed by itself.
 func listed(re *syntax.Regexp, expr string) string {
 	expr = strings.TrimSuffix(strings.TrimPrefix(expr, "^"), "$")
 	if strings.HasPrefix(expr, "(") && strings.HasSuffix(expr, ")") && strings.Count(expr, "(") == 1 {

@@ -2,10 +2,10 @@ package lint
 
 import "regexp"
 
-// message stands for any message that a redaction may meet.
+// message is a sample of the messages that a redaction is applied to.
 const message = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{}}}`
 
-// regexMatchesEverything warns of expressions that choose nothing.
+// regexMatchesEverything warns of expressions that match everything.
 func regexMatchesEverything(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -16,8 +16,8 @@ func regexMatchesEverything(p *pass) {
 		for j := range r.Redact {
 			re, err := regexp.Compile(r.Redact[j].Regex)
 			if err == nil && re.FindString(message) == message {
-				p.warn(p.ruleAt(r.index).Field("redact").Index(j).Field("regex"), "match what is to be hidden and no more: the expression sees the whole JSON text of a message",
-					"rule %s: the regex takes whole messages, and a message that loses its envelope is refused (redact_invalid)", r.quoted())
+				p.warn(p.ruleAt(r.index).Field("redact").Index(j).Field("regex"), "match only the text to be hidden: the expression is applied to the whole JSON text of a message",
+					"rule %s: the regex matches whole messages, and a message without its envelope is refused (redact_invalid)", r.quoted())
 			}
 		}
 	}

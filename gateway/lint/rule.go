@@ -12,27 +12,27 @@ import (
 	"svc/gateway/upstream"
 )
 
-// The two ways of a message, as indexes.
+// The two directions of messages, as indexes.
 const (
 	up   = int(policy.ClientToServer)
 	down = int(policy.ServerToClient)
 )
 
-// rule is a rule as far as it says what it matches.
+// rule is a rule with the sets of messages that it matches.
 type rule struct {
 	*policy.RuleConfig
 	index int
 	ways  [2]bool
-	// tools is nil without a tool matcher, and for tool_name "*": such a rule is
-	// not about tools/call alone.
+	// tools is nil without a tool matcher, and for tool_name: "*", because such a rule also
+	// matches other methods than tools/call.
 	tools         *nameset.Set
 	matcher       string // the key of the tool matcher
 	claims        *policy.ClaimsConfig
 	inputRequired bool
 }
 
-// readRules returns the rules whose conditions are sound; what is wrong with the
-// others is told by start-up's validation.
+// readRules returns the rules whose conditions are valid; start-up's validation reports errors in
+// the others.
 func readRules(c *policy.Config) []rule {
 	var out []rule
 	for i := range c.Rules {
@@ -70,7 +70,7 @@ func readRule(c *policy.RuleConfig, i int) (r rule, ok bool) {
 	return r, err == nil
 }
 
-// route is a route as far as it says what it takes.
+// route is a route with the set of tools that it matches.
 type route struct {
 	*upstream.Route
 	index   int
@@ -78,7 +78,7 @@ type route struct {
 	matcher string
 }
 
-// readRoutes returns the routes whose matchers are sound.
+// readRoutes returns the routes whose matchers are valid.
 func readRoutes(list []upstream.Route) []route {
 	var out []route
 	for i := range list {
@@ -93,8 +93,8 @@ func readRoutes(list []upstream.Route) []route {
 	return out
 }
 
-// takesMethod reports whether the rule matches any message of a method that goes
-// one way, whatever the tool and the caller.
+// takesMethod reports whether the rule matches every message with a method in one direction,
+// whatever the tool and the caller.
 func (r *rule) takesMethod(way int, method string) bool {
 	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Method != "" && r.When.Method != method {
 		return false
@@ -102,15 +102,15 @@ func (r *rule) takesMethod(way int, method string) bool {
 	return r.tools == nil || way == up && method == mcp.MethodToolsCall
 }
 
-// quoted returns the id of the rule that a message is about.
+// quoted returns the id of the rule of a finding.
 func (r *rule) quoted() string { return strconv.Quote(r.ID) }
 
-// name returns another rule for a message: its id and line.
+// name returns the text for another rule in a finding: its id and line.
 func (p *pass) name(r *rule) string {
 	return fmt.Sprintf("%q (line %d)", r.ID, p.line(p.ruleAt(r.index).Field("id")))
 }
 
-// names lists rules for a message.
+// names lists rules in a finding.
 func (p *pass) names(rules []*rule) string {
 	const most = 5
 	var list []string
@@ -132,7 +132,7 @@ func join(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// plural chooses between two words.
+// plural chooses singular or plural.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -140,8 +140,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// holds reports whether an identity, nil for none, meets conditions, nil for
-// none.
+// holds reports whether an identity, nil for none, meets conditions, nil for none.
 func holds(c *policy.ClaimsConfig, who *policy.Claims) bool {
 	if c == nil {
 		return true

@@ -2,8 +2,8 @@ package lint
 
 import "strconv"
 
-// scopesNotEnforced warns of scopes of API keys, which do nothing (gateway
-// specification, Authentication).
+// scopesNotEnforced warns of scopes of API keys, which have no effect (gateway specification,
+// Authentication).
 func scopesNotEnforced(p *pass) {
 	first := -1
 	var ids []string
@@ -21,6 +21,6 @@ func scopesNotEnforced(p *pass) {
 	if len(ids) > 5 {
 		ids = append(ids[:5], strconv.Itoa(len(ids)-5)+" more")
 	}
-	p.warn(p.root().Field("auth").Field("keys").Index(first).Field("scopes"), "limit tools with policy rules; scopes_in looks at OAuth tokens only",
-		"scopes of API keys are kept and not enforced: %s may call whatever the rules allow", join(ids))
+	p.warn(p.root().Field("auth").Field("keys").Index(first).Field("scopes"), "limit tools with policy rules; scopes_in applies to OAuth tokens only",
+		"scopes of API keys are recorded and not enforced: %s may call everything that the rules allow", join(ids))
 }

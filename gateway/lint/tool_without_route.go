@@ -8,9 +8,9 @@ import (
 	"svc/gateway/toolsearch"
 )
 
-// toolWithoutRoute warns of tool calls that the rules let pass and no route
-// takes: they answer 404 no_route and never reach default_upstream. With federation
-// every tool has an owner without a route.
+// toolWithoutRoute warns of tool calls that rules allow and that have no route: they get 404
+// no_route and never go to default_upstream. With federation every tool has an owner without a
+// route.
 func toolWithoutRoute(p *pass) {
 	if p.file.Federation.Enabled {
 		return
@@ -31,12 +31,12 @@ func toolWithoutRoute(p *pass) {
 		}
 		open = true
 		if r.tools == nil {
-			allowed = true // as much as default_action: allow
+			allowed = true // like default_action: allow
 			continue
 		}
 		if v, tool := p.budget.Covers(append(sets, p.denied(p.before(r))...), r.tools); v == nameset.NotCovered && len(p.routes) > 0 {
 			p.warn(p.ruleAt(r.index).Field("when").Field(r.matcher), "add a route for it: tool calls never go to default_upstream",
-				"rule %s lets tools pass that no route takes, such as %q: they answer 404 no_route", r.quoted(), tool)
+				"rule %s allows tools that no route matches, such as %q: calls of them get 404 no_route", r.quoted(), tool)
 		}
 	}
 	if !open {
@@ -44,7 +44,7 @@ func toolWithoutRoute(p *pass) {
 	}
 	if len(p.file.Routes) == 0 {
 		p.warn(p.root().Field("upstreams"), `add routes, as in routes: [{match: {tool_name: "*"}, upstream: NAME}]`,
-			"there are no routes, so every tool call answers 404 no_route: default_upstream is for methods without a tool")
+			"there are no routes, so every tool call gets 404 no_route: default_upstream is for methods without a tool")
 		return
 	}
 	if allowed {
@@ -55,13 +55,13 @@ func toolWithoutRoute(p *pass) {
 			}
 		}
 		if v, tool := p.budget.Covers(append(sets, p.denied(all)...), nameset.All()); v == nameset.NotCovered {
-			p.info(p.root().Field("routes"), `add a last route with tool_name: "*" if they are to go somewhere`,
-				"the rules let tools pass that no route takes, such as %q: they answer 404 no_route", tool)
+			p.info(p.root().Field("routes"), `add a last route with tool_name: "*" if they should reach an upstream`,
+				"the rules allow tools that no route matches, such as %q: calls of them get 404 no_route", tool)
 		}
 	}
 }
 
-// denied returns the tools that rules deny to everyone.
+// denied returns the tools that rules deny to every caller.
 func (p *pass) denied(rules []*rule) []*nameset.Set {
 	var sets []*nameset.Set
 	for _, r := range rules {

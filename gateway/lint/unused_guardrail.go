@@ -1,6 +1,6 @@
 package lint
 
-// unusedGuardrail warns of endpoints that no rule asks.
+// unusedGuardrail warns of endpoints that no rule uses.
 func unusedGuardrail(p *pass) {
 	used := map[string]bool{}
 	for i := range p.file.Policy.Rules {
@@ -10,7 +10,7 @@ func unusedGuardrail(p *pass) {
 	}
 	for i := range p.file.Guardrails {
 		if name := p.file.Guardrails[i].Name; !used[name] {
-			p.warn(p.root().Field("guardrails").Index(i).Field("name"), "add a rule with action: guardrail, or remove it", "no rule asks the guardrail %q", name)
+			p.warn(p.root().Field("guardrails").Index(i).Field("name"), "add a rule with action: guardrail, or remove it", "no rule uses the guardrail %q", name)
 		}
 	}
 }

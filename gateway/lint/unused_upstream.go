@@ -1,7 +1,7 @@
 package lint
 
-// unusedUpstream warns of upstreams that nothing leads to. With federation names lead
-// to each of them.
+// unusedUpstream warns of upstreams that no request reaches. With federation names lead to each
+// of them.
 func unusedUpstream(p *pass) {
 	if p.file.Federation.Enabled {
 		return
@@ -12,7 +12,7 @@ func unusedUpstream(p *pass) {
 	}
 	for i := range p.file.Upstreams {
 		if name := p.file.Upstreams[i].Name; !used[name] {
-			p.warn(p.root().Field("upstreams").Index(i).Field("name"), "add a route to it, or remove it", "nothing leads to the upstream %q: no route names it, and it is not default_upstream", name)
+			p.warn(p.root().Field("upstreams").Index(i).Field("name"), "add a route to it, or remove it", "no request reaches the upstream %q: no route names it, and it is not default_upstream", name)
 		}
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"svc/gateway/policy"
 )
 
-// wildcard is a rule that takes every tool call, and rules below that it keeps
-// from deciding.
+// wildcard is a rule that matches every tool call, with the rules below that it prevents from
+// deciding.
 type wildcard struct {
 	rule  *rule
 	below []*rule
 }
 
-// takesEveryCall reports whether the rule takes every tool call of every caller.
+// takesEveryCall reports whether the rule matches every tool call of every caller.
 func (p *pass) takesEveryCall(r *rule) bool {
 	if !r.ways[up] || r.claims != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.inputRequired || r.When.Method != "" && r.When.Method != mcp.MethodToolsCall {
 		return false
@@ -21,8 +21,8 @@ func (p *pass) takesEveryCall(r *rule) bool {
 	return r.tools == nil || p.budget.Full(r.tools)
 }
 
-// under returns the wildcards among rules of some action that stand above rules
-// of the action below, and notes which of those they take whole.
+// under returns the wildcards among the rules with some action above rules with the action below,
+// and records the rules that they cover completely.
 func (p *pass) under(above func(*rule) bool, below policy.Action) []wildcard {
 	var out []wildcard
 	taken := map[int]bool{}
@@ -55,7 +55,7 @@ func (p *pass) under(above func(*rule) bool, below policy.Action) []wildcard {
 	return out
 }
 
-// wildcards notes the rules that the wildcard warnings tell about.
+// wildcards records the rules that the wildcard warnings report.
 func (p *pass) wildcards() {
 	p.redactsAboveDenies()
 	p.wildcardsAboveLimits()

@@ -2,12 +2,12 @@ package lint
 
 import "svc/gateway/policy"
 
-// wildcardAboveRateLimit warns of a rule for everything that keeps rate limits
-// from counting (gateway specification, Matching rules).
+// wildcardAboveRateLimit warns of a rule for everything above rate limits, which then never count
+// (gateway specification, Matching rules).
 func wildcardAboveRateLimit(p *pass) {
 	for _, w := range p.wildcardsAboveLimits() {
 		p.warn(p.ruleAt(w.rule.index).Field("id"), "move it below: the first rule that matches is the only one that acts",
-			"rule %s takes every tool call, so %s below never %s", w.rule.quoted(), p.names(w.below), plural(len(w.below), "limits", "limit"))
+			"rule %s matches every tool call, so %s below never %s", w.rule.quoted(), p.names(w.below), plural(len(w.below), "limits", "limit"))
 	}
 }
 

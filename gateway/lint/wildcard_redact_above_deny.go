@@ -2,8 +2,8 @@ package lint
 
 import "svc/gateway/policy"
 
-// wildcardRedactAboveDeny warns of a redact rule for everything that lets pass
-// what rules below would deny (gateway specification, Matching rules).
+// wildcardRedactAboveDeny warns of a redact rule for everything above rules that would deny
+// (gateway specification, Matching rules).
 func wildcardRedactAboveDeny(p *pass) {
 	for _, w := range p.redactsAboveDenies() {
 		p.warn(p.ruleAt(w.rule.index).Field("id"), "move it below: the first rule that matches is the only one that acts",

@@ -108,7 +108,7 @@ func (c *cursor) read(seq int64, writer uint64, settled int64) {
 // behind selects what is behind the cursor.
 func (c cursor) behind() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seq > %d", c.floor)
+	b.WriteString(committedBehind(c.floor))
 	for _, w := range c.writers() {
 		fmt.Fprintf(&b, " AND NOT (writer = %d AND seq <= %d)", w, c.seen[w])
 	}

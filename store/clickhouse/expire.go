@@ -49,7 +49,7 @@ func (t *tenant) hide(ctx context.Context, sh *shard, horizon, bound int64) (int
 		return 0, nil
 	}
 	var n uint64
-	err := sh.row(ctx, fmt.Sprintf("SELECT uniqExact(id) FROM traces WHERE tenant = %s AND created >= %d AND created < %d", quote(t.id), horizon, bound), &n)
+	err := sh.row(ctx, fmt.Sprintf("SELECT uniqExact(id) FROM traces WHERE tenant = %s AND %s", quote(t.id), createdBetween(horizon, bound-1)), &n)
 	if err == nil && n > 0 {
 		err = sh.exec(ctx, fmt.Sprintf("INSERT INTO horizons SELECT %s, toInt64(%d), toInt64(0)", quote(t.id), bound))
 	}
@@ -80,7 +80,7 @@ func (t *tenant) dropMinutes(ctx context.Context, sh *shard, begin int64, bound 
 			return 0, err
 		}
 	}
-	err = sh.rows(ctx, fmt.Sprintf("SELECT DISTINCT %s FROM feed WHERE tenant = %s AND seq > %d AND created >= %d AND created < %d", minuteSQL, quote(t.id), g.seq, begin, hour),
+	err = sh.rows(ctx, fmt.Sprintf("SELECT DISTINCT %s FROM feed WHERE tenant = %s AND %s AND created >= %d AND created < %d", minuteSQL, quote(t.id), committedBehind(g.seq), begin, hour),
 		[]any{&minute}, add)
 	if err == nil && len(gone) > 0 {
 		err = sh.exec(ctx, fmt.Sprintf("INSERT INTO horizons SELECT %s, toInt64(0), toInt64(%d)", quote(t.id), hour))

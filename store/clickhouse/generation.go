@@ -64,10 +64,10 @@ func (t *tenant) unmerged(g *generation, upTo int64, extra string) string {
 // ids of the traces that came now are read alone: at many traces a second lookBack has far
 // more rows than what came.
 func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
-	now := fmt.Sprintf("tenant = %s AND seq > %d AND seq <= %d", quote(t.id), after, upTo)
+	now := fmt.Sprintf("tenant = %s AND %s AND seq <= %d", quote(t.id), committedBehind(after), upTo)
 	if lookBack > 0 {
-		extra += fmt.Sprintf(" AND (id, again) NOT IN (SELECT id, again FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d AND id IN (SELECT id FROM feed WHERE %s))",
-			quote(t.id), after-lookBack, after, now)
+		extra += fmt.Sprintf(" AND (id, again) NOT IN (SELECT id, again FROM feed WHERE tenant = %s AND %s AND seq <= %d AND id IN (SELECT id FROM feed WHERE %s))",
+			quote(t.id), committedBehind(after-lookBack), after, now)
 	}
 	return fmt.Sprintf("(SELECT %s FROM feed WHERE %s%s ORDER BY seq, writer LIMIT 1 BY id, again)", feedColumns, now, extra)
 }

@@ -86,8 +86,8 @@ func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool
 	}
 	var n uint64
 	var last int64
-	err = sh.row(ctx, fmt.Sprintf("SELECT count(), max(seq) FROM (SELECT seq FROM feed WHERE tenant = %s AND seq > %d AND seq <= %d ORDER BY seq LIMIT %d)",
-		quote(t.id), g.seq, settled, mergeMost), &n, &last)
+	err = sh.row(ctx, fmt.Sprintf("SELECT count(), max(seq) FROM (SELECT seq FROM feed WHERE tenant = %s AND %s AND seq <= %d ORDER BY seq LIMIT %d)",
+		quote(t.id), committedBehind(g.seq), settled, mergeMost), &n, &last)
 	if err != nil || n == 0 {
 		return false, err
 	}

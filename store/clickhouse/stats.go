@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -45,7 +46,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
-	groups := map[string]*rollup.Sum{}
+	groups := sumsOf{}
 	err = t.on(ctx, func(sh *shard) error {
 		p, err := t.plan(ctx, sh, rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
 		out = store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
@@ -87,15 +88,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 }
 
 // sum adds up a window by the words of a dimension: merged rows, and what came since.
-func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Dimension, agent string, groups map[string]*rollup.Sum) error {
-	of := func(word string) *rollup.Sum {
-		s := groups[word]
-		if s == nil {
-			s = new(rollup.Sum)
-			groups[word] = s
-		}
-		return s
-	}
+func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Dimension, agent string, groups sumsOf) error {
 	g, err := t.newestGeneration(ctx, sh)
 	if err != nil {
 		return err
@@ -113,22 +106,53 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	if agent != "" {
 		merged, unmerged = " AND agent = "+quote(agentWord(agent, "")), " AND agent = "+quote(agent)
 	}
-	var word string
-	if days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To)); some {
-		var data string
-		err := sh.rows(ctx, fmt.Sprintf("SELECT %s, data FROM rollups WHERE tenant = %s AND %s AND %s%s", column, quote(t.id), ranges(p), days, merged),
-			[]any{&word, &data}, func() error { return of(word).Add([]byte(data), true) })
-		if err != nil {
-			return err
-		}
+	// What is merged and what came since are read at the same time.
+	read := make(chan error, 1)
+	go func() { read <- t.addMerged(ctx, sh, &g, p, column, merged, groups) }()
+	recent := sumsOf{}
+	err = t.addUnmerged(ctx, sh, &g, p, expression, unmerged, recent)
+	if err := cmp.Or(<-read, err); err != nil {
+		return err
 	}
+	for word, sum := range recent {
+		groups.of(word).Merge(sum)
+	}
+	return nil
+}
+
+// sumsOf is sums by the words of a dimension.
+type sumsOf map[string]*rollup.Sum
+
+func (m sumsOf) of(word string) *rollup.Sum {
+	s := m[word]
+	if s == nil {
+		s = new(rollup.Sum)
+		m[word] = s
+	}
+	return s
+}
+
+// addMerged adds the rows of a generation that a plan names.
+func (t *tenant) addMerged(ctx context.Context, sh *shard, g *generation, p rollup.Plan, column, extra string, groups sumsOf) error {
+	days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To))
+	if !some {
+		return nil
+	}
+	var word, data string
+	return sh.rows(ctx, fmt.Sprintf("SELECT %s, data FROM rollups WHERE tenant = %s AND %s AND %s%s", column, quote(t.id), ranges(p), days, extra),
+		[]any{&word, &data}, func() error { return groups.of(word).Add([]byte(data), true) })
+}
+
+// addUnmerged adds the traces of a window that came behind a generation.
+func (t *tenant) addUnmerged(ctx context.Context, sh *shard, g *generation, p rollup.Plan, expression, extra string, groups sumsOf) error {
+	var word string
 	var row sums
 	var data []byte
-	return sh.rows(ctx, fmt.Sprintf("SELECT %s AS word, %s FROM %s WHERE seq > %d AND %s GROUP BY word, bin", expression, sumsSQL,
-		t.unmerged(&g, math.MaxInt64, unmerged), g.seq, within(p)), append([]any{&word}, row.list()...), func() error {
+	return sh.rows(ctx, fmt.Sprintf("SELECT %s AS word, %s FROM %s WHERE %s GROUP BY word, bin", expression, sumsSQL,
+		t.unmerged(g, math.MaxInt64, extra), within(p)), append([]any{&word}, row.list()...), func() error {
 		partial := row.partial()
 		data = partial.Append(data[:0])
-		return of(word).Add(data, true)
+		return groups.of(word).Add(data, true)
 	})
 }
 

@@ -97,7 +97,7 @@ func (s *Store) poll(ctx context.Context) {
 		var n uint64
 		var newest int64
 		// An error is logged where the shard is watched, and asked again.
-		_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND seq > %d GROUP BY tenant", quoted(tenants), sh.clock()-2*int64(s.opts.settle)),
+		_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND %s GROUP BY tenant", quoted(tenants), committedBehind(sh.clock()-2*int64(s.opts.settle))),
 			[]any{&tenant, &n, &newest}, func() error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (t *tenant) newest(ctx context.Context, sh *shard) (cursor, error) {
 	c := cursor{floor: max(sh.clock()-int64(t.s.opts.settle), 0), seen: map[uint64]int64{}}
 	var writer uint64
 	var seq int64
-	err := sh.rows(ctx, fmt.Sprintf("SELECT writer, max(seq) FROM feed WHERE tenant = %s AND seq > %d GROUP BY writer", quote(t.id), c.floor),
+	err := sh.rows(ctx, fmt.Sprintf("SELECT writer, max(seq) FROM feed WHERE tenant = %s AND %s GROUP BY writer", quote(t.id), committedBehind(c.floor)),
 		[]any{&writer, &seq}, func() error {
 			c.seen[writer] = seq
 			return nil

@@ -13,12 +13,13 @@ import (
 // before it: the page of a busy tenant is in the first, and the engine sorts no more
 // than a window.
 const (
-	firstWindow = int64(clockSkew + time.Minute)
+	firstWindow  = int64(clockSkew + time.Minute)
+	secondWindow = int64(15 * time.Minute)
 	// clockSkew is how far traces may be ahead of the clock of this process: they were
 	// dated, and bounded, by that of another one.
 	clockSkew = time.Hour
 	// After guessedWindows windows it is asked between which times there are traces.
-	guessedWindows = 2
+	guessedWindows = 5
 	widening       = 8
 	// skipBySorting is how many traces before a page are read to be skipped; more are
 	// counted, window by window.
@@ -63,7 +64,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 		if err != nil {
 			return err
 		}
-		where.and(between64("created", from, to))
+		where.and(createdBetween(from, to))
 		where.and("created >= " + horizonOf(t.id))
 		var n uint64
 		err = sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+where.String(), &n)
@@ -75,20 +76,32 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 
 // ListUncounted is ListTraces without counting further than a few thousand traces.
 func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, atLeast bool, err error) {
+	type count struct {
+		n    int
+		more bool
+		err  error
+	}
 	err = t.on(ctx, func(sh *shard) error {
-		if list, err = t.list(ctx, sh, &f, page); err != nil {
+		// Most pages are not the last, and are counted; the engine does both at the same time.
+		counts := make(chan count, 1)
+		go func() {
+			n, more, err := t.countAbout(ctx, sh, &f)
+			counts <- count{n, more, err}
+		}()
+		list, err = t.list(ctx, sh, &f, page)
+		c := <-counts
+		if err != nil {
 			return err
 		}
 		total = max(page.Offset, 0) + len(list)
 		if page.After == (store.Place{}) && (page.Limit <= 0 || len(list) < page.Limit) && (len(list) > 0 || page.Offset <= 0) {
 			return nil // the last page
 		}
-		n, more, err := t.countAbout(ctx, sh, &f)
-		atLeast = more
-		if total = max(total, n); !atLeast && page.After == (store.Place{}) {
-			total = n
+		atLeast = c.more
+		if total = max(total, c.n); !atLeast && page.After == (store.Place{}) && len(list) == 0 {
+			total = c.n
 		}
-		return err
+		return c.err
 	})
 	return list, total, atLeast, err
 }
@@ -102,7 +115,7 @@ func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter
 	}
 	all := &conditions{}
 	all.and("tenant = " + quote(t.id))
-	all.and(between64("created", from, to))
+	all.and(createdBetween(from, to))
 	all.and("created >= " + horizonOf(t.id))
 	// The conditions of the filter are asked of the traces that the limit lets through.
 	var counted, among uint64
@@ -113,6 +126,17 @@ func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter
 	}
 	err = sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT created FROM traces WHERE %s LIMIT %d)", all.String(), countedAmong), &among)
 	return int(counted), among >= countedAmong, err
+}
+
+// createdBetween bounds the creation of rows of traces, and their days: the parts of other
+// days are not looked at.
+func createdBetween(from, to int64) string {
+	return between64("created", from, to) + fmt.Sprintf(" AND day >= %d AND day <= %d", dayOf(from), dayOf(to))
+}
+
+// committedBehind selects rows that were committed behind a place, of the feed, likewise.
+func committedBehind(seq int64) string {
+	return fmt.Sprintf("seq > %d AND committed >= %d", seq, dayOf(seq))
 }
 
 // between64 bounds a column.
@@ -159,7 +183,7 @@ func (t *tenant) list(ctx context.Context, sh *shard, f *store.TraceFilter, page
 func (t *tenant) placeOf(ctx context.Context, sh *shard, of store.Place) (place, error) {
 	p := place{created: nanos(of.At), seq: math.MinInt64}
 	var one place
-	err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id = %s AND created = %d", quote(t.id), quote(of.ID), p.created),
+	err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id = %s AND month = %d AND created = %d", quote(t.id), quote(of.ID), dayOf(p.created)/30, p.created),
 		one.list(), func() error {
 			if p.seq == math.MinInt64 || one.before(p) {
 				p = one
@@ -180,7 +204,7 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	window := func(low, high int64) string {
 		c := &conditions{}
 		c.and(where.String())
-		c.and(between64("created", low, high))
+		c.and(createdBetween(low, high))
 		if after != nil && after.created <= high {
 			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", after.created, after.created, after.seq, after.seq, after.writer))
 		}
@@ -188,6 +212,9 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	}
 	seen := map[string]bool{}
 	for round, width := 0, firstWindow; high >= oldest && len(list) < limit; round, width = round+1, width*widening {
+		if round == 1 {
+			width = secondWindow
+		}
 		if round == guessedWindows {
 			var newest int64
 			if newest, oldest, err = t.extent(ctx, sh, from, high); err != nil || newest == 0 {
@@ -296,7 +323,7 @@ const rowsTwice = 50
 
 // extent is between which times the tenant has traces; 0 where it has none.
 func (t *tenant) extent(ctx context.Context, sh *shard, from, to int64) (newest, oldest int64, err error) {
-	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", quote(t.id), between64("created", from, to)), &newest, &oldest)
+	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", quote(t.id), createdBetween(from, to)), &newest, &oldest)
 	return newest, oldest, err
 }
 
@@ -309,7 +336,7 @@ func (t *tenant) notShown(ctx context.Context, sh *shard, list []place, after pl
 			ids = append(ids, p.id)
 		}
 		var one place
-		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id IN (%s) AND created >= %d", quote(t.id), quoted(ids), after.created),
+		err := sh.rows(ctx, fmt.Sprintf("SELECT created, seq, writer, id FROM ids WHERE tenant = %s AND id IN (%s) AND month >= %d AND created >= %d", quote(t.id), quoted(ids), dayOf(after.created)/30, after.created),
 			one.list(), func() error {
 				if one.before(after) {
 					shown[one.id] = true
@@ -347,7 +374,7 @@ func (t *tenant) at(ctx context.Context, sh *shard, places []place) (map[place]s
 		seqs = fmt.Appendf(seqs, "(%d,%d)", p.created, p.seq)
 	}
 	var r traceRow
-	err := sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND %s AND (created, seq) IN (%s)", listColumns, quote(t.id), between64("created", low, high), seqs),
+	err := sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND %s AND (created, seq) IN (%s)", listColumns, quote(t.id), createdBetween(low, high), seqs),
 		r.list(), func() error {
 			tr, err := r.trace()
 			found[place{r.created, r.seq, r.writer, tr.ID}] = tr
@@ -369,8 +396,8 @@ func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err 
 		}
 		var r traceRow
 		found = false
-		err = sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND created = %d AND seq = %d AND writer = %d AND id = %s",
-			wholeColumns, quote(t.id), first.created, first.seq, first.writer, quote(id)), r.whole(), func() error {
+		err = sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE tenant = %s AND day = %d AND created = %d AND seq = %d AND writer = %d AND id = %s",
+			wholeColumns, quote(t.id), dayOf(first.created), first.created, first.seq, first.writer, quote(id)), r.whole(), func() error {
 			found = true
 			out, err = r.trace()
 			return err

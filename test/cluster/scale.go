@@ -138,8 +138,10 @@ func newCPUGroup(name string, cores float64) (*cpuGroup, error) {
 	quota := strconv.Itoa(int(cores * period))
 	g := &cpuGroup{filepath.Join(cgroups, name)}
 	first, second := "cpu.max", ""
+	weight, most := "cpu.weight", "10000" // what it may use it gets, whatever else runs
 	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err != nil {
 		g.dir, first, second = filepath.Join(cgroups, "cpu", name), "cpu.cfs_quota_us", "cpu.cfs_period_us"
+		weight, most = "cpu.shares", "262144"
 	}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return nil, err
@@ -148,7 +150,7 @@ func newCPUGroup(name string, cores float64) (*cpuGroup, error) {
 	if second == "" {
 		value += " " + strconv.Itoa(period)
 	}
-	err := os.WriteFile(filepath.Join(g.dir, first), []byte(value), 0o644)
+	err := errors.Join(os.WriteFile(filepath.Join(g.dir, first), []byte(value), 0o644), os.WriteFile(filepath.Join(g.dir, weight), []byte(most), 0o644))
 	if second != "" {
 		err = errors.Join(err, os.WriteFile(filepath.Join(g.dir, second), []byte(strconv.Itoa(period)), 0o644))
 	}

@@ -58,23 +58,31 @@ export async function startUpstream(make) {
   return { child, url: `http://127.0.0.1:${port}/mcp` };
 }
 
-// startGateway runs the gateway before upstreams. The first is the default; tools
-// are routed to the last. protocol is what they are taken to speak.
-export async function startGateway(binary, dir, urls, protocol) {
+// startGateway runs the gateway before upstreams. Without other the first is the default,
+// and tools are routed to the last. With the URL of another server the gateway federates
+// the two: the names of the first stay as they are, those of the other have a prefix.
+// protocol is what the upstreams, but for the other, are taken to speak.
+export async function startGateway(binary, dir, urls, protocol, other) {
   mkdirSync(dir, { recursive: true });
   const run = (...args) => execFileSync(binary, args, { stdio: 'pipe' });
   run('license', 'keygen', '--out', dir);
   run('license', 'issue', '--key', join(dir, 'license.key'), '--subject', 'conformance', '--days', '1', '--grace-days', '1', '--out', join(dir, 'license.jwt'));
   const port = await freePort();
   const names = urls.map((_, i) => `up${i}`);
-  writeFileSync(join(dir, 'svc.yaml'), `
-listen: 127.0.0.1:${port}
-license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}
+  const one = urls.map((url, i) => `  - {name: ${names[i]}, url: "${url}", protocol: "${protocol}"}`);
+  const servers = other ? `
+federation: {enabled: true}
+upstreams:
+${one.join('\n')}
+  - {name: other, url: "${other}", prefix: other_}` : `
 default_upstream: ${names[0]}
 upstreams:
-${urls.map((url, i) => `  - {name: ${names[i]}, url: "${url}", protocol: "${protocol}"}`).join('\n')}
+${one.join('\n')}
 routes:
-  - {match: {tool_name: "*"}, upstream: ${names.at(-1)}}
+  - {match: {tool_name: "*"}, upstream: ${names.at(-1)}}`;
+  writeFileSync(join(dir, 'svc.yaml'), `
+listen: 127.0.0.1:${port}
+license: {path: ${join(dir, 'license.jwt')}, public_key_file: ${join(dir, 'license.pub')}}${servers}
 policy:
   default_action: allow
   rules:

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net/http"
 	"testing"
 	"time"
 )
@@ -44,5 +45,51 @@ func TestSome(t *testing.T) {
 				t.Errorf("seed %d: %s and %s", seed, one[i].name, two[i].name)
 			}
 		}
+	}
+}
+
+// While a shard is away its tenants get 503 in time, and then at once; others are served.
+func TestJudge(t *testing.T) {
+	epoch := time.Unix(1_700_000_000, 0)
+	at := func(sent, done float64, status int) question {
+		header := http.Header{}
+		if status == 503 {
+			header.Set("Retry-After", "5")
+		}
+		seconds := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+		return question{span{seconds(sent), seconds(done)}, answer{status: status, header: header, body: []byte(`{"error":"x"}`)}}
+	}
+	bare := at(1, 1, 503)
+	bare.header = http.Header{}
+	for name, tt := range map[string]struct {
+		list []question
+		away bool
+		want int // what is wrong
+	}{
+		"noticed":                   {[]question{at(0, 8, 503), at(8, 8, 503), at(9.9, 10.5, 200)}, true, 0},
+		"not noticed":               {[]question{at(0, 10.5, 200)}, true, 1},
+		"noticed late":              {[]question{at(0, 10.5, 503)}, true, 1},
+		"late when it is known":     {[]question{at(0, 1, 503), at(1, 5, 503)}, true, 1},
+		"answered while it is away": {[]question{at(1, 2, 200), at(3, 4, 503)}, true, 1},
+		"without Retry-After":       {[]question{bare, at(2, 3, 503)}, true, 1},
+		"another shard":             {[]question{at(0, 1, 200), at(1, 2, 200)}, false, 0},
+		"another shard, refused":    {[]question{at(0, 1, 200), at(1, 2, 503)}, false, 1},
+		"another shard, late":       {[]question{at(0, 4, 200)}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := judge(tt.list, tt.away, epoch, epoch.Add(10*time.Second)); len(got) != tt.want {
+				t.Errorf("%q, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSumOf(t *testing.T) {
+	text := "# HELP a x\n# TYPE a counter\na{n=\"1\"} 2\na{n=\"2\"} 3\nab 9\n"
+	if sum, found := sumOf([]byte(text), "a"); sum != 5 || !found {
+		t.Errorf("%d, %v", sum, found)
+	}
+	if _, found := sumOf([]byte(text), "b"); found {
+		t.Error("a metric that is not there was found")
 	}
 }

@@ -31,7 +31,8 @@ type run struct {
 	policyID string
 	blocked  bool
 
-	lastRedis time.Time // when Redis was last away, or had failed over
+	lastRedis time.Time        // when Redis was last away, had failed over, or did not answer
+	failures  map[*process]int // of each control plane: calls that Redis did not answer
 
 	lines  map[string]time.Time // requests that the gateways have audited
 	lineOf map[string]int       // of each tool, answered well
@@ -166,7 +167,7 @@ func round(ctx context.Context, o options) (err error) {
 // newRun makes what clients need.
 func newRun(c *cluster) (*run, error) {
 	r := &run{c: c, ledger: newLedger(), seed: rand.Text(), tenants: c.tenants, admin: c.tenants[0].admin, probe: newCaller(c, c.gatewayKey),
-		lines: map[string]time.Time{}, lineOf: map[string]int{}, read: map[string]int64{}}
+		lines: map[string]time.Time{}, lineOf: map[string]int{}, read: map[string]int64{}, failures: map[*process]int{}}
 	for _, t := range r.tenants {
 		if err := t.makeBudget(); err != nil {
 			return nil, err
@@ -205,7 +206,11 @@ func (r *run) one(ctx context.Context, f fault) bool {
 	if sessions > 0 {
 		kinds = strings.TrimPrefix(kinds+fmt.Sprintf(", sessions begun anew %d", sessions), ", ")
 	}
-	r.limits(&v, f, begin)
+	unanswered := r.unanswered()
+	if unanswered > 0 && !f.redis {
+		kinds = strings.TrimPrefix(kinds+fmt.Sprintf(", redis late %d", unanswered), ", ")
+	}
+	r.limits(&v, f.redis || unanswered > 0, begin)
 	fmt.Printf("%-32s %9.1f %9.1f %6d %8d  %s\n", f.name, took.Seconds(), r.ledger.longestPause().Seconds(), v.lost, v.doubled, kinds)
 	for _, text := range append(v.notes, wrong...) {
 		fmt.Println("    !", text)
@@ -217,8 +222,8 @@ func (r *run) one(ctx context.Context, f fault) bool {
 }
 
 // limits compares what was let through with what may be. A failover of Redis may forget
-// the newest requests: one burst, or one window, more.
-func (r *run) limits(v *verdict, f fault, since time.Time) {
+// the newest requests: one burst, or one window, more. The same where it did not answer.
+func (r *run) limits(v *verdict, redis bool, since time.Time) {
 	r.ledger.mu.Lock()
 	passed, accepted := r.ledger.passed, r.ledger.accepted
 	r.ledger.passed = nil
@@ -229,7 +234,7 @@ func (r *run) limits(v *verdict, f fault, since time.Time) {
 	r.ledger.accepted = accepted[cut:]
 	r.ledger.mu.Unlock()
 	extra := 0
-	if f.redis {
+	if redis {
 		r.lastRedis = time.Now()
 	}
 	if !r.lastRedis.IsZero() && since.Sub(r.lastRedis) < restWindow {

@@ -116,8 +116,8 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	for _, sh := range s.shards {
 		s.work.Go(sh.write)
 		s.work.Go(sh.watch)
+		s.work.Go(sh.pollFollowed)
 	}
-	s.work.Go(s.pollFollowed)
 	if len(s.shards) > 1 {
 		s.work.Go(s.learnNowAndThen)
 	}

@@ -255,6 +255,26 @@ func TestShards(t *testing.T) {
 	// One shard away: its tenants wait, the others do not, also those that a process has
 	// not served before.
 	unused := open(t, clickhousetest.URL("shards", one, two), alone.records, Options{Now: alone.clock.Now, MergeEvery: -1, Timeout: time.Minute})
+	follow := func(sh *shard) (*tenant, store.TraceStream) {
+		for _, tn := range tenants {
+			if home := must(both.home(ctx, tn.id))(t); home == sh {
+				st := must((&tenant{unused, tn.id}).StreamTraces(ctx, store.StreamOptions{}))(t)
+				t.Cleanup(st.Close)
+				return &tenant{both.Store, tn.id}, st
+			}
+		}
+		t.Fatalf("no tenant on %s", sh.name)
+		return nil, nil
+	}
+	first, stream := follow(both.shards[0])
+	follow(both.shards[1])
+	two.Signal(syscall.SIGSTOP)
+	must(first.Ingest(ctx, both.batch("while the other one is frozen", 1)))(t)
+	soon, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	if events, err := stream.Next(soon); err != nil || len(events) != 1 {
+		t.Errorf("%d events of a tenant whose shard is there, %v", len(events), err)
+	}
 	two.Kill()
 	for what, s := range map[string]*Store{"a process that has served all": both.Store, "a process that has served none": unused} {
 		var served, refused int

@@ -64,50 +64,59 @@ func (s *Store) committed(tenant string, n int) {
 	}
 }
 
-// pollFollowed looks for the commits of other processes.
-func (s *Store) pollFollowed() {
+// pollFollowed looks for the commits of other processes on one shard: one that is frozen
+// holds up none of the others.
+func (sh *shard) pollFollowed() {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.closed:
+		case <-sh.s.closed:
 			return
 		case <-tick.C:
-			s.poll(s.ended)
+			sh.poll(sh.s.ended)
 		}
 	}
 }
 
-// poll asks each shard once about all tenants that are followed.
-func (s *Store) poll(ctx context.Context) {
+// followed are the tenants of the shard that are followed. One that has no traces yet gets
+// them on the shard that its id chooses.
+func (sh *shard) followed() (list []string) {
+	s := sh.s
 	s.mu.Lock()
-	followed := make([]string, 0, len(s.feeds))
+	defer s.mu.Unlock()
 	for tenant := range s.feeds {
-		followed = append(followed, tenant)
-	}
-	s.mu.Unlock()
-	byShard := map[*shard][]string{}
-	for _, tenant := range followed {
-		if sh, err := s.home(ctx, tenant); err == nil {
-			byShard[sh] = append(byShard[sh], tenant)
+		home := s.homes[tenant]
+		if home == nil {
+			home = s.chosen(tenant)
+		}
+		if home == sh {
+			list = append(list, tenant)
 		}
 	}
-	for sh, tenants := range byShard {
-		var tenant string
-		var n uint64
-		var newest int64
-		// An error is logged where the shard is watched, and asked again.
-		_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND %s GROUP BY tenant", quoted(tenants), committedBehind(sh.clock()-2*int64(s.opts.settle))),
-			[]any{&tenant, &n, &newest}, func() error {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				if f := s.feeds[tenant]; f != nil && f.state != [2]int64{int64(n), newest} {
-					f.state = [2]int64{int64(n), newest}
-					f.wake()
-				}
-				return nil
-			})
+	return list
+}
+
+// poll asks once about all tenants of the shard that are followed.
+func (sh *shard) poll(ctx context.Context) {
+	s, tenants := sh.s, sh.followed()
+	if len(tenants) == 0 {
+		return
 	}
+	var tenant string
+	var n uint64
+	var newest int64
+	// An error is logged where the shard is watched, and asked again.
+	_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND seq > %d GROUP BY tenant", quoted(tenants), sh.clock()-2*int64(s.opts.settle)),
+		[]any{&tenant, &n, &newest}, func() error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if f := s.feeds[tenant]; f != nil && f.state != [2]int64{int64(n), newest} {
+				f.state = [2]int64{int64(n), newest}
+				f.wake()
+			}
+			return nil
+		})
 }
 
 const defaultStreamBatch = 256

@@ -108,7 +108,10 @@ func round(ctx context.Context, o options) (err error) {
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, err := newCluster(dir, program, o.traces)
-	defer c.close()
+	defer func() {
+		cancel() // nothing fails over any more
+		c.close()
+	}()
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,13 @@ import (
 	"svc/store/rollup"
 )
 
-// Bounds on one transaction of Expire. The number of rows follows the time that
-// they take: a transaction is the longest that a writer waits for retention.
+// Bounds on one transaction of Expire. The number of rows follows the time that the
+// work on them takes: a transaction is the longest that a writer waits for retention. Where
+// the disk takes longer to make a transaction durable, whatever is in it, the work may take
+// as long: smaller steps would hardly be shorter, and retention would fall behind on a disk
+// that is busy.
 const (
-	minRows     = 100
+	minRows     = 500
 	maxRows     = 50_000
 	defaultRows = 1000
 	fastEnough  = 25 * time.Millisecond
@@ -24,12 +27,12 @@ const (
 )
 
 // nextRows returns how many rows of a kind the next transaction may remove when
-// one of rows rows took that long.
-func nextRows(rows int, took time.Duration) int {
+// the work on rows rows took that long, and the disk that long.
+func nextRows(rows int, work, disk time.Duration) int {
 	switch {
-	case took < fastEnough:
+	case work < max(fastEnough, disk):
 		return min(2*rows, maxRows)
-	case took > tooSlow:
+	case work > max(tooSlow, 2*disk):
 		return max(rows/2, minRows)
 	}
 	return rows
@@ -39,9 +42,8 @@ func nextRows(rows int, took time.Duration) int {
 // budget is used up.
 func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Expired, err error) {
 	for began := time.Now(); ; {
-		step := time.Now()
 		rows := int(t.s.expireRows.Load())
-		one, err := t.expireStep(ctx, b, rows)
+		one, work, disk, err := t.expireStep(ctx, b, rows)
 		if err != nil {
 			return res, err
 		}
@@ -49,15 +51,16 @@ func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Ex
 		if !one.More {
 			return res, nil
 		}
-		t.s.expireRows.Store(int64(nextRows(rows, time.Since(step))))
+		t.s.expireRows.Store(int64(nextRows(rows, work, disk)))
 		if time.Since(began) >= b.Budget {
 			return res, nil
 		}
 	}
 }
 
-// expireStep removes at most limit rows of each kind in one transaction.
-func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int) (res store.Expired, err error) {
+// expireStep removes at most limit rows of each kind in one transaction, and returns how
+// long the work took, and the disk to make it durable.
+func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int) (res store.Expired, work, disk time.Duration, err error) {
 	// A look first: where nothing is to be done, nothing is written.
 	some := false
 	err = t.view(ctx, func(d data) error {
@@ -65,9 +68,15 @@ func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int
 		return err
 	})
 	if err != nil || !some {
-		return res, err
+		return res, 0, 0, err
 	}
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+	var (
+		done  *bbolt.Tx
+		began time.Time
+	)
+	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
+		began = time.Now()
+		defer func() { work, done = time.Since(began), tx }()
 		traces, err := trimTraces(d, b.Traces, limit)
 		if err != nil {
 			return err
@@ -76,7 +85,12 @@ func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int
 		res = store.Expired{Traces: traces, Minutes: minutes, More: traces >= limit || minutes >= limit}
 		return err
 	})
-	return res, err
+	if err == nil {
+		stats := done.Stats()
+		work += stats.GetRebalanceTime() + stats.GetSpillTime()
+		disk = time.Since(began) - work
+	}
+	return res, work, disk, err
 }
 
 // anythingExpired looks whether there is anything to remove.

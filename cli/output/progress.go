@@ -13,9 +13,34 @@ import (
 // standard error.
 type Progress struct {
 	env         process.Env
-	total, Done int64 // bytes; total is 0 when unknown
+	step        string // what is being done, where there are several steps
+	total, Done int64  // bytes; total is 0 when unknown
 	began, last time.Time
+	lines       time.Duration // how often a line is written where there is no terminal; 0: never
 	shown       bool
+}
+
+// lineEvery is how often a long command that nobody watches reports how far it is.
+const lineEvery = 10 * time.Second
+
+// NewLongProgress returns the progress of a command that takes minutes: where there is no
+// terminal it writes lines.
+func NewLongProgress(env process.Env) *Progress {
+	p := NewProgress(env, nil)
+	p.lines, p.began, p.last = lineEvery, env.Now(), env.Now()
+	return p
+}
+
+// Total sets how much there is; 0 when unknown.
+func (p *Progress) Total(bytes int64) { p.total = bytes }
+
+// Step shows how far a step is.
+func (p *Progress) Step(step string, done, total int64) {
+	if step != p.step {
+		p.step, p.began = step, p.env.Now()
+	}
+	p.total = total
+	p.Reached(done)
 }
 
 // NewProgress returns the progress of reading files.
@@ -78,12 +103,20 @@ func (p *Progress) Reached(done int64) {
 	p.Show()
 }
 
-// Show redraws the line, a few times a second.
+// Show redraws the line, a few times a second, or writes one now and then where there is
+// no terminal.
 func (p *Progress) Show() {
-	if !p.env.StderrTTY {
+	if !p.env.StderrTTY && p.lines == 0 {
 		return
 	}
 	now := p.env.Now()
+	if !p.env.StderrTTY {
+		if now.Sub(p.last) >= p.lines {
+			p.last = now
+			fmt.Fprintln(p.env.Stderr, p.text(now))
+		}
+		return
+	}
 	if now.Sub(p.last) < 200*time.Millisecond {
 		return
 	}
@@ -94,16 +127,29 @@ func (p *Progress) Show() {
 
 // line is what is shown.
 func (p *Progress) line(now time.Time) string {
+	if p.total == 0 {
+		return p.text(now)
+	}
+	const width = 24
+	full := int(p.share() * width)
+	return fmt.Sprintf("[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", width-full), p.text(now))
+}
+
+// share is how much of all is done.
+func (p *Progress) share() float64 { return min(float64(p.Done)/float64(p.total), 1) }
+
+// text is the line without its bar.
+func (p *Progress) text(now time.Time) string {
 	const mib = 1 << 20
 	text := fmt.Sprintf("%d MiB", p.Done/mib)
 	if p.total > 0 {
-		share := min(float64(p.Done)/float64(p.total), 1)
-		const width = 24
-		full := int(share * width)
-		text = fmt.Sprintf("[%s%s] %3.0f %% of %d MiB", strings.Repeat("#", full), strings.Repeat(".", width-full), share*100, p.total/mib)
+		text = fmt.Sprintf("%3.0f %% of %d MiB", p.share()*100, p.total/mib)
 	}
 	if s := now.Sub(p.began).Seconds(); s > 0 {
 		text += fmt.Sprintf(", %.0f MiB/s", float64(p.Done)/mib/s)
+	}
+	if p.step != "" {
+		text = p.step + ": " + strings.TrimLeft(text, " ")
 	}
 	return text
 }

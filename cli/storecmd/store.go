@@ -47,8 +47,8 @@ file is only read: a file of an older version is not migrated.`,
 			if !env.Exists(path) {
 				return command.Usagef("", "there is no file %s", path)
 			}
-			p := output.NewProgress(env, nil)
-			found, err := bolt.Check(cmd.Context(), path, p.Reached)
+			p := output.NewLongProgress(env)
+			found, err := bolt.Check(cmd.Context(), path, p.Step)
 			p.End()
 			switch {
 			case errors.Is(err, bolt.ErrInUse):
@@ -91,7 +91,10 @@ output when FILE is "-". A running server continues to read and write meanwhile.
 					defer p.End()
 					return copyTo(p.Writer(env.Stdout))
 				}
-				p := output.NewProgress(env, nil)
+				p := output.NewLongProgress(env)
+				if info, err := op.info(cmd.Context()); err == nil {
+					p.Total(info.SizeBytes)
+				}
 				err := env.WriteStream(args[0], func(w io.Writer) error { return copyTo(p.Writer(w)) })
 				p.End()
 				if err != nil {
@@ -141,8 +144,11 @@ func runRestore(ctx context.Context, env process.Env, so StoreOptions, from stri
 		return err
 	}
 	defer in.Close()
-	p := output.NewProgress(env, []string{from})
-	kept, err := bolt.Restore(ctx, p.Reader(in), path, env.Now())
+	p := output.NewLongProgress(env)
+	if size, ok := env.Size(from); ok {
+		p.Total(size)
+	}
+	kept, err := bolt.Restore(ctx, p.Reader(in), path, env.Now(), p.Step)
 	p.End()
 	switch {
 	case errors.Is(err, bolt.ErrInUse):
@@ -177,8 +183,8 @@ as the store has data.`,
 			if !env.Exists(path) {
 				return command.Usagef("name the data directory of the server with --data-dir", "there is no file %s", path)
 			}
-			p := output.NewProgress(env, nil)
-			before, after, err := bolt.Compact(cmd.Context(), path, p.Reached)
+			p := output.NewLongProgress(env)
+			before, after, err := bolt.Compact(cmd.Context(), path, p.Step)
 			p.End()
 			switch {
 			case errors.Is(err, bolt.ErrInUse):

@@ -27,9 +27,8 @@ type Checked struct {
 // Check reads all of a file that no process has open for writing: keys are in
 // order, every bucket of the file's schema version exists, every record decodes,
 // traces are indexed and counted. What is damaged is a [*FileError]. The file is
-// opened for reading and stays as it is, its schema version included. progress is told now
-// and then how many bytes of keys and values have been read; nil is nobody.
-func Check(ctx context.Context, path string, progress func(read int64)) (found Checked, err error) {
+// opened for reading and stays as it is, its schema version included.
+func Check(ctx context.Context, path string, progress Progress) (found Checked, err error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return found, err
 	}
@@ -44,10 +43,11 @@ func Check(ctx context.Context, path string, progress func(read int64)) (found C
 		if found.Schema, err = schemaOf(tx, path, found.Newest); err != nil {
 			return err
 		}
-		c := checker{ctx: ctx, schema: found.Schema, progress: progress}
+		c := checker{ctx: ctx, schema: found.Schema, progress: progress, step: StepCheck, total: usedBytes(tx)}
 		if err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return c.tree(string(name), b) }); err != nil {
 			return err
 		}
+		c.step, c.read, c.total = StepCompare, 0, c.traceBytes
 		return tx.Bucket(bucketTenants).ForEach(func(id, _ []byte) error {
 			return c.tenant(string(id), tx.Bucket(bucketData).Bucket(id))
 		})
@@ -58,11 +58,28 @@ func Check(ctx context.Context, path string, progress func(read int64)) (found C
 	return found, err
 }
 
+// Progress is told now and then how far a step of a long command is, in bytes. The total
+// is an estimate, and never 0. nil is nobody.
+type Progress func(step string, done, total int64)
+
+// The steps of Check, Compact and Restore.
+const (
+	StepCopy    = "copy"
+	StepCheck   = "check"
+	StepCompare = "compare the traces with their indexes"
+)
+
+// usedBytes is how much of a file is not free.
+func usedBytes(tx *bbolt.Tx) int64 {
+	stats := tx.DB().Stats()
+	return max(tx.Size()-int64(stats.FreePageN)*int64(tx.DB().Info().PageSize), 1)
+}
+
 // openToRead opens a file with bbolt for reading alone. It waits as Open does for
 // a process that has it open for writing.
 func openToRead(path string) (db *bbolt.DB, err error) {
 	defer recoverToError(&err, path)()
-	db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockWait})
+	db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockWait, PreLoadFreelist: true})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, inUse(path)
@@ -87,15 +104,17 @@ type checker struct {
 	schema int // of the file
 	seen   int
 
-	progress func(read int64)
-	read     int64
+	progress    Progress
+	step        string
+	read, total int64 // bytes of keys and values in this step
+	traceBytes  int64 // of all traces
 }
 
 // pause notices now and then that nobody waits any more.
 func (c *checker) pause() error {
 	if c.seen++; c.seen%1024 == 0 {
 		if c.progress != nil {
-			c.progress(c.read)
+			c.progress(c.step, c.read, c.total)
 		}
 		return c.ctx.Err()
 	}
@@ -107,6 +126,9 @@ func (c *checker) tree(name string, b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(k, v []byte) error {
 		c.read += int64(len(k) + len(v))
+		if name == inTraces {
+			c.traceBytes += int64(len(k) + len(v))
+		}
 		if err := c.pause(); err != nil {
 			return err
 		}
@@ -191,6 +213,7 @@ func (c *checker) traces(d data) error {
 	}
 	err = d.in(inTraces).ForEach(func(seq, rec []byte) error {
 		stored++
+		c.read += int64(len(seq) + len(rec))
 		if err := c.pause(); err != nil {
 			return err
 		}

@@ -139,7 +139,7 @@ func TestEventIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := int64(0)
-		if _, err := Check(context.Background(), path, func(n int64) { read = max(read, n) }); err != nil || read == 0 {
+		if _, err := Check(context.Background(), path, func(_ string, n, _ int64) { read = max(read, n) }); err != nil || read == 0 {
 			t.Error(read, err)
 		}
 	}

@@ -373,7 +373,7 @@ func TestBackup(t *testing.T) {
 		t.Fatalf("backup %d bytes, %v", n, err)
 	}
 	path := filepath.Join(t.TempDir(), "restored.db")
-	if kept, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart); kept != "" || err != nil {
+	if kept, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart, nil); kept != "" || err != nil {
 		t.Fatalf("kept %q, %v", kept, err)
 	}
 	again, err := Open(path, Options{})
@@ -382,12 +382,12 @@ func TestBackup(t *testing.T) {
 	}
 	defer again.Close()
 	checkRecount(t, again, "t")
-	if _, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart); !errors.Is(err, ErrInUse) {
+	if _, err := Restore(ctx, bytes.NewReader(copied.Bytes()), path, benchStart, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("restore in the place of an opened store: %v", err)
 	}
 	cut := copied.Bytes()[:copied.Len()/2]
 	var fe *FileError
-	if _, err := Restore(ctx, bytes.NewReader(cut), path+"2", benchStart); !errors.As(err, &fe) {
+	if _, err := Restore(ctx, bytes.NewReader(cut), path+"2", benchStart, nil); !errors.As(err, &fe) {
 		t.Errorf("restore of half a backup: %v", err)
 	}
 	if left, err := filepath.Glob(path + "2*"); len(left) != 0 || err != nil {

@@ -26,8 +26,9 @@ const (
 // under the name that is returned, "" where there was none. The backup keeps its
 // schema version. At every moment, also of a crash or a power failure, path names
 // a whole store where it named one before; what is no sound store is refused with
-// a [*FileError] and changes nothing.
-func Restore(ctx context.Context, r io.Reader, path string, now time.Time) (kept string, err error) {
+// a [*FileError] and changes nothing. progress is told of the check: what is read of r is
+// its caller's to see.
+func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progress Progress) (kept string, err error) {
 	old, err := holdOld(path)
 	if err != nil {
 		return "", err
@@ -44,7 +45,7 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time) (kept
 	if err != nil {
 		return "", fmt.Errorf("restore store %s: %w", path, err)
 	}
-	if _, err := Check(ctx, tmp, nil); err != nil {
+	if _, err := Check(ctx, tmp, progress); err != nil {
 		return "", unusable(err)
 	}
 	if old.file == nil {
@@ -142,9 +143,8 @@ const compactBytes = 32 << 20
 // left, and returns its size before and after. No process may have the store open
 // ([ErrInUse]). The copy is checked before it takes the place of the store; until
 // then, and after an error, the store is what it was. It needs as much free space
-// on the disk as the store has data. progress, if not nil, is called with the
-// bytes of data copied so far.
-func Compact(ctx context.Context, path string, progress func(copied int64)) (before, after int64, err error) {
+// on the disk as the store has data.
+func Compact(ctx context.Context, path string, progress Progress) (before, after int64, err error) {
 	if before, err = preflight(path, os.O_RDWR); err != nil {
 		return 0, 0, err
 	}
@@ -161,7 +161,7 @@ func Compact(ctx context.Context, path string, progress func(copied int64)) (bef
 	if err := copyStore(ctx, src, tmp, path, progress); err != nil {
 		return 0, 0, fmt.Errorf("compact store %s: %w", path, err)
 	}
-	if _, err := Check(ctx, tmp, nil); err != nil {
+	if _, err := Check(ctx, tmp, progress); err != nil {
 		return 0, 0, fmt.Errorf("the compacted copy is not sound, the store is as it was: %w", err)
 	}
 	info, err := os.Stat(tmp)
@@ -176,7 +176,7 @@ func Compact(ctx context.Context, path string, progress func(copied int64)) (bef
 
 // copyStore copies a store into a new file that belongs to who owns the file at
 // path.
-func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress func(int64)) (err error) {
+func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress Progress) (err error) {
 	defer recoverToError(&err, path)()
 	dst, err := bbolt.Open(tmp, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: true})
 	if err != nil {
@@ -184,7 +184,7 @@ func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress fu
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
 	err = src.View(func(from *bbolt.Tx) error {
-		c := &copier{ctx: ctx, dst: dst, progress: progress}
+		c := &copier{ctx: ctx, dst: dst, progress: progress, total: usedBytes(from)}
 		return c.tree(from)
 	})
 	if err != nil {
@@ -205,7 +205,8 @@ type copier struct {
 	tx       *bbolt.Tx
 	pending  int // bytes in tx
 	copied   int64
-	progress func(int64)
+	total    int64
+	progress Progress
 }
 
 func (c *copier) tree(from *bbolt.Tx) (err error) {
@@ -274,7 +275,7 @@ func (c *copier) next() (err error) {
 	}
 	c.copied, c.pending = c.copied+int64(c.pending), 0
 	if c.progress != nil {
-		c.progress(c.copied)
+		c.progress(StepCopy, c.copied, c.total)
 	}
 	c.tx, err = c.dst.Begin(true)
 	return err

@@ -74,7 +74,7 @@ func TestRestoreNeverLeavesThePathWithoutAStore(t *testing.T) {
 	}()
 	var kept string
 	for i := range 20 {
-		if kept, err = Restore(ctx, bytes.NewReader(backup), path, time.Unix(int64(i), 0)); err != nil {
+		if kept, err = Restore(ctx, bytes.NewReader(backup), path, time.Unix(int64(i), 0), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,12 +94,12 @@ func TestRestoreRefusesBackupsAndKeepsTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	writeStore(t, path, "old", Options{})
 	var fe *FileError
-	if _, err := Restore(ctx, strings.NewReader("no store"), path, benchStart); !errors.As(err, &fe) || !strings.Contains(err.Error(), "not usable") {
+	if _, err := Restore(ctx, strings.NewReader("no store"), path, benchStart, nil); !errors.As(err, &fe) || !strings.Contains(err.Error(), "not usable") {
 		t.Errorf("a text: %v", err)
 	}
 	stopped, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Restore(stopped, strings.NewReader("no store"), path, benchStart); !errors.Is(err, context.Canceled) {
+	if _, err := Restore(stopped, strings.NewReader("no store"), path, benchStart, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
 	if left, _ := filepath.Glob(path + "*"); len(left) != 1 || teamOf(t, path) != "old" {
@@ -311,9 +311,16 @@ func TestCompactCopiesInSeveralTransactions(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	steps := 0
-	if _, _, err := Compact(ctx, path, func(int64) { steps++ }); err != nil || steps < 2 {
-		t.Fatalf("%d transactions, %v", steps, err)
+	copied := 0
+	if _, _, err := Compact(ctx, path, func(step string, done, total int64) {
+		if step == StepCopy {
+			copied++
+		}
+		if done < 0 || total <= 0 {
+			t.Errorf("%s: %d of %d bytes", step, done, total)
+		}
+	}); err != nil || copied < 2 {
+		t.Fatalf("%d transactions, %v", copied, err)
 	}
 	again, err := Open(path, Options{})
 	if err != nil {

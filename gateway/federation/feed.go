@@ -59,7 +59,7 @@ type feed struct {
 func newFeed(u Upstream, version string) *feed {
 	return &feed{
 		name: u.Config.Name, shared: u.Config.SharedLists, perCaller: u.Config.PerCaller(),
-		lister: lister.Lister{Transport: u.Transport, Agent: agent, Version: version},
+		lister: lister.Lister{Transport: u.Transport, Agent: agent, Version: version, Protocol: u.Config.Protocol},
 		asked:  make(chan struct{}), again: make(chan struct{}, 1),
 	}
 }

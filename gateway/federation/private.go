@@ -217,7 +217,7 @@ func (f *Federation) shownTo(ctx context.Context, c *transport.Caller, kinds ...
 func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Caller) *lister.Offer {
 	caller := c.Clone() // the reading may outlive the request
 	read := func() (*lister.Offer, error) {
-		l := lister.Lister{Transport: fd.lister.Transport, Agent: agent, Version: fd.lister.Version, Caller: caller}
+		l := lister.Lister{Transport: fd.lister.Transport, Agent: agent, Version: fd.lister.Version, Protocol: fd.lister.Protocol, Caller: caller}
 		ctx, cancel := context.WithTimeout(context.Background(), f.opts.Config.ListTimeout)
 		defer cancel()
 		offer, err := l.Read(ctx, catalog.Kinds[:]...)

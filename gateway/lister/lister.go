@@ -84,7 +84,10 @@ type Lister struct {
 	Agent string
 	// Version is the version of the gateway.
 	Version string
-	Bounds  Bounds
+	// Protocol is upstreams[].protocol: if it is a revision, the upstream is read in its
+	// generation alone. Empty and auto find the generation out.
+	Protocol string
+	Bounds   Bounds
 	// Caller is the client for which the lists are read; nil for the gateway itself.
 	Caller *transport.Caller
 
@@ -104,9 +107,10 @@ const (
 func (l *Lister) Read(ctx context.Context, kinds ...catalog.Kind) (*Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, orElse(l.Bounds.Time, defaultTime))
 	defer cancel()
+	fixed := l.fix()
 	known := l.generation != unknown
 	offer, err := l.attempt(ctx, kinds)
-	if err != nil && known && !errors.As(err, new(*upstream.Error)) && ctx.Err() == nil {
+	if err != nil && known && !fixed && !errors.As(err, new(*upstream.Error)) && ctx.Err() == nil {
 		l.generation = unknown // the upstream may have been upgraded
 		offer, err = l.attempt(ctx, kinds)
 	}
@@ -115,6 +119,19 @@ func (l *Lister) Read(ctx context.Context, kinds ...catalog.Kind) (*Offer, error
 		return nil, err
 	}
 	return offer, nil
+}
+
+// fix takes the generation from Protocol, and reports whether that names one.
+func (l *Lister) fix() bool {
+	switch {
+	case mcp.Modern(l.Protocol):
+		l.generation = modern
+	case mcp.KnownRevision(l.Protocol):
+		l.generation = legacy
+	default:
+		return false
+	}
+	return true
 }
 
 func orElse[T comparable](value, otherwise T) T {
@@ -135,6 +152,9 @@ func (l *Lister) attempt(ctx context.Context, kinds []catalog.Kind) (*Offer, err
 		if offer != nil {
 			l.generation = modern
 			return offer, l.lists(ctx, mcp.Session{Version: mcp.Revision20260728}, offer, kinds)
+		}
+		if l.fix() { // the upstream has to support the revision
+			return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, mcpclient.ErrRejected)
 		}
 		l.generation = legacy
 	}

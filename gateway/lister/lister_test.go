@@ -207,3 +207,34 @@ func TestListsAreReadWithCapabilities(t *testing.T) {
 		}
 	}
 }
+
+// An upstream with a configured revision is read in the generation of that revision alone.
+func TestOfferInAConfiguredRevision(t *testing.T) {
+	for protocol, want := range map[string]string{
+		"":           "server/discover tools/list",
+		"auto":       "server/discover tools/list",
+		"2026-07-28": "server/discover tools/list",
+		"2025-06-18": "initialize notifications/initialized tools/list",
+	} {
+		url, asked := script(t, func(method, _ string) string {
+			switch method {
+			case "server/discover":
+				return `"result":{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}}}`
+			case "initialize":
+				return `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+			}
+			return `"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`
+		})
+		l := newLister(t, url)
+		l.Protocol = protocol
+		if o, err := l.Read(t.Context(), catalog.Tool); err != nil || len(o.Lists[0].Items) != 1 || asked() != want {
+			t.Errorf("%q: %+v, %v: %s", protocol, o, err, asked())
+		}
+	}
+	url, asked := script(t, func(string, string) string { return `"error":{"code":-32601,"message":"method not found"}` })
+	l := newLister(t, url)
+	l.Protocol = "2026-07-28"
+	if _, err := l.Read(t.Context(), catalog.Tool); err == nil || asked() != "server/discover" {
+		t.Errorf("%v: %s", err, asked())
+	}
+}

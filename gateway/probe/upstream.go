@@ -43,7 +43,7 @@ func askUpstream(ctx context.Context, f *config.File, i int, o Options) (a asked
 		}
 		defer done()
 		w := &watched{Transport: up.Transport}
-		l := lister.Lister{Transport: w, Agent: agent, Version: o.Version, Caller: o.caller(c)}
+		l := lister.Lister{Transport: w, Agent: agent, Version: o.Version, Protocol: c.Protocol, Caller: o.caller(c)}
 		a.offer, err = l.Read(ctx, catalog.Kinds[:]...)
 		s := w.saw()
 		r.Date = s.date
@@ -147,7 +147,7 @@ func endpointAt(ctx context.Context, c *upstream.Config, o Options, paths ...str
 		if err != nil {
 			return ""
 		}
-		l := lister.Lister{Transport: up.Transport, Agent: agent, Version: o.Version, Caller: o.caller(c)}
+		l := lister.Lister{Transport: up.Transport, Agent: agent, Version: o.Version, Protocol: c.Protocol, Caller: o.caller(c)}
 		_, err = l.Read(ctx)
 		up.Transport.Close()
 		if err == nil {

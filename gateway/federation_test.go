@@ -233,8 +233,8 @@ func TestClientsAreNotifiedOfChangesOfTheMergedList(t *testing.T) {
 	}
 }
 
-// What a client says of itself in _meta, whatever it is, gets an answer with the id of the
-// request and an audit line that names the error; the log has the cause.
+// A request with invalid members of _meta gets an error with the id of the request, and an audit
+// line with its error_kind; the log has the cause.
 func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
 	r := newRig(t, federated("  - {name: one, url: "+newToolServer(t, "one", true, "a: A").URL+"}", allowEverything))
 	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
@@ -282,8 +282,8 @@ func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
 	}
 }
 
-// What nobody has is refused as by a server that does not have it, in every generation; the
-// audit line has no_route.
+// A request for an item that does not exist gets the error of a server without the item, in every
+// generation; the audit line has no_route.
 func TestWhatNobodyHas(t *testing.T) {
 	r := newRig(t, federated("  - {name: one, url: "+newToolServer(t, "one", true, "a: A").URL+", prefix: one_}", allowEverything))
 	for _, tt := range []struct {

@@ -65,7 +65,7 @@ type Record struct {
 	// ToolChanged is set for calls of a tool or prompt whose definition is not the
 	// approved one.
 	ToolChanged bool
-	// Via is mcp_call for a call that a client asked for with that tool.
+	// Via is mcp_call for a call that the client made through that tool.
 	Via string
 	// View is the view through which the request came.
 	View string
@@ -101,8 +101,8 @@ type Record struct {
 	// Dialect is the protocol revision that the request declares, or "legacy" when it
 	// declares none (decision AUD15).
 	Dialect string
-	// UpstreamDialect is the revision in which the upstream was asked, where the message
-	// was translated.
+	// UpstreamDialect is the protocol revision of the upstream request, if the message was
+	// translated.
 	UpstreamDialect string
 
 	// Status is the HTTP status of the response.

@@ -37,7 +37,7 @@ type VerifyOptions struct {
 	// Heads are lines that were recorded elsewhere: the log must contain them. They
 	// detect a log that was truncated or rewritten (decision AUD38).
 	Heads []Head
-	// Progress is told now and then how many bytes have been read; nil is nobody.
+	// Progress is called now and then with the number of bytes read so far; may be nil.
 	Progress func(read int64)
 }
 

@@ -146,7 +146,7 @@ func (t *Tokens) Activate() {
 }
 
 // Verify verifies the presented token. A token may be for the audience of the configuration,
-// or for the resource that was asked for, empty for no other. The error is [ErrMissing], [ErrInvalid],
+// or for resource, the requested view; empty for none. The error is [ErrMissing], [ErrInvalid],
 // [ErrExpired], [ErrScope] (then the token is returned too), [ErrNoKeys] or [ErrBusy], or
 // the context's error when the context ends while keys are fetched. A token that was
 // verified before costs one HMAC.

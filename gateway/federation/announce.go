@@ -13,29 +13,29 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Times of the subscriptions at upstreams.
+// Intervals of the subscriptions at upstreams.
 const (
-	// linger is how long they stay after the last client that watches has left: clients
-	// come back to their streams.
+	// linger is how long the subscriptions stay open after the last watching client has left,
+	// because clients reopen their streams.
 	linger     = 30 * time.Second
 	minHearing = time.Second
 	maxHearing = time.Minute
-	// longHearing is how long a subscription lasts that is no failure to the next one.
+	// longHearing is the duration from which a subscription counts as a success, so that the
+	// backoff starts again.
 	longHearing = time.Minute
-	// afterRefusal is the pause after an upstream did not open one.
+	// afterRefusal is the pause after an upstream has refused a subscription.
 	afterRefusal = 5 * time.Minute
 )
 
-// announcements subscribes to the lists of every upstream while clients watch, with the
-// credentials of the gateway's own: a client of 2026-07-28 has no session at an upstream,
-// and one with sessions none at an upstream that it has not called, whose stream could
-// announce a change.
+// announcements subscribes to the lists of every upstream while clients watch, with the gateway's
+// own credentials. A client of 2026-07-28 has no session at an upstream, and one with sessions
+// has none at an upstream that it has not called, so no other stream could notify them.
 func (f *Federation) announcements(ctx context.Context) {
 	for f.watchers.await(ctx, true) {
 		listening, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		for _, u := range f.opts.Upstreams {
-			if u.Announcing != nil && !u.Config.IsProcess() { // a program announces to the gateway anyway
+			if u.Announcing != nil && !u.Config.IsProcess() { // a program notifies the gateway in any case
 				wg.Go(func() { f.hear(listening, u) })
 			}
 		}
@@ -52,7 +52,7 @@ func (f *Federation) announcements(ctx context.Context) {
 	}
 }
 
-// hear takes what one upstream announces, until ctx ends.
+// hear handles the notifications of one upstream, until ctx ends.
 func (f *Federation) hear(ctx context.Context, u Upstream) {
 	defer f.contain("subscription to lists", u.Config.Name)
 	client := mcpclient.Client{Transport: u.Announcing, Name: agent + "-listen"}
@@ -62,7 +62,7 @@ func (f *Federation) hear(ctx context.Context, u Upstream) {
 		began := f.opts.Now()
 		err := client.Subscribe(ctx, params, &upstream.Timeouts{FirstByte: f.opts.Config.ListTimeout}, func(m *mcp.Message) {
 			if m.Method == mcp.NotificationAcknowledged {
-				f.readAgain(name) // what changed before the upstream began to announce
+				f.readAgain(name) // read the changes from before the subscription
 			}
 			f.Announced(name, m)
 		})
@@ -70,7 +70,8 @@ func (f *Federation) hear(ctx context.Context, u Upstream) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, upstream.ErrNoSubject), errors.Is(err, mcpclient.ErrRejected):
-			// It announces nothing to the gateway: its lists are read at their time.
+			// The upstream sends the gateway no notifications: its lists are only read at
+			// intervals.
 			f.opts.Logger.Debug("an upstream announces no changes to the gateway", "upstream", name, "error", err)
 			rest(ctx, afterRefusal)
 			continue
@@ -80,19 +81,19 @@ func (f *Federation) hear(ctx context.Context, u Upstream) {
 		}
 		rest(ctx, backoff.After(fails, minHearing, maxHearing))
 		if err == nil {
-			f.Changed(name) // what was announced in between is not known
+			f.Changed(name) // notifications in between were missed
 		}
 	}
 }
 
-// contain keeps a panic in a goroutine from ending the process; it is deferred.
+// contain recovers a panic of a goroutine, which would end the process; it must be deferred.
 func (f *Federation) contain(what, upstream string) {
 	if p := recover(); p != nil {
 		f.opts.Logger.Error("panic", "in", "federation: "+what, "upstream", upstream, "panic", p, "stack", string(debug.Stack()))
 	}
 }
 
-// rest waits, or for the end of ctx.
+// rest waits for d, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -19,16 +19,15 @@ import (
 	"svc/gateway/upstream"
 )
 
-// announcing is an upstream that answers subscriptions/listen with the streams of the
-// test.
+// announcing is an upstream that answers subscriptions/listen with streams of the test.
 type announcing struct {
 	transport.Transport
 	mu       sync.Mutex
 	asked    int            // for lists
 	lists    *io.PipeWriter // the last stream; nil while there is none
 	resource *io.PipeWriter // the same of resources
-	last     string         // the last request for something else
-	status   int            // of the answer instead of a stream
+	last     string         // the last other request
+	status   int            // sent instead of a stream
 }
 
 func (a *announcing) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
@@ -66,9 +65,9 @@ func changed(out *io.PipeWriter) {
 	fmt.Fprint(out, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\",\"params\":{}}\n\n")
 }
 
-// Whoever watches hears of a change at an upstream where nobody has a session, private
-// lists included. Nothing is asked while nobody watches; a stream that ends is opened
-// again.
+// Every watching client is notified of a change at an upstream where no client has a session,
+// private lists included. No subscription is open while no client watches; a stream that ends is
+// opened again.
 func TestUpstreamsAnnounceChangesToWhoeverWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, up := &server{modern: true, scope: "private", tools: []string{"x"}}, &announcing{}
@@ -76,7 +75,7 @@ func TestUpstreamsAnnounceChangesToWhoeverWatches(t *testing.T) {
 		defer b.stop()
 		pass(time.Minute)
 		if asked, _ := up.state(); asked != 0 {
-			t.Errorf("asked %d times while nobody watched", asked)
+			t.Errorf("%d subscriptions while no client watched", asked)
 		}
 		resp, err := b.Post(t.Context(), &transport.Request{
 			Session: mcp.Session{Version: mcp.Revision20260728}, Caller: key("k"),
@@ -114,20 +113,20 @@ func TestUpstreamsAnnounceChangesToWhoeverWatches(t *testing.T) {
 		if asked, _ := up.state(); asked != 2 {
 			t.Errorf("after the stream ended: asked %d times, want 2", asked)
 		}
-		if got := <-heard; !strings.Contains(got, "notifications/tools/list_changed") { // something may have changed meanwhile
+		if got := <-heard; !strings.Contains(got, "notifications/tools/list_changed") { // changes in between may have been missed
 			t.Errorf("heard %s", got)
 		}
 		resp.Body.Close()
 		pass(2 * linger)
 		_, stream = up.state()
 		if _, err := stream.Write([]byte("x")); err == nil {
-			t.Error("the upstream is listened to, though nobody watches")
+			t.Error("the subscription is open although no client watches")
 		}
 	})
 }
 
-// The resources that a client of 2026-07-28 names are subscribed to at their owners, as the
-// client; those that nobody owns are not acknowledged.
+// The resources in the subscription of a client of 2026-07-28 are subscribed to at their owners,
+// as the client; resources without an owner are not acknowledged.
 func TestResourcesAreSubscribedToAtTheirOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &server{modern: true, scope: "private", capabilities: `,"resources":{}`, templates: []string{"test://named/{id}"}}
@@ -171,15 +170,16 @@ func TestResourcesAreSubscribedToAtTheirOwners(t *testing.T) {
 	})
 }
 
-// madeBy knows the upstreams of tasks.
+// madeBy returns the upstreams of tasks.
 type madeBy map[string]string
 
 func (m madeBy) TaskUpstream(_ context.Context, who *auth.Principal, handle string) string {
 	return m[who.Value+" "+handle]
 }
 
-// Tasks are followed at the upstreams that made them, as the client and with its
-// capabilities; what another upstream says of a task, and tasks of other callers, are not.
+// Tasks are subscribed to at the upstreams that created them, as the client and with its
+// capabilities; notifications of another upstream, and of tasks of other callers, are not
+// forwarded.
 func TestTasksAreFollowedAtTheirUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &announcing{}, &announcing{}
@@ -212,7 +212,7 @@ func TestTasksAreFollowedAtTheirUpstreams(t *testing.T) {
 				t.Errorf("asked for %s", up.last)
 			}
 		}
-		send := func(up *announcing, params string) { // it waits for the client, who reads below
+		send := func(up *announcing, params string) { // it waits for the client, which reads below
 			go fmt.Fprintf(up.resource, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tasks\",\"params\":%s}\n\n", params)
 		}
 		send(two, `{"taskId":"1","status":"completed"}`) // not its own
@@ -227,7 +227,7 @@ func TestTasksAreFollowedAtTheirUpstreams(t *testing.T) {
 	})
 }
 
-// An upstream that does not open a stream is not asked again and again.
+// An upstream that refuses a stream is not requested at a high rate.
 func TestAnUpstreamThatAnnouncesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := &announcing{status: http.StatusNotFound}
@@ -245,15 +245,15 @@ func TestAnUpstreamThatAnnouncesNothing(t *testing.T) {
 	})
 }
 
-// A change is announced at once after a quiet time, and further ones are; one after the other
-// they are merged.
+// A change after a quiet time is announced at once, and so are further ones; changes in close
+// succession are merged.
 func TestChangesAreAnnouncedAtOnceAfterAQuietTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, up := &server{modern: true, scope: "public", tools: []string{"x"}}, &announcing{}
 		b := start(t, "", func(o *Options) { o.Upstreams[0].Announcing = up }, own)
 		defer b.stop()
 		pass(30 * time.Second)
-		for i := range maxAnnounced + 4 { // each heard by a client of its own, whose streams are not held back
+		for i := range maxAnnounced + 4 { // a client for each notification, because the streams of one client are limited in rate
 			resp, err := b.Listen(t.Context(), &transport.Request{})
 			if err != nil {
 				t.Fatal(err)
@@ -277,7 +277,7 @@ func TestChangesAreAnnouncedAtOnceAfterAQuietTime(t *testing.T) {
 	})
 }
 
-// What changed before the upstream began to announce is read when it begins.
+// Changes from before the subscription are read when it begins.
 func TestListsAreReadWhenTheirChangesAreAnnouncedFromThenOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, up := &server{modern: true, scope: "public", tools: []string{"x"}}, &announcing{}

@@ -17,20 +17,20 @@ import (
 	"svc/gateway/upstream"
 )
 
-// pageSize is how many items one page of a merged list has.
+// pageSize is the number of items on one page of a merged list.
 const pageSize = 1000
 
-// Times that merged lists hold.
+// Validity of merged lists for clients.
 const (
 	maxTTL  = time.Minute
 	downTTL = time.Second // while an upstream is unavailable
 )
 
-// metaUnavailable is the member of _meta that names the upstreams whose items are
-// missing or may be old.
+// metaUnavailable is the member of _meta that names the upstreams whose items are missing or may
+// be out of date.
 const metaUnavailable = "svc/unavailable"
 
-// reasonCursor is the data.reason of a cursor that was not given out for the list.
+// reasonCursor is the data.reason of a cursor that was not issued for the list.
 const reasonCursor = "cursor_invalid"
 
 // Post answers one message.
@@ -76,29 +76,29 @@ func (f *Federation) Listen(ctx context.Context, r *transport.Request) (*upstrea
 	return resp, nil
 }
 
-// End ends a session, of which nothing is kept here.
+// End ends a session, for which the federation stores nothing.
 func (f *Federation) End(context.Context, *transport.Request) (*upstream.Response, error) {
 	return &upstream.Response{Status: http.StatusNoContent, Body: http.NoBody}, nil
 }
 
-// Address names the federation in logs.
+// Address returns the name in logs.
 func (f *Federation) Address() string { return "federation" }
 
-// Close has nothing to close: the transports of the upstreams belong to the gateway.
+// Close does nothing: the gateway owns the transports of the upstreams.
 func (f *Federation) Close() error { return nil }
 
-// answer makes the answer to one request.
+// answer is the answer to one request.
 type answer struct {
 	*Federation
 	m      *mcp.Message
 	caller *transport.Caller
 	modern bool
-	// requestID is that of the audit line.
+	// requestID is the request id of the audit line.
 	requestID string
 }
 
-// may reports whether the caller may ask for an item: it is in the caller's view, and the
-// rules allow it.
+// may reports whether the caller may use an item: it is in the caller's view, and the rules allow
+// it.
 func (a *answer) may(it *catalog.Item) bool { return a.mayAsk(it.Kind, it.Upstream, it.Visible) }
 
 func (a *answer) mayAsk(kind catalog.Kind, upstream, visible string) bool {
@@ -112,27 +112,27 @@ func respond(status int, body []byte) *upstream.Response {
 	}
 }
 
-// message is a whole answer with a result, which is a JSON object.
+// message returns a complete response with a result, which is a JSON object.
 func (a *answer) message(result []byte) []byte {
 	body := append([]byte(`{"jsonrpc":"2.0","id":`), a.m.ID...)
 	body = append(body, `,"result":`...)
 	return append(append(body, result...), '}')
 }
 
-// result answers with a result.
+// result responds with a result.
 func (a *answer) result(result string) *upstream.Response {
 	return respond(http.StatusOK, a.message([]byte(result)))
 }
 
-// made answers with what was made of several upstreams' parts.
+// made responds with a message assembled from parts of several upstreams.
 func made(body []byte, parts func() *upstream.Parts) *upstream.Response {
 	resp := respond(http.StatusOK, body)
 	resp.Parts = parts
 	return resp
 }
 
-// fail answers with an error. status is that of the generation of 2026-07-28; legacy
-// revisions have errors inside of 200.
+// fail responds with an error. status is the one for 2026-07-28; in legacy revisions errors have
+// status 200.
 func (a *answer) fail(code int, reason, message string, status int) *upstream.Response {
 	if !a.modern {
 		status = http.StatusOK
@@ -140,21 +140,21 @@ func (a *answer) fail(code int, reason, message string, status int) *upstream.Re
 	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason, RequestID: a.requestID}))
 }
 
-// refuse answers with a refusal, which has a status of its own in every generation. cause is
-// why, for the log.
+// refuse responds with a refusal, which has its own status in every generation. cause is for the
+// log.
 func (a *answer) refuse(why *refusal.Refusal, cause string) *upstream.Response {
 	resp := respond(why.Status, why.AppendBody(nil, &refusal.Reply{ID: a.m.ID, RequestID: a.requestID, Stateless: a.modern}))
 	resp.Refused = &upstream.Refused{Kind: why.Kind, Cause: cause}
 	return resp
 }
 
-// list answers with one page of a merged list.
+// list responds with one page of a merged list.
 func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response {
 	after, scope := "", a.scope()
 	if at := mcp.Find(a.m.Body, a.m.Spans.Params, "cursor"); at.Present() {
 		cursor, ok := mcp.StringValue(at.Of(a.m.Body))
 		if !ok {
-			return a.fail(mcp.CodeInvalidParams, reasonCursor, "the cursor is no string", http.StatusOK)
+			return a.fail(mcp.CodeInvalidParams, reasonCursor, "the cursor is not a string", http.StatusOK)
 		}
 		var err error
 		if after, err = a.cursors.Open(scope, kind, cursor); err != nil {
@@ -200,7 +200,7 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 	return made(whole(items...), func() *upstream.Parts { return listParts(kind, page, items, whole) })
 }
 
-// listParts are the items of a page by their upstreams.
+// listParts returns the items of a page, grouped by upstream.
 func listParts(kind catalog.Kind, page []*catalog.Item, items [][]byte, whole func(...[]byte) []byte) *upstream.Parts {
 	parts := &upstream.Parts{Join: func(results [][]byte) []byte {
 		var left [][]byte
@@ -226,7 +226,7 @@ func listParts(kind catalog.Kind, page []*catalog.Item, items [][]byte, whole fu
 	return parts
 }
 
-// scope is what a cursor holds for: the view, and the caller.
+// scope is the additional data of a cursor: the view and the caller.
 func (a *answer) scope() []byte {
 	if a.caller == nil || a.caller.Principal == nil {
 		return nil
@@ -234,7 +234,7 @@ func (a *answer) scope() []byte {
 	return a.caller.Principal.AppendKey(a.caller.View.Scope())
 }
 
-// holds is the time that a client may keep a list.
+// holds returns how long a client may cache a list.
 func (v *shown) holds(down bool) time.Duration {
 	switch {
 	case down:
@@ -245,8 +245,8 @@ func (v *shown) holds(down bool) time.Duration {
 	return maxTTL
 }
 
-// downOf returns the upstreams that are unavailable and of which the caller may use
-// something, as far as it is known what they offer.
+// downOf returns the unavailable upstreams of which the caller may use an item, as far as their
+// items are known.
 func (a *answer) downOf(v *shown, kind catalog.Kind) []string {
 	var out []string
 	for _, name := range v.down {
@@ -257,15 +257,15 @@ func (a *answer) downOf(v *shown, kind catalog.Kind) []string {
 	return out
 }
 
-// uses reports whether the caller may use something of an upstream. Where nothing is
-// known of what it offers, a name with its prefix stands for all.
+// uses reports whether the caller may use an item of an upstream. If no items are known, a name
+// with its prefix represents all.
 func (a *answer) uses(v *shown, upstream string) bool {
 	known, may := a.known(v, upstream)
 	return may || !known
 }
 
-// known reports whether something is known of what an upstream offers, and whether the
-// caller may use something of that.
+// known reports whether items of an upstream are known, and whether the caller may use one of
+// them.
 func (a *answer) known(v *shown, upstream string) (known, may bool) {
 	for _, kind := range catalog.Kinds {
 		for _, it := range v.catalog.Items(kind) {
@@ -280,13 +280,13 @@ func (a *answer) known(v *shown, upstream string) (known, may bool) {
 	return known, false
 }
 
-// serverInfo names the gateway.
+// serverInfo is the serverInfo of the gateway.
 func (a *answer) serverInfo() string {
 	return `{"name":"svc","title":"svc gateway","version":` + string(mcp.AppendString(nil, a.opts.Version)) + `}`
 }
 
-// initialize answers with the revision that the client asks for, where it is one
-// that has initialize, else with the newest of these.
+// initialize responds with the requested revision if it is a served revision with initialize, or
+// with the newest of these.
 func (a *answer) initialize(ctx context.Context) *upstream.Response {
 	version := a.m.InitializeVersion
 	if !slices.Contains(mcp.LegacyRevisions(), version) {
@@ -298,8 +298,8 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 	})
 }
 
-// discover names the revisions that the gateway serves: upstreams of the other generation
-// are translated for.
+// discover responds with the revisions that the gateway serves: messages for upstreams of the
+// other generation are translated.
 func (a *answer) discover(ctx context.Context) *upstream.Response {
 	v := a.describing(ctx)
 	names, _ := json.Marshal(mcp.Revisions())

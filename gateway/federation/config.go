@@ -14,17 +14,16 @@ const (
 
 // Config is the section federation.
 type Config struct {
-	// Enabled makes the gateway answer lists itself, with the tools, prompts and
-	// resources of all upstreams. Without it default_upstream alone answers them.
+	// Enabled makes the gateway answer lists itself, with the tools, prompts and resources of all
+	// upstreams. Without it only default_upstream answers them.
 	Enabled bool `yaml:"enabled"`
 	// RefreshInterval is the longest time between two readings of the lists of one
 	// upstream.
 	RefreshInterval time.Duration `yaml:"refresh_interval"`
-	// ListTimeout is how long a list waits for an upstream whose items are not known
-	// yet.
+	// ListTimeout is how long a list request waits for an upstream whose items are not known yet.
 	ListTimeout time.Duration `yaml:"list_timeout"`
-	// StaleFor is how long the last items of an upstream that cannot be read stay
-	// listed.
+	// StaleFor is how long the last known items of an upstream stay listed while it cannot be
+	// read.
 	StaleFor time.Duration `yaml:"stale_for"`
 	// Instructions is join (clients get the instructions of all upstreams that they
 	// may use) or none.
@@ -39,7 +38,7 @@ func (c *Config) SetDefaults() {
 	c.Instructions = InstructionsJoin
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the errors of the section.
 func (c *Config) Validate(at diag.At) {
 	within := func(name string, d, low, high time.Duration) {
 		if d < low || d > high {

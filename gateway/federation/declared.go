@@ -13,22 +13,22 @@ import (
 	"svc/gateway/statefile"
 )
 
-// Bounds on the capabilities that are kept.
+// Bounds on the stored capabilities.
 const (
-	maxDeclared     = 64 << 10 // of one upstream; more is not kept over a restart
+	maxDeclared     = 64 << 10 // of one upstream; more is not saved for a restart
 	maxDeclaredFile = 64 << 20
 	declaredVersion = 1
 )
 
-// passed are the capabilities that upstreams answer for: the union of what they
-// declare.
+// passed are the capabilities of the federation that upstreams provide: the union of their
+// declarations.
 var passed = []string{"tasks", "extensions", "experimental"}
 
-// members are capabilities that upstreams answer for, by their names.
+// members are the capabilities that upstreams provide, by name.
 type members map[string]json.RawMessage
 
-// declarations remembers what each upstream declared last, also while it is down and
-// over a restart, so that clients that connect meanwhile get what they will be able to
+// declarations stores the last declaration of each upstream, also while it is down and over a
+// restart, so that clients that connect meanwhile get the capabilities that they will be able to
 // use (decision FED14). It is safe for concurrent use.
 type declarations struct {
 	path    string
@@ -50,14 +50,14 @@ type declaredFileUpstream struct {
 	Capabilities members `json:"capabilities"`
 }
 
-// capabilitiesFile returns the file in which the capabilities of upstreams are kept.
+// capabilitiesFile returns the file of the upstreams' capabilities.
 func capabilitiesFile(stateDir string) string {
 	return filepath.Join(stateDir, "federation-capabilities.json")
 }
 
-// openDeclarations reads what was kept; an empty directory keeps it in memory. What
-// upstreams declared that have changed since is forgotten. Without a file that can be
-// read, nothing is known until the upstreams answer.
+// openDeclarations reads the saved declarations; an empty directory keeps them in memory. Those
+// of upstreams whose settings have changed are dropped. Without a readable file, no declaration
+// is known until the upstreams respond.
 func openDeclarations(stateDir string, identities []catalog.Identity) (*declarations, error) {
 	d := &declarations{digests: map[string]string{}, byUpstream: map[string]members{}}
 	for _, id := range identities {
@@ -89,10 +89,10 @@ func openDeclarations(stateDir string, identities []catalog.Identity) (*declarat
 	return d, nil
 }
 
-// note takes over what an upstream declares now, a JSON object or nothing.
+// note stores the declaration of an upstream, a JSON object or nothing.
 func (d *declarations) note(upstream string, capabilities json.RawMessage) {
 	var all members
-	_ = json.Unmarshal(capabilities, &all) // what is no object declares nothing
+	_ = json.Unmarshal(capabilities, &all) // any other value declares nothing
 	kept := members{}
 	for _, name := range passed {
 		if value, ok := all[name]; ok {
@@ -118,14 +118,14 @@ func sameMembers(a, b members) bool {
 	return true
 }
 
-// of returns what an upstream declared last.
+// of returns the last declaration of an upstream.
 func (d *declarations) of(upstream string) members {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.byUpstream[upstream]
 }
 
-// save writes the file when something has changed.
+// save writes the file if a declaration has changed.
 func (d *declarations) save() error {
 	if d.path == "" {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"svc/gateway/mcp"
 )
 
-// A client that connects while an upstream is down gets the capabilities that the
-// upstream declared last: after stale_for, and after a restart of the gateway. What the
-// upstream declares no longer, and what another upstream of its name declared, is gone.
+// A client that connects while an upstream is down gets the capabilities that the upstream
+// declared last: after stale_for, and after a restart of the gateway. Capabilities that the
+// upstream no longer declares, and those of another upstream of its name, are dropped.
 func TestCapabilitiesOfAnUpstreamThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -53,13 +53,13 @@ func TestCapabilitiesOfAnUpstreamThatIsDown(t *testing.T) {
 		b.stop()
 		s.change(func(s *server) { s.down = true })
 		b = begin(nil)
-		has(b, "declared no longer, after a restart", false)
+		has(b, "a capability that is no longer declared, after a restart", false)
 		b.stop()
 	})
 }
 
-// A file that is damaged, of another version or without an object for the capabilities
-// neither stops the gateway nor reaches a client.
+// A file that is damaged, of another version or with capabilities that are no object neither
+// prevents the start nor affects a client.
 func TestCapabilitiesThatCannotBeRead(t *testing.T) {
 	for name, content := range map[string]string{
 		"damaged":   `{"version":1,"upstreams":{"a":`,
@@ -89,7 +89,7 @@ func TestCapabilitiesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// More than the bound is used while the gateway runs, and not written.
+// A declaration over the bound is used while the gateway runs, and not saved.
 func TestHugeCapabilitiesAreNotKept(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openDeclarations(dir, nil)

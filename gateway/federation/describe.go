@@ -18,22 +18,22 @@ const (
 	maxAllInstructions = 32 << 10
 )
 
-// answered are the capabilities that the gateway answers for itself, with empty lists
-// where no upstream has any.
+// answered are the capabilities that the gateway provides itself, with empty lists if no upstream
+// has any items.
 const answered = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}`
 
-// description is what several upstreams say of themselves to one caller, in the order of
-// the file.
+// description is the combined self-description of several upstreams for one caller, in the order
+// of the file.
 type description []described
 
 type described struct {
 	upstream     string
 	capabilities members // of [passed]
-	instructions string  // cleaned
+	instructions string  // without invisible characters
 }
 
-// describe answers with what the gateway says of itself. What the upstreams contribute to
-// that are the parts of the answer.
+// describe responds with the self-description of the gateway. The contributions of the upstreams
+// are the parts of the response.
 func (a *answer) describe(v *shown, write func(description) string) *upstream.Response {
 	all := a.description(v)
 	return made(a.message([]byte(write(all))), func() *upstream.Parts {
@@ -59,7 +59,7 @@ func (a *answer) describe(v *shown, write func(description) string) *upstream.Re
 				result["instructions"] = of.instructions
 			}
 			text, err := json.Marshal(result)
-			if err != nil { // a capability of an upstream that is no JSON: it was scanned
+			if err != nil { // a capability of an upstream that is not JSON, although it was scanned
 				text = []byte("{}")
 			}
 			parts.List = append(parts.List, upstream.Part{Upstream: of.upstream, Result: text})
@@ -68,8 +68,8 @@ func (a *answer) describe(v *shown, write func(description) string) *upstream.Re
 	})
 }
 
-// description collects what the upstreams say of themselves. Instructions are those of
-// upstreams of which the caller may use something.
+// description collects the self-descriptions of the upstreams. Instructions are included for
+// upstreams of which the caller may use an item.
 func (a *answer) description(v *shown) (all description) {
 	for _, fd := range a.feeds {
 		if !viewOf(a.caller).Has(fd.name) {
@@ -90,8 +90,8 @@ func (a *answer) description(v *shown) (all description) {
 	return all
 }
 
-// capabilities returns what clients may use, as a JSON object. modern is the
-// generation of 2026-07-28, which has no tasks but as an extension.
+// capabilities returns the capabilities for clients, as a JSON object. modern means 2026-07-28,
+// which has tasks only as an extension.
 func (d description) capabilities(modern bool) string {
 	all := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(answered), &all)
@@ -116,15 +116,15 @@ func (d description) capabilities(modern bool) string {
 		}
 	}
 	out, err := json.Marshal(all)
-	if err != nil { // a capability of an upstream that is no JSON: it was scanned
+	if err != nil { // a capability of an upstream that is not JSON, although it was scanned
 		return answered
 	}
 	return string(out)
 }
 
-// describing is what the caller is shown, with which the gateway describes itself. The lists
-// that are the caller's own are read where an upstream with such lists has instructions,
-// which reach only callers who may use something of it.
+// describing returns the caller's items for the self-description. Private lists are read if an
+// upstream with such lists has instructions, because these are only for callers who may use an
+// item of it.
 func (a *answer) describing(ctx context.Context) *shown {
 	v := a.shownTo(ctx, a.caller)
 	if a.opts.Config.Instructions == InstructionsNone {
@@ -141,9 +141,9 @@ func (a *answer) describing(ctx context.Context) *shown {
 	return v
 }
 
-// instructionsMember returns the instructions of all upstreams as a member behind others;
-// empty without any. Each stands between two lines with a random mark, so that the text of
-// one upstream cannot pass for that of another.
+// instructionsMember returns the instructions of all upstreams as a further JSON member; empty
+// without any. Each is between two lines with a random mark, so that the text of one upstream
+// cannot imitate that of another.
 func (a *answer) instructionsMember(d description) string {
 	var out strings.Builder
 	for _, of := range d {
@@ -152,7 +152,7 @@ func (a *answer) instructionsMember(d description) string {
 		}
 		part := "--- " + a.mark + " instructions of " + of.upstream + prefixNote(a.names, of.upstream) + " ---\n" + of.instructions + "\n--- " + a.mark + " end ---\n"
 		if out.Len()+len(part) > maxAllInstructions {
-			a.opts.Logger.Warn("the instructions of an upstream are left out: all together are too long", "upstream", of.upstream, "bytes", maxAllInstructions)
+			a.opts.Logger.Warn("the instructions of an upstream are omitted: the total is too long", "upstream", of.upstream, "bytes", maxAllInstructions)
 			continue
 		}
 		out.WriteString(part)
@@ -163,7 +163,7 @@ func (a *answer) instructionsMember(d description) string {
 	return `,"instructions":` + string(mcp.AppendString(nil, out.String()))
 }
 
-// prefixNote names the prefix under which clients know the tools of an upstream.
+// prefixNote names the prefix that clients see on the tools of an upstream.
 func prefixNote(names *catalog.Names, upstream string) string {
 	if prefix := names.Prefix(upstream); prefix != "" {
 		return " (names begin with " + prefix + ")"
@@ -171,8 +171,7 @@ func prefixNote(names *catalog.Names, upstream string) string {
 	return ""
 }
 
-// cleanInstructions removes characters that a person does not see, and cuts the text to
-// its bound.
+// cleanInstructions removes invisible characters, and truncates the text to its bound.
 func cleanInstructions(text string) string {
 	text = invisible.Remove(text)
 	if len(text) > maxInstructions {

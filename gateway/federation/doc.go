@@ -1,11 +1,10 @@
-// Package federation is the upstream that stands for all others: it answers what a
-// client asks a server about itself (initialize, server/discover, lists) with what
-// every upstream offers, and finds the upstream that owns a tool, prompt or resource
-// (federation in the gateway's configuration).
+// Package federation is the virtual upstream with the merged lists: it answers a client's
+// requests about the server (initialize, server/discover, lists) with the items of every
+// upstream, and finds the upstream that owns a tool, prompt or resource (federation in the
+// gateway's configuration).
 //
-// The gateway uses it as its default upstream, through [transport.Transport]: its
-// answers are judged, recorded and relayed like those of any other upstream. Which
-// names clients see, who owns them and how a list is cut into pages is decided by
-// package catalog; how an upstream is read by package lister. Calls are forwarded by
-// the gateway, never from here.
+// The gateway uses it as its default upstream, through [transport.Transport]: its responses are
+// judged, recorded and relayed like those of any other upstream. Package catalog decides which
+// names clients see, who owns them and how a list is divided into pages; package lister reads an
+// upstream. The gateway forwards calls; this package does not.
 package federation

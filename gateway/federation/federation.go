@@ -25,94 +25,94 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Name is the name of the upstream that stands for all others, in audit lines and
-// spans. No configured upstream may have it.
+// Name is the name of the virtual upstream in audit lines and spans. No configured upstream may
+// have it.
 const Name = "svc"
 
 // Upstream is one of the upstreams.
 type Upstream struct {
 	Config    *upstream.Config
 	Transport transport.Transport
-	// Announcing is a transport for clients of 2026-07-28, whatever the upstream supports,
-	// over which it is asked to announce changes; nil to ask for none.
+	// Announcing is a transport for clients of 2026-07-28, whatever the upstream supports, for
+	// subscriptions to changes of its lists; nil for no subscriptions.
 	Announcing transport.Transport
 }
 
-// Options are what a federation is made of.
+// Options are the parameters of New.
 type Options struct {
 	// Upstreams are in the order of the file.
 	Upstreams []Upstream
 	Config    Config
 	// Fallback is default_upstream; it may be empty.
 	Fallback string
-	// StateDir is where owners and capabilities are kept; empty keeps them in memory.
+	// StateDir is the directory of owners and capabilities; empty keeps them in memory.
 	StateDir string
-	// Shared is where replicas keep the owners in common; nil where there is none.
+	// Shared is the store in which replicas share owners; nil without one.
 	Shared *catalog.Shared
-	// Seen is where replicas keep what callers were shown in common; nil where there is none.
+	// Seen is the store in which replicas share the URIs that callers received; nil without one.
 	Seen provenance.Store
-	// Key seals cursors. Replicas that share it accept each other's.
+	// Key encrypts cursors. Replicas with the same key accept each other's.
 	Key []byte
-	// Version is the gateway's own.
+	// Version is the version of the gateway.
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// May reports whether a client may ask an upstream for an item under its visible name: lists
-	// are cut down to those items.
+	// May reports whether a client may use an item of an upstream under its visible name: lists
+	// are filtered by it.
 	May func(c *transport.Caller, kind catalog.Kind, upstream, visible string) bool
-	// Tasks returns what knows the upstreams of tasks, once requests are served; nil for
-	// nobody.
+	// Tasks returns the store of the upstreams of tasks. It is called once requests are served;
+	// it may return nil.
 	Tasks func() Tasks
-	// Pins compares what is listed with what was approved; nil for nobody.
+	// Pins compares lists with the approved definitions; may be nil.
 	Pins Pins
 }
 
-// Tasks knows which upstream made a task.
+// Tasks finds the upstreams that created tasks.
 type Tasks interface {
-	// TaskUpstream returns the upstream that made a task of a caller, empty when it is not
+	// TaskUpstream returns the upstream that created a task of a caller, empty when it is not
 	// known.
 	TaskUpstream(ctx context.Context, who *auth.Principal, handle string) string
 }
 
-// Pins compares what upstreams list with the definitions that were approved
-// (upstreams[].pin_tools).
+// Pins compares the lists of upstreams with the approved definitions (upstreams[].pin_tools).
 type Pins interface {
-	// Note takes over what an upstream lists to a caller, or to the gateway when c is nil.
+	// Note processes the lists that an upstream returned to a caller, or to the gateway when c is
+	// nil.
 	Note(upstream string, c *transport.Caller, o *lister.Offer)
-	// Keep returns an offer without what is withheld; the offer itself is not changed.
+	// Keep returns an offer without the withheld definitions; the offer itself is not changed.
 	Keep(upstream string, o *lister.Offer) *lister.Offer
 }
 
-// Federation is the upstream that stands for all others. Its methods are safe for
-// concurrent use.
+// Federation is the virtual upstream with the merged lists. Its methods are safe for concurrent
+// use.
 type Federation struct {
 	opts   Options
 	names  *catalog.Names
 	owners *catalog.Owners
-	// declared are the capabilities that upstreams answer for.
+	// declared are the capabilities that upstreams provide.
 	declared *declarations
 	cursors  catalog.Cursors
 	feeds    []*feed // in the order of the file
-	mark     string  // of the lines around an upstream's instructions
-	// first is closed when the first lists were merged, begun set right before.
+	mark     string  // mark of the lines around an upstream's instructions
+	// first is closed when the first lists were merged; begun is set right before.
 	first chan struct{}
 	begun atomic.Bool
 
-	building sync.Mutex  // one rebuild at a time
-	unshared atomic.Bool // the store of the owners did not answer last
+	building sync.Mutex  // serializes rebuilds
+	unshared atomic.Bool // the last access to the store of the owners failed
 	current  atomic.Pointer[snapshot]
 	private  privateLists
 	merged   mergedLists
 	watchers watchers
-	// seen are the URIs in results, and lookups what was asked because of unknown names.
+	// seen are the URIs in results, and lookups the times of the last lookups of unknown names.
 	seen    *provenance.Memory
 	lookups lookups
 }
 
 var _ transport.Transport = (*Federation)(nil)
 
-// New makes a federation. Nothing is asked before Run. Owners that cannot be read
-// are logged: the next lists decide again.
+// New returns a Federation. It sends nothing before Run. Owners that cannot be read are logged,
+// and the next lists decide again.
 func New(opts Options) (*Federation, error) {
 	f := &Federation{opts: opts, first: make(chan struct{}), private: newPrivateLists(opts.Now), seen: provenance.New(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
 	var naming []catalog.Naming
@@ -134,10 +134,10 @@ func New(opts Options) (*Federation, error) {
 		}
 	}
 	if f.owners, err = catalog.OpenOwners(path, identities); err != nil {
-		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream a name belongs to", "error", err)
+		f.opts.Logger.Warn("the owners of names are not known: the next lists decide which upstream owns a name", "error", err)
 	}
 	if opts.Shared != nil {
-		_ = f.owners.Share(*opts.Shared) // what is wrong with it is logged with the next lists
+		_ = f.owners.Share(*opts.Shared) // problems are logged with the next lists
 	}
 	if f.declared, err = openDeclarations(opts.StateDir, identities); err != nil {
 		f.opts.Logger.Warn("the capabilities of upstreams are not known until their lists were read", "error", err)
@@ -154,7 +154,7 @@ func New(opts Options) (*Federation, error) {
 		return nil, err
 	}
 	var mark [8]byte
-	_, _ = rand.Read(mark[:]) // it never fails
+	_, _ = rand.Read(mark[:]) // crypto/rand never fails
 	f.mark = hex.EncodeToString(mark[:])
 	if err := f.TakeReleases(); err != nil {
 		f.opts.Logger.Warn("names that were released still have their owners", "error", err, "fix", "svc tools release again, then SIGHUP")
@@ -163,13 +163,12 @@ func New(opts Options) (*Federation, error) {
 	return f, nil
 }
 
-// NamingOf returns how the items of an upstream are named.
+// NamingOf returns the naming of the items of an upstream.
 func NamingOf(c *upstream.Config) catalog.Naming {
 	return catalog.Naming{Upstream: c.Name, Prefix: c.Prefix, Allow: c.Tools.Allow, Deny: c.Tools.Deny, Rename: c.Tools.Rename}
 }
 
-// Identity returns what makes an upstream the one that it is: with another identity it
-// would own other names.
+// Identity returns the identity of an upstream: with another identity it would own other names.
 func Identity(c *upstream.Config) catalog.Identity {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q", c.URL, c.Prefix, c.Tools.Allow, c.Tools.Deny)
@@ -185,11 +184,11 @@ func Identity(c *upstream.Config) catalog.Identity {
 	return catalog.Identity{Upstream: c.Name, Digest: hex.EncodeToString(h.Sum(nil))}
 }
 
-// OwnersFile returns the file in which the owners of names are kept.
+// OwnersFile returns the file of the owners of names.
 func OwnersFile(stateDir string) string { return filepath.Join(stateDir, "federation-owners.json") }
 
-// Run reads the lists of every upstream again and again until ctx ends, and returns
-// when all of it has stopped. It runs once. A nil Federation has none.
+// Run reads the lists of every upstream repeatedly until ctx ends, and returns when all
+// goroutines have stopped. Call it once. On a nil Federation it does nothing.
 func (f *Federation) Run(ctx context.Context) {
 	if f == nil {
 		return
@@ -207,8 +206,8 @@ func (f *Federation) Run(ctx context.Context) {
 	f.save()
 }
 
-// awaitFirst closes first when every upstream was asked once, or list_timeout has
-// passed: only then does the order of the file decide who owns a name.
+// awaitFirst closes first when every upstream was read once, or list_timeout has passed: before,
+// the order of the file decides which upstream owns a name.
 func (f *Federation) awaitFirst(ctx context.Context) {
 	timeout := time.NewTimer(f.opts.Config.ListTimeout)
 	defer timeout.Stop()
@@ -221,7 +220,7 @@ func (f *Federation) awaitFirst(ctx context.Context) {
 		}
 		break
 	}
-	f.begun.Store(true) // readings that end from here on are merged by themselves
+	f.begun.Store(true) // readings that end from here on trigger a merge themselves
 	f.rebuild()
 	close(f.first)
 }
@@ -236,9 +235,9 @@ func (f *Federation) save() {
 	}
 }
 
-// Changed notifies that an upstream announced that one of its lists changed. The
-// lists are read again, at most once in 5 s, and those of each caller forgotten. A nil
-// Federation has none.
+// Changed handles the notification of an upstream that one of its lists has changed. The lists
+// are read again, and the cached lists of each caller are dropped. On a nil Federation it does
+// nothing.
 func (f *Federation) Changed(upstream string) {
 	if f == nil {
 		return
@@ -251,7 +250,7 @@ func (f *Federation) Changed(upstream string) {
 	f.readAgain(upstream)
 }
 
-// readAgain asks for the lists of an upstream before their time.
+// readAgain requests an early reading of the lists of an upstream.
 func (f *Federation) readAgain(upstream string) {
 	for _, fd := range f.feeds {
 		if fd.name == upstream {
@@ -260,9 +259,8 @@ func (f *Federation) readAgain(upstream string) {
 	}
 }
 
-// Approved notifies that other definitions of an upstream are approved than before: its
-// lists are merged again as they were read last, and those of each caller forgotten. A nil
-// Federation has none.
+// Approved handles a change of the approved definitions of an upstream: its last lists are merged
+// again, and the cached lists of each caller are dropped. On a nil Federation it does nothing.
 func (f *Federation) Approved(upstream string) {
 	if f == nil {
 		return
@@ -283,14 +281,15 @@ func (f *Federation) Approved(upstream string) {
 	}
 }
 
-// note hands over what an upstream lists to a caller, or to the gateway itself.
+// note passes the lists that an upstream returned to a caller, or to the gateway itself, to the
+// pins.
 func (f *Federation) note(upstream string, c *transport.Caller, o *lister.Offer) {
 	if f.opts.Pins != nil {
 		f.opts.Pins.Note(upstream, c, o)
 	}
 }
 
-// keep returns an offer without what is withheld.
+// keep returns an offer without the withheld definitions.
 func (f *Federation) keep(upstream string, o *lister.Offer) *lister.Offer {
 	if f.opts.Pins == nil {
 		return o
@@ -298,19 +297,18 @@ func (f *Federation) keep(upstream string, o *lister.Offer) *lister.Offer {
 	return f.opts.Pins.Keep(upstream, o)
 }
 
-// Stats is what became of the lists of one upstream.
+// Stats is the state of the lists of one upstream.
 type Stats struct {
 	Upstream string
-	// Items counts those that all clients can see, of every kind; LeftOut those that they
-	// cannot.
+	// Items is the number of items that all clients can see, of every kind; LeftOut that of
+	// omitted items.
 	Items, LeftOut int
-	// Failures counts readings that failed; Unavailable is set while the last one did.
+	// Failures is the number of failed readings; Unavailable is set after a failed one.
 	Failures    uint64
 	Unavailable bool
 }
 
-// Stats returns the state of every upstream, in the order of the file; none of a nil
-// Federation.
+// Stats returns the state of every upstream, in the order of the file; nil for a nil Federation.
 func (f *Federation) Stats() []Stats {
 	if f == nil {
 		return nil

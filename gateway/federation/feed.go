@@ -19,8 +19,8 @@ import (
 // Pauses between two readings of an upstream.
 const (
 	minRefresh = time.Second
-	// minAnnounced is the pause between two readings after list_changed, or for a client that
-	// waits, on average: after a quiet time maxAnnounced of them need only minBurst.
+	// minAnnounced is the average pause between two readings after list_changed, or for a waiting
+	// client: after a quiet time up to maxAnnounced of them need only minBurst (token bucket).
 	minAnnounced = 5 * time.Second
 	maxAnnounced = 10
 	minBurst     = 100 * time.Millisecond
@@ -30,28 +30,26 @@ const (
 
 const agent = "svc-federation"
 
-// feed is one upstream, as the gateway reads it with credentials of its own.
+// feed is one upstream and its lists as read with the gateway's own credentials.
 type feed struct {
 	name   string
 	shared bool // shared_lists
-	// perCaller is set where the lists can be read with the token of a caller alone.
+	// perCaller is set if the lists can be read only with the token of a caller.
 	perCaller bool
 	lister    lister.Lister // of the goroutine of Run
-	asked     chan struct{} // closed when the upstream was asked once
-	again     chan struct{} // holds a value when the lists are wanted before their time
-	// paid is when the pauses of all readings before their time have passed; of the
-	// goroutine of Run.
+	asked     chan struct{} // closed when the upstream was read once
+	again     chan struct{} // holds a value when the lists should be read early
+	// paid is when the pauses of all early readings have passed; used by the goroutine of Run.
 	paid time.Time
-	// announced is set when the upstream announced a change since the last reading
-	// began.
+	// announced is set when the upstream announced a change since the last reading began.
 	announced atomic.Bool
 
 	mu       sync.Mutex
-	listed   *lister.Offer // the last good one, as the upstream sent it
-	offer    *lister.Offer // what of it is not withheld
+	listed   *lister.Offer // the last valid offer, as the upstream sent it
+	offer    *lister.Offer // the offer without withheld definitions
 	goodAt   time.Time
-	readAt   time.Time     // the last reading, also one that failed
-	reading  chan struct{} // closed when the next reading has ended; nil while nobody waits
+	readAt   time.Time     // time of the last reading, failed or not
+	reading  chan struct{} // closed when the next reading has ended; nil if no goroutine waits for it
 	failures uint64
 	failing  bool
 }
@@ -64,7 +62,7 @@ func newFeed(u Upstream, version string) *feed {
 	}
 }
 
-// readAgain asks for the lists before their time.
+// readAgain requests an early reading.
 func (fd *feed) readAgain() {
 	select {
 	case fd.again <- struct{}{}:
@@ -72,7 +70,7 @@ func (fd *feed) readAgain() {
 	}
 }
 
-// nextReading returns what is closed when the next reading has ended and its lists were
+// nextReading returns a channel that is closed when the next reading has ended and its lists are
 // merged.
 func (fd *feed) nextReading() <-chan struct{} {
 	fd.mu.Lock()
@@ -83,7 +81,7 @@ func (fd *feed) nextReading() <-chan struct{} {
 	return fd.reading
 }
 
-// noteReading wakes those that wait for a reading.
+// noteReading wakes the goroutines that wait for a reading.
 func (fd *feed) noteReading(now time.Time) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
@@ -106,16 +104,16 @@ func (fd *feed) health() (failures uint64, failing bool) {
 	return fd.failures, fd.failing
 }
 
-// last returns the last good offer, when it was read, and whether the upstream has
-// failed since.
+// last returns the last valid offer, the time of its reading, and whether a reading has failed
+// since.
 func (fd *feed) last() (offer *lister.Offer, at time.Time, failing bool) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
 	return fd.offer, fd.goodAt, fd.failing
 }
 
-// private reports whether a list is meant for one caller alone. Without a cacheScope
-// it is shared in the legacy revisions, and private in 2026-07-28.
+// private reports whether a list is for one caller alone. Without a cacheScope it is shared in
+// the legacy revisions, and private in 2026-07-28.
 func (fd *feed) private(offer *lister.Offer, list *lister.List) bool {
 	switch {
 	case fd.perCaller:
@@ -128,7 +126,7 @@ func (fd *feed) private(offer *lister.Offer, list *lister.List) bool {
 	return mcp.Modern(offer.Revision)
 }
 
-// follow reads one upstream until ctx ends.
+// follow reads one upstream repeatedly until ctx ends.
 func (f *Federation) follow(ctx context.Context, fd *feed) {
 	asked := sync.OnceFunc(func() { close(fd.asked) })
 	defer asked()
@@ -161,8 +159,8 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 	}
 }
 
-// forgetPrivate forgets what callers see of an upstream that announced a change, and
-// notifies the clients that watch: what is private to each is not compared.
+// forgetPrivate drops the callers' lists of an upstream that announced a change, and notifies all
+// watching clients, because private lists are not compared.
 func (f *Federation) forgetPrivate(fd *feed) {
 	kinds := f.current.Load().private[fd.name]
 	if len(kinds) == 0 {
@@ -174,8 +172,8 @@ func (f *Federation) forgetPrivate(fd *feed) {
 	})
 }
 
-// wait returns after a pause, and earlier when the lists are wanted; how much earlier
-// minAnnounced says.
+// wait returns after a pause, or earlier when an early reading is requested, at the rate of
+// minAnnounced.
 func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	rest := max(minBurst, fd.owes(f.opts.Now())-(maxAnnounced-1)*minAnnounced)
 	soonest, latest := time.NewTimer(min(pause, rest)), time.NewTimer(pause)
@@ -195,8 +193,7 @@ func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	}
 }
 
-// owes returns the pauses that readings before their time have used up and that have not
-// passed yet.
+// owes returns the rest of the pauses of the early readings so far.
 func (fd *feed) owes(now time.Time) time.Duration {
 	if !fd.paid.After(now) {
 		return 0
@@ -204,8 +201,8 @@ func (fd *feed) owes(now time.Time) time.Duration {
 	return fd.paid.Sub(now)
 }
 
-// read reads what the upstream offers to the gateway itself. One that takes the tokens of
-// callers alone is not asked: each of its lists may have something for a caller.
+// read reads the offer of an upstream for the gateway itself. An upstream that accepts only
+// tokens of callers is not read: each of its lists may have items for a caller.
 func (fd *feed) read(ctx context.Context) (*lister.Offer, error) {
 	if !fd.perCaller {
 		return fd.lister.Read(ctx, catalog.Kinds[:]...)
@@ -217,8 +214,8 @@ func (fd *feed) read(ctx context.Context) (*lister.Offer, error) {
 	return offer, nil
 }
 
-// refresh reads the lists of one upstream, and returns the pause until the next
-// time. A panic is a failure like others.
+// refresh reads the lists of one upstream, and returns the pause until the next reading. A panic
+// is treated as a failure.
 func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -242,10 +239,10 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 	for i := range offer.Lists {
 		list := &offer.Lists[i]
 		if list.Cut != nil {
-			f.opts.Logger.Warn("a list of an upstream is cut", "upstream", fd.name, "list", list.Kind.Method(), "items", len(list.Items), "reason", list.Cut)
+			f.opts.Logger.Warn("a list of an upstream is incomplete", "upstream", fd.name, "list", list.Kind.Method(), "items", len(list.Items), "reason", list.Cut)
 		}
 		if fd.private(offer, list) {
-			list.Items = nil // they are the gateway's own account's
+			list.Items = nil // they are for the gateway's own account
 			continue
 		}
 		if len(list.Items) > 0 {
@@ -256,7 +253,7 @@ func (f *Federation) refresh(ctx context.Context, fd *feed) (pause time.Duration
 		}
 	}
 	if !polled && (fd.perCaller || mcp.Modern(offer.Revision)) {
-		pause = maxBackoff // private lists are read when a client asks
+		pause = maxBackoff // private lists are read when a client requests them
 	}
 	fd.mu.Lock()
 	fd.listed, fd.offer, fd.goodAt = offer, f.keep(fd.name, offer), f.opts.Now()

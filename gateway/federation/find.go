@@ -9,19 +9,19 @@ import (
 	"svc/gateway/views"
 )
 
-// Found is where a request goes, and under which name. The zero value is a request
-// that goes nowhere.
+// Found is the destination of a request, and the name it uses there. The zero value means that
+// there is no destination.
 type Found struct {
 	Upstream string
-	// Own is the upstream's name of what clients know by another one, and At the place
-	// of the name in the message; both are empty where the names are the same.
+	// Own is the upstream's own name for the name that clients see, and At its position in the
+	// message; both are empty if the names are the same.
 	Own string
 	At  mcp.Span
-	// OwnTool is Own of a tool.
+	// OwnTool is Own if it is the name of a tool.
 	OwnTool string
 }
 
-// Rename returns a message as the upstream is sent it.
+// Rename returns the message in the form for the upstream.
 func (f *Found) Rename(body []byte) []byte {
 	if !f.At.Present() {
 		return body
@@ -29,11 +29,10 @@ func (f *Found) Rename(body []byte) []byte {
 	return mcp.Splice(nil, body, mcp.Edit{At: f.At, With: mcp.AppendString(nil, f.Own)})
 }
 
-// Route returns where a message goes: one that names a tool, prompt or resource to its
-// owner, one that the gateway answers for all upstreams to the federation itself, and
-// everything else to default_upstream. routed is the upstream that a route leads a
-// tool to; empty without a route. What is not in the caller's view goes nowhere, as if
-// nobody had it.
+// Route returns the destination of a message: the owner for a tool, prompt or resource, the
+// federation for requests that it answers itself, and default_upstream for everything else.
+// routed is the upstream of the route for a tool; empty without one. An item outside of the
+// caller's view is treated as one that does not exist.
 func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Message, routed string) Found {
 	kind, visible, at, named := asks(m)
 	if !named {
@@ -41,7 +40,7 @@ func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Mess
 			return Found{Upstream: Name}
 		}
 		if v := viewOf(c); f.opts.Fallback == "" || !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
-			return f.nobody(m) // of a view it is known only by the name whether it has an item
+			return f.nobody(m) // whether an item is in a view is known only by its name
 		}
 		return Found{Upstream: f.opts.Fallback}
 	}
@@ -58,8 +57,8 @@ func (f *Federation) Route(ctx context.Context, c *transport.Caller, m *mcp.Mess
 	return found
 }
 
-// nobody returns where a request for something goes that nobody has: to the federation, which
-// says so (see [answer.unknown]), or nowhere.
+// nobody returns the destination of a request for an item that does not exist: the federation,
+// which responds with an error (see [answer.unknown]), or none.
 func (f *Federation) nobody(m *mcp.Message) Found {
 	if m.Kind == mcp.Request && m.Method != mcp.MethodToolsCall && (mustName(m.Method) || mcp.MethodOf(m.Method).FollowsTask) {
 		return Found{Upstream: Name}
@@ -67,7 +66,7 @@ func (f *Federation) nobody(m *mcp.Message) Found {
 	return Found{}
 }
 
-// viewOf returns the view that a client uses; nil for all.
+// viewOf returns the view that a client uses; nil for none.
 func viewOf(c *transport.Caller) *views.View {
 	if c == nil {
 		return nil
@@ -75,8 +74,8 @@ func viewOf(c *transport.Caller) *views.View {
 	return c.View
 }
 
-// Announced takes an upstream's notification that one of its lists has changed, and
-// reports whether m is one. On a nil Federation none is.
+// Announced handles an upstream's notification that one of its lists has changed, and reports
+// whether m is one. On a nil Federation it returns false.
 func (f *Federation) Announced(upstream string, m *mcp.Message) bool {
 	if f == nil || upstream == Name || !mcp.MethodOf(m.Method).ListChanged {
 		return false
@@ -85,8 +84,8 @@ func (f *Federation) Announced(upstream string, m *mcp.Message) bool {
 	return true
 }
 
-// asks returns what a request is about. ok is false for methods that name no tool,
-// prompt or resource.
+// asks returns the item that a request names. ok is false for methods that name no tool, prompt
+// or resource.
 func asks(m *mcp.Message) (kind catalog.Kind, visible string, at mcp.Span, ok bool) {
 	switch m.Method {
 	case mcp.MethodToolsCall:
@@ -108,7 +107,7 @@ func asks(m *mcp.Message) (kind catalog.Kind, visible string, at mcp.Span, ok bo
 	return 0, "", mcp.Span{}, false
 }
 
-// mustName reports whether requests of a method ask for one item.
+// mustName reports whether requests with a method name one item.
 func mustName(method string) bool {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodComplete:
@@ -117,16 +116,16 @@ func mustName(method string) bool {
 	return false
 }
 
-// find returns the upstream that owns a name or uri. ok is false when nobody owns it,
-// when the owner has nothing that is seen under the name, or when it is not in the
-// caller's view: then the upstreams are asked once more too, so that the time of an
-// answer does not tell what others have.
+// find returns the upstream that owns a name or uri. ok is false if there is no owner, if the
+// owner has no item with that visible name, or if it is not in the caller's view. In these cases
+// the upstreams' lists are read again, also in the last one, so that the response time does not
+// reveal items outside of the view.
 func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog.Kind, visible string, at mcp.Span, routed string) (Found, bool) {
 	v := viewOf(c)
 	if routed != "" && v.Shows(kind, routed, visible) {
 		return f.at(routed, kind, visible, at)
 	}
-	f.now() // owners of a first list
+	f.now() // applies the owners of a first list
 	owner, owned := f.owner(kind, visible)
 	if owned && routed == "" && v.Shows(kind, owner, visible) {
 		return f.at(owner, kind, visible, at)
@@ -143,19 +142,19 @@ func (f *Federation) find(ctx context.Context, c *transport.Caller, kind catalog
 	return Found{}, false
 }
 
-// owner returns the upstream that owns a name or uri: by its prefix, or because it
-// listed it first.
+// owner returns the upstream that owns a name or uri: by its prefix, or because it listed the
+// name first.
 func (f *Federation) owner(kind catalog.Kind, visible string) (string, bool) {
 	if owner, ok := f.names.Owner(f.owners, kind, visible); ok {
 		return owner, true
 	}
-	if kind == catalog.Template { // a completion may name a resource too
+	if kind == catalog.Template { // a completion may also name a resource
 		return f.names.Owner(f.owners, catalog.Resource, visible)
 	}
 	return "", false
 }
 
-// at returns what the upstream calls by itself what clients see as visible.
+// at returns the destination at an upstream, with its own name for the visible name.
 func (f *Federation) at(name string, kind catalog.Kind, visible string, at mcp.Span) (Found, bool) {
 	return foundAt(f.names, name, kind, visible, at)
 }
@@ -175,8 +174,8 @@ func foundAt(names *catalog.Names, name string, kind catalog.Kind, visible strin
 	return found, true
 }
 
-// At returns how a message goes to an upstream that it was led to without federation; the
-// zero value when the upstream has nothing that is seen under the name in the message.
+// At returns the destination at the upstream of a route without federation; the zero value if the
+// upstream has nothing with the visible name in the message.
 func At(names *catalog.Names, upstream string, m *mcp.Message) Found {
 	kind, visible, at, named := asks(m)
 	if !named {
@@ -186,13 +185,13 @@ func At(names *catalog.Names, upstream string, m *mcp.Message) Found {
 	return found
 }
 
-// answers reports whether the federation itself answers a message: what a client asks
-// a server about itself, and what is for all upstreams.
+// answers reports whether the federation itself answers a message: requests about the server, and
+// those that concern all upstreams.
 func answers(m *mcp.Message) bool {
 	return m.Kind != mcp.Request || Answers(m.Method)
 }
 
-// Answers reports whether the federation itself answers requests of a method.
+// Answers reports whether the federation itself answers requests with a method.
 func Answers(method string) bool {
 	if _, ok := catalog.KindOf(method); ok {
 		return true

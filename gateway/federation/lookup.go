@@ -16,7 +16,7 @@ import (
 // lookupEvery is the shortest time between two lookups for one caller.
 const lookupEvery = 5 * time.Second
 
-// URIs returns the URIs in an upstream's result that callers may ask for later; none without
+// URIs returns the URIs in an upstream's result that callers may use later; none without
 // federation.
 func (f *Federation) URIs(m *mcp.Message) []string {
 	if f == nil {
@@ -25,15 +25,14 @@ func (f *Federation) URIs(m *mcp.Message) []string {
 	return provenance.URIs(m)
 }
 
-// LearnURIs remembers that an upstream has shown URIs to a caller.
+// LearnURIs stores that an upstream returned URIs to a caller.
 func (f *Federation) LearnURIs(ctx context.Context, who *auth.Principal, upstream string, uris []string) {
 	if upstream != Name && who != nil {
 		f.seen.Learn(ctx, who, upstream, uris)
 	}
 }
 
-// lookups are when the upstreams were asked last on behalf of each caller, because of a name
-// that nobody is known to own, at each view of a caller by itself.
+// lookups are the last lookups of names without a known owner, for each caller and view.
 type lookups struct {
 	now func() time.Time
 
@@ -52,8 +51,8 @@ func newLookups(now func() time.Time) lookups {
 	return lookups{now: now, callers: map[string]*list.Element{}, order: list.New()}
 }
 
-// do runs ask for a caller, unless that was done less than lookupEvery ago; callers that
-// come meanwhile wait for it.
+// do runs ask for a caller, unless it ran less than lookupEvery ago; concurrent calls for the
+// same caller wait for it.
 func (l *lookups) do(ctx context.Context, who *transport.Caller, ask func()) {
 	key := ""
 	if who != nil && who.Principal != nil {
@@ -91,9 +90,9 @@ func (l *lookups) begin(key string) (e *lookup, mine bool) {
 	return e, true
 }
 
-// ask asks the upstreams of the caller's view for their lists on behalf of it: for its own at once, and for
-// those that all callers see alike where they were not read less than minAnnounced ago. It
-// waits at most list_timeout. What they list has owners afterwards.
+// ask reads the lists of the upstreams in the caller's view: private lists for the caller at
+// once, and shared ones if they were not read less than minAnnounced ago. It waits at most
+// list_timeout. Afterwards the listed names have owners.
 func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
 	defer cancel()
@@ -105,7 +104,7 @@ func (f *Federation) ask(ctx context.Context, c *transport.Caller) {
 		read := fd.nextReading()
 		fd.readAgain()
 		if fd.readSince(f.opts.Now().Add(-minAnnounced)) {
-			continue // it is read again in a moment, for the next request
+			continue // it is read again soon, for the next request
 		}
 		waiting.Go(func() {
 			select {

@@ -10,8 +10,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// A name that nobody is known to own is looked for at once, in the lists that all see and in
-// those of the caller, but at most once in 5 s for each caller, however many ask.
+// A name without a known owner is looked up at once, in the shared lists and in those of the
+// caller, but at most once in 5 s for each caller, however many requests name it.
 func TestANameThatNobodyIsKnownToOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared, private := &server{tools: []string{"x"}}, &server{modern: true, tools: []string{"p"}, scope: "private"}
@@ -47,7 +47,7 @@ func TestANameThatNobodyIsKnownToOwn(t *testing.T) {
 		}
 		wg.Wait()
 		if n := asked() - before; n != 0 {
-			t.Errorf("%d lists were asked for within 5 s of the last time", n)
+			t.Errorf("%d lists were requested within 5 s of the last time", n)
 		}
 		pass(6 * time.Second)
 		before = asked()
@@ -57,13 +57,13 @@ func TestANameThatNobodyIsKnownToOwn(t *testing.T) {
 		}
 		wg.Wait()
 		if n := asked() - before; n == 0 || n > 4 {
-			t.Errorf("%d lists were asked for by 40 calls of two callers", n)
+			t.Errorf("%d lists were requested by 40 calls of two callers", n)
 		}
 	})
 }
 
-// A uri in a result is read at the upstream that showed it, by that caller alone, and never
-// against the owner of the uri or another upstream that showed it before.
+// A uri in a result is read at the upstream that returned it, by that caller alone, and never at
+// an upstream other than the uri's owner or the one that returned it before.
 func TestAURIThatACallerWasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &server{tools: []string{"x"}, templates: []string{"db://one/{id}"}, capabilities: `,"resources":{}`}, &server{tools: []string{"y"}}

@@ -10,14 +10,14 @@ import (
 	"svc/gateway/transport"
 )
 
-// Bounds on the merged lists that are kept for callers.
+// Bounds on the cached merged lists of callers.
 const (
 	maxMerged      = 256
 	maxMergedBytes = 64 << 20 // of the definitions in all of them
 )
 
-// merged is the catalog of one caller with its private lists, made of a snapshot and
-// offers. It does not change.
+// merged is the catalog of one caller with its private lists, merged from a snapshot and offers.
+// It is immutable.
 type merged struct {
 	snapshot *snapshot
 	offers   []*lister.Offer
@@ -26,16 +26,16 @@ type merged struct {
 	bytes    int
 }
 
-// mergedLists are the catalogs of callers with private lists: merging takes far longer
-// than answering from what was merged.
+// mergedLists caches the catalogs of callers with private lists, because merging takes far longer
+// than answering from a merged catalog.
 type mergedLists struct {
 	mu    sync.Mutex
 	byKey map[privateKey]*merged
 	bytes int
 }
 
-// mergedKey is the key of a caller and the kinds that were asked for; the zero key for a
-// caller of which nothing is kept.
+// mergedKey is the key of a caller and the requested kinds; the zero key for a caller whose
+// catalog is not cached.
 func mergedKey(c *transport.Caller, kinds []catalog.Kind) privateKey {
 	key, ok := keyOf(c, "")
 	if !ok {
@@ -49,8 +49,8 @@ func mergedKey(c *transport.Caller, kinds []catalog.Kind) privateKey {
 	return sha256.Sum256(text)
 }
 
-// get returns what is kept for a key when it was made of the same snapshot and
-// offers, else what build returns. before is what was kept, or nil.
+// get returns the cached catalog for a key if it was merged from the same snapshot and offers,
+// otherwise the result of build. before is the previous catalog, or nil.
 func (l *mergedLists) get(key privateKey, s *snapshot, offers []*lister.Offer, build func(before *merged) *merged) *merged {
 	if key == (privateKey{}) {
 		return build(nil)
@@ -69,7 +69,7 @@ func (l *mergedLists) get(key privateKey, s *snapshot, offers []*lister.Offer, b
 		l.byKey = map[privateKey]*merged{}
 	}
 	l.drop(key)
-	for old := range l.byKey { // any of them: each can be made again
+	for old := range l.byKey { // in any order, because each can be merged again
 		if len(l.byKey) < maxMerged && l.bytes+m.bytes <= maxMergedBytes {
 			break
 		}
@@ -82,7 +82,7 @@ func (l *mergedLists) get(key privateKey, s *snapshot, offers []*lister.Offer, b
 	return m
 }
 
-// drop forgets what is kept for a key. The caller holds mu.
+// drop removes the catalog of a key. The caller holds mu.
 func (l *mergedLists) drop(key privateKey) {
 	if m := l.byKey[key]; m != nil {
 		l.bytes -= m.bytes
@@ -90,8 +90,7 @@ func (l *mergedLists) drop(key privateKey) {
 	}
 }
 
-// mergeLists merges the lists of one caller. What is known of the forms of items that
-// stayed is taken over.
+// mergeLists merges the lists of one caller. It reuses the known forms of unchanged items.
 func (f *Federation) mergeLists(s *snapshot, before *merged, listings []catalog.Listing) *merged {
 	previous := s
 	if before != nil {

@@ -11,8 +11,8 @@ import (
 	"svc/gateway/views"
 )
 
-// A caller whose lists stayed is answered from what was merged before; another caller,
-// another list and new offers are merged anew, and what is kept is bounded.
+// A caller whose lists are unchanged is answered from the cached catalog; for another caller,
+// another list and new offers the lists are merged again, and the cache is bounded.
 func TestMergedListsAreKeptForTheirCaller(t *testing.T) {
 	caller := func(name string) *transport.Caller {
 		return &transport.Caller{Principal: &auth.Principal{Kind: auth.KindKey, Value: name}}
@@ -59,7 +59,7 @@ func TestMergedListsAreKeptForTheirCaller(t *testing.T) {
 	}
 }
 
-// A client that watches at a view is told of what changes there, and of nothing else.
+// A client that watches at a view is notified of changes in the view, and of no others.
 func TestWhatChangesAtAView(t *testing.T) {
 	names, err := catalog.NewNames([]catalog.Naming{{Upstream: "crm", Prefix: "crm_"}, {Upstream: "web"}})
 	if err != nil {

@@ -15,25 +15,25 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on the private lists that are kept.
+// Bounds on the cached private lists.
 const (
-	maxPrivate      = 1024     // of one caller at one upstream each
+	maxPrivate      = 1024     // each of one caller at one upstream
 	maxPrivateBytes = 64 << 20 // of all
 	maxPrivateTTL   = time.Minute
 )
 
-// privateKey is a caller with its credentials, at one upstream.
+// privateKey identifies a caller with its credentials, at one upstream.
 type privateKey [sha256.Size]byte
 
-// keyOf returns the key under which a caller's lists at an upstream are kept. ok is
-// false for a caller that is known by its address alone: nothing is kept for it.
+// keyOf returns the cache key of a caller's lists at an upstream. ok is false for a caller
+// identified only by its address, whose lists are not cached.
 func keyOf(c *transport.Caller, upstream string) (key privateKey, ok bool) {
 	caller, ok := c.CacheKey()
 	return sha256.Sum256(append(caller[:], upstream...)), ok
 }
 
-// privateLists are the lists that upstreams meant for one caller each, for as long
-// as they hold.
+// privateLists caches the lists that upstreams returned for one caller each, while they are
+// valid.
 type privateLists struct {
 	now func() time.Time
 
@@ -43,8 +43,8 @@ type privateLists struct {
 	bytes   int
 }
 
-// privateEntry is one reading for one caller. done is closed when it has ended; what
-// follows is set before.
+// privateEntry is one reading for one caller. done is closed when it has ended; the fields below
+// are set before.
 type privateEntry struct {
 	key      privateKey
 	upstream string
@@ -60,8 +60,8 @@ func newPrivateLists(now func() time.Time) privateLists {
 	return privateLists{now: now, entries: map[privateKey]*list.Element{}, order: list.New()}
 }
 
-// get returns what an upstream lists for a caller: what is kept, or what read
-// returns. Callers that ask at the same time share one reading.
+// get returns the lists of an upstream for a caller: the cached ones, or the result of read.
+// Concurrent calls for the same key share one reading.
 func (p *privateLists) get(ctx context.Context, key privateKey, upstream string, read func() (*lister.Offer, error)) (*lister.Offer, error) {
 	e, mine := p.entry(key, upstream)
 	if mine {
@@ -79,7 +79,7 @@ func (p *privateLists) get(ctx context.Context, key privateKey, upstream string,
 	}
 }
 
-// entry returns the entry of a key; mine is set when the caller has to fill it.
+// entry returns the entry of a key; mine is set when the caller must fill it.
 func (p *privateLists) entry(key privateKey, upstream string) (e *privateEntry, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *privateLists) entry(key privateKey, upstream string) (e *privateEntry, 
 	return e, true
 }
 
-// finish takes over what was read, and makes room.
+// finish stores the result of a reading, and evicts entries over the bounds.
 func (p *privateLists) finish(e *privateEntry) {
 	e.until = p.now().Add(maxPrivateTTL)
 	if e.offer != nil {
@@ -120,7 +120,7 @@ func (p *privateLists) finish(e *privateEntry) {
 	if at := p.entries[e.key]; at != nil && at.Value == any(e) {
 		p.bytes += e.bytes
 	} else {
-		e.bytes = 0 // forgotten meanwhile
+		e.bytes = 0 // removed meanwhile
 	}
 	for at := p.order.Front(); at != nil && (p.order.Len() > maxPrivate || p.bytes > maxPrivateBytes); {
 		next := at.Next()
@@ -138,7 +138,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// drop forgets an entry. The caller holds mu. Whoever waits for it still gets it.
+// drop removes an entry. The caller holds mu. Goroutines that wait for it still get its result.
 func (p *privateLists) drop(at *list.Element) {
 	e := at.Value.(*privateEntry)
 	p.order.Remove(at)
@@ -150,7 +150,7 @@ func (p *privateLists) drop(at *list.Element) {
 	}
 }
 
-// forget forgets what all callers see of an upstream.
+// forget removes the lists of an upstream for all callers.
 func (p *privateLists) forget(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,23 +163,23 @@ func (p *privateLists) forget(upstream string) {
 	}
 }
 
-// shown is what one caller sees at one moment.
+// shown is the state of the lists for one caller.
 type shown struct {
 	*snapshot
 	catalog *catalog.Catalog
 	fits    fits
 	down    []string
-	ttl     time.Duration // the smallest that a list of the caller states
-	hasTTL  bool          // false when none does
+	ttl     time.Duration // the shortest validity of the caller's lists
+	hasTTL  bool          // false without a stated validity
 }
 
-// Tools returns the tools that a caller is shown, whatever the rules and its view say.
+// Tools returns the tools of a caller, without filtering by rules or its view.
 func (f *Federation) Tools(ctx context.Context, c *transport.Caller) *catalog.Catalog {
 	return f.shownTo(ctx, c, catalog.Tool).catalog
 }
 
-// shownTo returns what a caller sees, of the kinds given, whatever the rules and its view
-// say. It waits at most list_timeout for upstreams that were never read, and for the private
+// shownTo returns the lists of a caller, of the given kinds, without filtering by rules or its
+// view. It waits at most list_timeout for upstreams that were never read, and for the private
 // lists of those in its view.
 func (f *Federation) shownTo(ctx context.Context, c *transport.Caller, kinds ...catalog.Kind) *shown {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
@@ -193,7 +193,7 @@ func (f *Federation) shownTo(ctx context.Context, c *transport.Caller, kinds ...
 	if view := viewOf(c); view != nil {
 		v.down = slices.DeleteFunc(slices.Clone(s.down), func(name string) bool { return !view.Has(name) })
 	}
-	if !f.begun.Load() { // nobody owns anything yet
+	if !f.begun.Load() { // no names have owners yet
 		return v
 	}
 	for name, ttl := range s.ttls {
@@ -213,7 +213,7 @@ func (f *Federation) shownTo(ctx context.Context, c *transport.Caller, kinds ...
 	return v
 }
 
-// readPrivate reads what an upstream lists for a caller; nil when it does not answer.
+// readPrivate reads the lists of an upstream for a caller; nil if it does not respond.
 func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Caller) *lister.Offer {
 	caller := c.Clone() // the reading may outlive the request
 	read := func() (*lister.Offer, error) {
@@ -236,7 +236,7 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 		offer, err = read()
 	}
 	if errors.Is(err, upstream.ErrNoSubject) {
-		return new(lister.Offer) // it has nothing for a caller without a token
+		return new(lister.Offer) // it has no lists for a caller without a token
 	}
 	if err != nil {
 		f.opts.Logger.Warn("the lists of an upstream could not be read for a client", "upstream", fd.name, "error", err)
@@ -245,15 +245,16 @@ func (f *Federation) readPrivate(ctx context.Context, fd *feed, c *transport.Cal
 	return offer
 }
 
-// lower takes over the time that a list holds.
+// lower applies the validity of a list.
 func (v *shown) lower(ttl time.Duration) {
 	if !v.hasTTL || ttl < v.ttl {
 		v.ttl, v.hasTTL = ttl, true
 	}
 }
 
-// merge adds private lists to what a caller is shown. offers are by the order of feeds, nil where none
-// was read. A caller whose lists are those of its request before is not merged again.
+// merge adds private lists to the lists of a caller. offers are in the order of feeds, nil for
+// lists that were not read. If the caller's lists are the same as for its previous request, the
+// cached merge is used.
 func (f *Federation) merge(v *shown, c *transport.Caller, offers []*lister.Offer, kinds []catalog.Kind) {
 	var listings []catalog.Listing
 	added := false

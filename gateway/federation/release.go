@@ -15,27 +15,27 @@ import (
 	"svc/gateway/statefile"
 )
 
-// ErrNotOwned is the error of a release of what an upstream does not own.
+// ErrNotOwned is the error of releasing a name that an upstream does not own.
 var ErrNotOwned = errors.New("the upstream does not own this name")
 
 // maxReleases bounds the file of requests, in bytes.
 const maxReleases = 1 << 20
 
-// release is one name to free, of every kind.
+// release is one name to release, of every kind.
 type release struct {
 	Upstream string `json:"upstream"`
 	Key      string `json:"key"`
 }
 
-// releasesFile holds the names that an operator has freed, until a gateway takes it over:
-// the gateway writes the owners themselves.
+// releasesFile contains the names that an operator has released, until a gateway applies them:
+// only the gateway writes the owners.
 func releasesFile(stateDir string) string {
 	return filepath.Join(stateDir, "federation-releases.json")
 }
 
-// RequestRelease frees a name, uri or template, as clients see it, that an upstream owns.
-// The gateway takes it over at its next reload or start. The error is ErrNotOwned where the
-// owners that were saved last have another.
+// RequestRelease requests the release of a name, uri or template, as clients see it, that an
+// upstream owns. The gateway applies it at its next reload or start. The error is ErrNotOwned if
+// the saved owners have another owner.
 func RequestRelease(ctx context.Context, stateDir, upstream, key string) error {
 	owned, err := catalog.ReadOwned(OwnersFile(stateDir), upstream)
 	if err != nil {
@@ -81,8 +81,8 @@ func readReleases(path string) (list []release, err error) {
 // releaseTime bounds the wait for a command that writes the file.
 const releaseTime = 5 * time.Second
 
-// TakeReleases frees the names that an operator has freed since the last time. A nil
-// Federation has none.
+// TakeReleases applies the releases that an operator requested since the last call. On a nil
+// Federation it does nothing.
 func (f *Federation) TakeReleases() error {
 	if f == nil || f.opts.StateDir == "" {
 		return nil

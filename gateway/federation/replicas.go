@@ -9,12 +9,12 @@ import (
 	"svc/gateway/ratelimit"
 )
 
-// replicaPollInterval is how often a replica looks for names that others have claimed or
+// replicaPollInterval is the interval of polls for names that other replicas have claimed or
 // released.
 const replicaPollInterval = 10 * time.Second
 
-// SharedIn returns the owners that replicas share where they share their rate limits; nil
-// where they share nothing.
+// SharedIn returns the store of owners of replicas that share their rate limits; nil if they
+// share nothing.
 func SharedIn(r *ratelimit.Redis) *catalog.Shared {
 	if r == nil {
 		return nil
@@ -22,8 +22,8 @@ func SharedIn(r *ratelimit.Redis) *catalog.Shared {
 	return &catalog.Shared{Items: r.Claims("owners"), Templates: r.Claims("templates")}
 }
 
-// SeenIn returns the memory of what callers were shown that replicas share likewise; nil
-// where they share nothing.
+// SeenIn returns the store of URIs that callers received, of replicas that share their rate
+// limits; nil if they share nothing.
 func SeenIn(r *ratelimit.Redis) provenance.Store {
 	if r == nil {
 		return nil
@@ -31,7 +31,7 @@ func SeenIn(r *ratelimit.Redis) provenance.Store {
 	return r
 }
 
-// followReplicas takes over what other replicas have claimed and released, until ctx ends.
+// followReplicas applies the claims and releases of other replicas, until ctx ends.
 func (f *Federation) followReplicas(ctx context.Context) {
 	defer f.contain("owners of other replicas", "")
 	ticker := time.NewTicker(replicaPollInterval)
@@ -50,7 +50,8 @@ func (f *Federation) followReplicas(ctx context.Context) {
 	}
 }
 
-// reportStore logs when the store of the owners stops answering, and when it answers again.
+// reportStore logs when the store of the owners becomes unavailable, and when it is available
+// again.
 func (f *Federation) reportStore() {
 	err := f.owners.SharedErr()
 	if before := f.unshared.Swap(err != nil); before == (err != nil) {

@@ -14,7 +14,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// maxSubscribed bounds the resources of one subscriptions/listen; those beyond are not
+// maxSubscribed bounds the resources of one subscriptions/listen; further ones are not
 // acknowledged.
 const maxSubscribed = 1000
 
@@ -24,13 +24,13 @@ type subscribed struct {
 	uris     []string
 }
 
-// ownersOf finds the upstreams of resources that a caller may ask for. all are those that
-// have one, in the order that the client named them.
+// ownersOf finds the upstreams of resources that a caller may use. all are the resources that
+// have one, in the order of the client's request.
 func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, all []string) {
 	if len(uris) == 0 {
 		return nil, nil
 	}
-	a.shownTo(ctx, a.caller, catalog.Resource, catalog.Template) // what the caller alone is shown has owners then
+	a.shownTo(ctx, a.caller, catalog.Resource, catalog.Template) // private items have owners after this
 	for _, uri := range uris[:min(len(uris), maxSubscribed)] {
 		owner, ok := a.owner(catalog.Resource, uri)
 		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || !a.mayAsk(catalog.Resource, owner, uri) {
@@ -51,8 +51,8 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 	return at, all
 }
 
-// followResources subscribes to resources at their upstream as the client, and hands over
-// what it announces. After a break each of them may have changed.
+// followResources subscribes to resources at their upstream as the client, and forwards its
+// notifications. After an interruption each of them may have changed.
 func (f *Federation) followResources(w *watcher, who *transport.Caller, s subscribed) {
 	defer f.contain("subscription to resources", s.upstream.Config.Name)
 	f.subscribe(w, &subscription{
@@ -70,18 +70,18 @@ func (f *Federation) followResources(w *watcher, who *transport.Caller, s subscr
 	})
 }
 
-// subscription is what one client's stream asks one upstream for.
+// subscription is the subscription of one client's stream at one upstream.
 type subscription struct {
 	who      *transport.Caller
 	upstream *Upstream
-	what     string // it is, for logs and the name of the client
+	what     string // its kind, for logs and the clientInfo
 	params   []byte
 	take     func(*mcp.Message)
 	// again is called when the upstream has ended its stream, before it is opened again.
 	again func()
 }
 
-// subscribe keeps a subscription at an upstream until the stream of the client ends.
+// subscribe keeps a subscription at an upstream open until the client's stream ends.
 func (f *Federation) subscribe(w *watcher, s *subscription) {
 	name := s.upstream.Config.Name
 	client := mcpclient.Client{Transport: s.upstream.Announcing, Name: agent + "-" + s.what, Caller: s.who}
@@ -92,7 +92,7 @@ func (f *Federation) subscribe(w *watcher, s *subscription) {
 			return
 		}
 		if errors.Is(err, upstream.ErrNoSubject) || errors.Is(err, mcpclient.ErrRejected) {
-			f.opts.Logger.Warn("an upstream did not take a client's subscription", "to", s.what, "upstream", name, "error", err)
+			f.opts.Logger.Warn("an upstream refused a client's subscription", "to", s.what, "upstream", name, "error", err)
 			rest(w.ctx, afterRefusal)
 			continue
 		}
@@ -111,7 +111,7 @@ func (f *Federation) listenParams(notifications map[string]any) []byte {
 	return f.listenParamsOf(notifications, json.RawMessage("{}"))
 }
 
-// listenParamsOf are those of a client that declares capabilities, a JSON object.
+// listenParamsOf are the parameters for a client that declares capabilities, a JSON object.
 func (f *Federation) listenParamsOf(notifications map[string]any, capabilities json.RawMessage) []byte {
 	params, _ := json.Marshal(map[string]any{ // plain values can be encoded
 		"_meta": map[string]any{
@@ -124,11 +124,11 @@ func (f *Federation) listenParamsOf(notifications map[string]any, capabilities j
 	return params
 }
 
-// updated announces that a resource has changed.
+// updated records that a resource has changed, for a notification.
 func (w *watcher) updated(uri string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !slices.Contains(w.uris, uri) { // at most those that are subscribed to
+	if !slices.Contains(w.uris, uri) { // at most the subscribed ones
 		w.uris = append(w.uris, uri)
 	}
 	w.poke()

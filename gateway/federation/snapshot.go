@@ -10,34 +10,34 @@ import (
 	"svc/gateway/views"
 )
 
-// maxReported bounds the items that are reported one by one after a change.
+// maxReported bounds the items that are reported individually after a change.
 const maxReported = 100
 
-// snapshot is what all clients see alike at one moment. It does not change.
+// snapshot is the merged lists that are the same for all clients, at one time. It is immutable.
 type snapshot struct {
 	catalog  *catalog.Catalog
 	listings []catalog.Listing
 	offers   map[string]*lister.Offer
-	// declared are the capabilities that each upstream declared last.
+	// declared are the last declared capabilities of each upstream.
 	declared map[string]members
-	// private are the kinds of which an upstream lists items for each caller alone.
+	// private are the kinds of which an upstream has private lists.
 	private map[string][]catalog.Kind
-	// down are the upstreams whose items are not known, or not known any longer, and
-	// those whose last reading failed.
+	// down are the upstreams whose items are unknown or expired, and those whose last reading
+	// failed.
 	down []string
-	// ttls are the smallest that the shared lists of each upstream state; without an entry
-	// where none does.
+	// ttls are the shortest validity of the shared lists of each upstream; without an entry if
+	// none is stated.
 	ttls map[string]time.Duration
 	// until is when an upstream's last items must no longer be listed; zero for never.
 	until time.Time
 	fits  fits
 }
 
-// fits are the forms of items for the two protocol generations, empty for those that
-// clients of a generation cannot read.
+// fits are the forms of items for the two protocol generations, empty for items that clients of a
+// generation cannot parse.
 type fits map[*catalog.Item][2][]byte
 
-// now returns the snapshot of this moment.
+// now returns the current snapshot.
 func (f *Federation) now() *snapshot {
 	s := f.current.Load()
 	if !s.until.IsZero() && f.opts.Now().After(s.until) {
@@ -46,8 +46,7 @@ func (f *Federation) now() *snapshot {
 	return s
 }
 
-// rebuild merges the lists again, reports what clients will not see, and notifies the
-// clients that watch.
+// rebuild merges the lists again, reports omitted items, and notifies the watching clients.
 func (f *Federation) rebuild() *snapshot {
 	f.building.Lock()
 	defer f.building.Unlock()
@@ -97,7 +96,7 @@ func (f *Federation) build(before *snapshot) *snapshot {
 	return s
 }
 
-// add takes over the lists of an upstream that are the same for all callers.
+// add adds the shared lists of an upstream.
 func (s *snapshot) add(fd *feed, offer *lister.Offer) {
 	listing := catalog.Listing{Upstream: fd.name}
 	for i := range offer.Lists {
@@ -114,8 +113,8 @@ func (s *snapshot) add(fd *feed, offer *lister.Offer) {
 	s.listings = append(s.listings, listing)
 }
 
-// fitsOf finds out which items clients of each generation can read. What a snapshot
-// before has found of the same definition is taken over.
+// fitsOf determines the forms of items for clients of each generation. It reuses the forms of the
+// same definitions in the previous snapshot.
 func fitsOf(c *catalog.Catalog, before *snapshot) fits {
 	out := fits{}
 	for _, kind := range catalog.Kinds {
@@ -139,8 +138,7 @@ func fit(it *catalog.Item) (forms [2][]byte) {
 	return forms
 }
 
-// of returns the form of an item for a generation; nil when its clients cannot read
-// it.
+// of returns the form of an item for a generation; nil when its clients cannot parse it.
 func (m fits) of(it *catalog.Item, modern bool) []byte {
 	forms, ok := m[it]
 	if !ok {
@@ -152,7 +150,7 @@ func (m fits) of(it *catalog.Item, modern bool) []byte {
 	return forms[0]
 }
 
-// report logs the items that are left out now and were not before.
+// report logs the items that are newly omitted.
 func (f *Federation) report(before, now *snapshot) {
 	known := make(map[catalog.LeftOut]bool, len(before.catalog.LeftOut()))
 	for _, left := range before.catalog.LeftOut() {
@@ -164,7 +162,7 @@ func (f *Federation) report(before, now *snapshot) {
 			more++
 			return
 		}
-		f.opts.Logger.Warn("an item is left out of the lists", "upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
+		f.opts.Logger.Warn("an item is omitted from the lists", "upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
 			"visible_name", left.Visible, "reason", reason, "owner", left.Owner)
 	}
 	for _, left := range now.catalog.LeftOut() {
@@ -179,7 +177,7 @@ func (f *Federation) report(before, now *snapshot) {
 				continue
 			}
 			if len(it.Visible) > catalog.LongVisible && kind == catalog.Tool {
-				f.opts.Logger.Warn("a tool has a name that some clients cut", "upstream", it.Upstream, "visible_name", it.Visible, "bytes", len(it.Visible))
+				f.opts.Logger.Warn("a tool has a name that some clients truncate", "upstream", it.Upstream, "visible_name", it.Visible, "bytes", len(it.Visible))
 			}
 			for _, modern := range []bool{false, true} {
 				if now.fits.of(it, modern) == nil {
@@ -194,7 +192,7 @@ func (f *Federation) report(before, now *snapshot) {
 		}
 	}
 	if more > 0 {
-		f.opts.Logger.Warn("further items are left out of the lists", "items", more)
+		f.opts.Logger.Warn("further items are omitted from the lists", "items", more)
 	}
 }
 

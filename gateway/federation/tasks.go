@@ -16,8 +16,8 @@ type watchedTasks struct {
 	handles  []string
 }
 
-// upstreamsOf finds the upstreams that made the tasks of a caller. all are those of which
-// one is known, in the order that the client named them.
+// upstreamsOf finds the upstreams that created the tasks of a caller. all are the tasks with a
+// known upstream, in the order of the client's request.
 func (a *answer) upstreamsOf(ctx context.Context, handles []string) (at []watchedTasks, all []string) {
 	if a.opts.Tasks == nil || a.caller == nil || a.caller.Principal == nil {
 		return nil, nil
@@ -42,9 +42,9 @@ func (a *answer) upstreamsOf(ctx context.Context, handles []string) (at []watche
 	return at, all
 }
 
-// followTasks subscribes to tasks at their upstream as the client, and hands over what it
-// says of them. capabilities are those that the client declares: an upstream may ask for the
-// extension.
+// followTasks subscribes to tasks at their upstream as the client, and forwards its
+// notifications. capabilities are those that the client declares, because an upstream may require
+// the extension.
 func (f *Federation) followTasks(w *watcher, who *transport.Caller, t watchedTasks, capabilities json.RawMessage) {
 	defer f.contain("subscription to tasks", t.upstream.Config.Name)
 	f.subscribe(w, &subscription{
@@ -55,7 +55,7 @@ func (f *Federation) followTasks(w *watcher, who *transport.Caller, t watchedTas
 				w.pass(retag(m, w.subscription))
 			}
 		},
-		again: func() {}, // a client asks for the state of a task where it hears nothing of it
+		again: func() {}, // a client polls the state of a task if it receives no notification
 	})
 }
 
@@ -74,8 +74,8 @@ func retag(m *mcp.Message, subscription []byte) []byte {
 	return insert(m.Body, meta.Start, id)
 }
 
-// insert returns a copy of body in which the object that begins at an index has a further
-// member before its others.
+// insert returns a copy of body in which the object that begins at an index has a further first
+// member.
 func insert(body []byte, at int, member string) []byte {
 	rest := body[at+1:]
 	if i := slices.IndexFunc(rest, func(b byte) bool { return b != ' ' && b != '\n' && b != '\r' && b != '\t' }); i >= 0 && rest[i] != '}' {
@@ -84,8 +84,8 @@ func insert(body []byte, at int, member string) []byte {
 	return slices.Concat(body[:at+1], []byte(member), rest)
 }
 
-// pass hands over a message as it is, and waits until the stream takes it: a client that
-// reads slowly slows its upstream down.
+// pass forwards a message unchanged, and waits until the stream accepts it, so that a client that
+// reads slowly slows its upstream down (flow control).
 func (w *watcher) pass(message []byte) {
 	select {
 	case w.messages <- message:

@@ -12,8 +12,8 @@ import (
 // tasksExtension is the extension of 2026-07-28 that has tasks.
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// unknown answers a request for something that nobody has, as a server does that does not
-// have it: clients take a method that is not found for a server without the feature. It is
+// unknown responds to a request for an item that does not exist as a server with that feature
+// does, because clients interpret a missing method as a server without the feature. It returns
 // nil for all other requests.
 func (a *answer) unknown() *upstream.Response {
 	e := mcp.ErrorBody{ID: a.m.ID, Code: mcp.CodeInvalidParams, Message: refusal.NoRoute.Message, Reason: refusal.NoRoute.Reason, RequestID: a.requestID}
@@ -56,7 +56,7 @@ func (a *answer) unknown() *upstream.Response {
 }
 
 // offersTasks reports whether an upstream of the caller's view has tasks in the client's
-// generation, as far as it was known last.
+// generation, according to its last declaration.
 func (a *answer) offersTasks() bool {
 	for upstream, declared := range a.current.Load().declared {
 		if !viewOf(a.caller).Has(upstream) {
@@ -70,7 +70,7 @@ func (a *answer) offersTasks() bool {
 	return false
 }
 
-// declaresTasks reports whether the client declares the extension that has tasks.
+// declaresTasks reports whether the client declares the tasks extension.
 func (a *answer) declaresTasks() bool {
 	extensions := mcp.Find(a.m.Body, mcp.Find(a.m.Body, a.m.Spans.Meta, mcp.MetaClientCapabilities), "extensions")
 	return mcp.Find(a.m.Body, extensions, tasksExtension).Present()

@@ -18,8 +18,8 @@ import (
 // notifyEvery is the shortest time between two notifications of one client.
 const notifyEvery = 5 * time.Second
 
-// notifications are the methods that announce a change, and the members of
-// subscriptions/listen that ask for them. Templates are announced with resources.
+// notifications are the methods that announce a change, and the members of subscriptions/listen
+// that subscribe to them. Changes of templates are announced with those of resources.
 var notifications = []struct {
 	kinds  []catalog.Kind
 	method string
@@ -34,12 +34,12 @@ var notifications = []struct {
 type watchers struct {
 	mu  sync.Mutex
 	all map[*watcher]struct{}
-	// turned is closed when the first stream begins or the last one ends; nil while
-	// nobody waits for that.
+	// turned is closed when the first stream begins or the last one ends; nil if no goroutine
+	// waits for it.
 	turned chan struct{}
 }
 
-// await waits until there are streams, or none; false when ctx ends before.
+// await waits until there are streams (some), or none; it returns false when ctx ends first.
 func (ws *watchers) await(ctx context.Context, some bool) bool {
 	for {
 		ws.mu.Lock()
@@ -60,7 +60,7 @@ func (ws *watchers) await(ctx context.Context, some bool) bool {
 	}
 }
 
-// turn wakes those that wait. mu is held.
+// turn wakes the waiting goroutines. The caller holds mu.
 func (ws *watchers) turn() {
 	if ws.turned != nil {
 		close(ws.turned)
@@ -68,8 +68,8 @@ func (ws *watchers) turn() {
 	}
 }
 
-// notify wakes the streams that watch a kind of which what their view shows has changed.
-// changed returns these kinds, and is called once for each view.
+// notify wakes the streams that watch a kind whose items in their view have changed. changed
+// returns these kinds, and is called once for each view.
 func (ws *watchers) notify(changed func(*views.View) []catalog.Kind) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -103,8 +103,8 @@ func (ws *watchers) remove(w *watcher) {
 	}
 }
 
-// watcher is the body of an event stream that announces changes. One goroutine reads
-// it; Close may be called from another.
+// watcher is the body of an event stream of notifications. One goroutine reads it; others may
+// call Close.
 type watcher struct {
 	ctx          context.Context
 	close        context.CancelFunc
@@ -114,19 +114,20 @@ type watcher struct {
 	subscription []byte // the id of subscriptions/listen as written; nil for GET
 
 	wake chan struct{}
-	// messages are passed on as they are; see pass.
+	// messages are forwarded unchanged; see pass.
 	messages chan []byte
-	last     time.Time // of the goroutine that reads
-	out      []byte    // not read yet; of the goroutine that reads
+	last     time.Time // used by the reading goroutine
+	out      []byte    // unread output; used by the reading goroutine
 	// before is called before a Read waits; see [upstream.Response.BeforeWait].
 	before func()
 
 	mu      sync.Mutex
 	pending []catalog.Kind
-	uris    []string // of resources that have changed
+	uris    []string // resources that have changed
 }
 
-// watch opens a stream of changes of some kinds at a view. first is the text before them.
+// watch opens a stream of notifications about some kinds at a view. first is the text before
+// them.
 func (f *Federation) watch(ctx context.Context, view *views.View, kinds []catalog.Kind, subscription, first []byte) (*watcher, *upstream.Response) {
 	w := &watcher{of: &f.watchers, view: view, kinds: kinds, subscription: subscription, wake: make(chan struct{}, 1), messages: make(chan []byte)}
 	w.ctx, w.close = context.WithCancel(ctx)
@@ -139,7 +140,7 @@ func (f *Federation) watch(ctx context.Context, view *views.View, kinds []catalo
 	}
 }
 
-// changed takes over the kinds that the stream watches.
+// changed records the changed kinds that the stream watches.
 func (w *watcher) changed(kinds []catalog.Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +154,7 @@ func (w *watcher) changed(kinds []catalog.Kind) {
 	}
 }
 
-// poke wakes the goroutine that reads.
+// poke wakes the reading goroutine.
 func (w *watcher) poke() {
 	select {
 	case w.wake <- struct{}{}:
@@ -190,7 +191,7 @@ func (w *watcher) next() error {
 	if w.before != nil {
 		w.before()
 	}
-	var early <-chan time.Time // while it is too early for lists
+	var early <-chan time.Time // while notifications of lists are not due
 	if wait := time.Until(w.last.Add(notifyEvery)); !w.last.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -229,7 +230,7 @@ func (w *watcher) announce(changed []catalog.Kind) {
 	}
 }
 
-// notification is a message of this stream. members are those of params beside _meta.
+// notification returns a message of this stream. members are the members of params besides _meta.
 func (w *watcher) notification(method, members string) []byte {
 	out := `{"jsonrpc":"2.0","method":"` + method + `"`
 	if w.subscription != nil {
@@ -245,14 +246,14 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// listen answers subscriptions/listen: changes of lists are announced, of resources by their
-// owners, and what happens to tasks by the upstreams that made them. What is asked for beyond
-// that is not acknowledged.
+// listen answers subscriptions/listen: notifications of lists come from the gateway, of resources
+// from their owners, and of tasks from the upstreams that created them. Other subscriptions are
+// not acknowledged.
 func (a *answer) listen(ctx context.Context) *upstream.Response {
 	var params struct {
 		Notifications map[string]json.RawMessage `json:"notifications"`
 	}
-	_ = json.Unmarshal(a.m.Spans.Params.Of(a.m.Body), &params) // what it lacks is not asked for
+	_ = json.Unmarshal(a.m.Spans.Params.Of(a.m.Body), &params) // capabilities that it lacks are not declared
 	var kinds []catalog.Kind
 	honored := map[string]any{}
 	for _, n := range notifications {

@@ -107,7 +107,7 @@ func (sh *shard) poll(ctx context.Context) {
 	var n uint64
 	var newest int64
 	// An error is logged where the shard is watched, and asked again.
-	_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND seq > %d GROUP BY tenant", quoted(tenants), sh.clock()-2*int64(s.opts.settle)),
+	_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND %s GROUP BY tenant", quoted(tenants), committedBehind(sh.clock()-2*int64(s.opts.settle))),
 		[]any{&tenant, &n, &newest}, func() error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -133,10 +133,10 @@ func (r *run) export(t *tenant, since time.Time) (list map[string]stored, count 
 		query += "&startDate=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
 	}
 	list, count = map[string]stored{}, map[string]int{}
-	err = until(30*time.Second, func() error {
+	err = until(time.Minute, func() error {
 		clear(list)
 		clear(count)
-		a := t.admin.send(context.Background(), "GET", "/api/traces/export"+query, t.admin.header(), nil)
+		a := t.export.send(context.Background(), "GET", "/api/traces/export"+query, t.admin.header(), nil)
 		if a.err != nil || a.status != http.StatusOK {
 			return fmt.Errorf("export: %d %v %.200s", a.status, a.err, a.body)
 		}
@@ -229,7 +229,7 @@ func (r *run) checkTraces(v *verdict, t *tenant, lines map[string]time.Time, sin
 	r.ledger.mu.Unlock()
 	missing := map[string]bool{}
 	var count map[string]int
-	err := until(40*time.Second, func() (err error) {
+	err := until(time.Minute, func() (err error) {
 		if _, count, err = r.export(t, since.Add(-2*time.Second)); err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@
 
 package main
 
+import "time"
+
 // tenant is one whose traces clients send.
 type tenant struct {
 	name, id            string
@@ -9,13 +11,15 @@ type tenant struct {
 	home                *process // the shard that has its traces; nil: PostgreSQL has them
 
 	admin, ingest     *rest // of the checks
+	export            *rest // is more patient
 	agentID, budgetID string
 }
 
 // newTenant makes what the traces of a tenant need, and stores one, which decides where
 // the others go.
 func (c *cluster) newTenant(name, adminKey string) (*tenant, error) {
-	t := &tenant{name: name, adminKey: adminKey, admin: newREST(c, adminKey)}
+	t := &tenant{name: name, adminKey: adminKey, admin: newREST(c, adminKey), export: newREST(c, adminKey)}
+	t.export.limit = 30 * time.Second
 	var key struct{ Key string }
 	if err := t.admin.must("POST", "/api/keys", map[string]any{"name": "reporters", "scope": "ingest"}, &key); err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		{name: "a wrong key", body: call("3", "safe"), headers: []string{"Authorization", "Bearer svc_gw_alice_" + strings.Repeat("A", 43)}, status: 401, code: -32005, message: "unauthorized", id: "3", kind: "unauthorized"},
 		{name: "invalid JSON", body: `{"jsonrpc":`, status: 400, code: -32700, message: "parse_error", id: "null", kind: "invalid_json"},
 		{name: "duplicate names", body: `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"safe","name":"danger"}}`, status: 400, code: -32600, message: "invalid_request", id: "4", kind: "duplicate_member"},
-		{name: "a case-fold twin", body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"safe","Name":"danger"}}`, status: 400, code: -32600, message: "invalid_request", id: "5", kind: "case_variant_member"},
+		{name: "a case variant of a member", body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"safe","Name":"danger"}}`, status: 400, code: -32600, message: "invalid_request", id: "5", kind: "case_variant_member"},
 		{name: "a batch", body: "[" + call("6", "safe") + "]", status: 400, code: -32600, message: "invalid_request", id: "null", kind: "batch_not_supported"},
 		{name: "a tool call without a name", body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}`, status: 400, code: -32602, message: "invalid_params", id: "7", kind: "invalid_tool_name"},
 		{name: "a compressed body", body: call("8", "safe"), headers: []string{"Content-Encoding", "gzip"}, status: 415, code: -32600, message: "unsupported_media_type", id: "8", kind: "unsupported_media_type"},

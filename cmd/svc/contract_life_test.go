@@ -64,7 +64,7 @@ policy: {default_action: allow}
 		refused("16 MiB and a byte", toolCall("ok")+strings.Repeat(" ", 16<<20-len(toolCall("ok"))+1), 413, -32600, "request_too_large", good...),
 		refused("a batch", "["+toolCall("ok")+"]", 400, 0, "invalid_request", good...),
 		refused("a member twice", strings.Replace(toolCall("ok"), `{"name"`, `{"name":"x","name"`, 1), 400, -32600, "invalid_request", good...),
-		refused("a twin of a member", strings.Replace(toolCall("ok"), `{"name"`, `{"Name":"x","name"`, 1), 400, -32600, "invalid_request", good...),
+		refused("a case variant of a member", strings.Replace(toolCall("ok"), `{"name"`, `{"Name":"x","name"`, 1), 400, -32600, "invalid_request", good...),
 	})
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status, body := g.get(path); status != 200 || body != map[string]string{"/healthz": "ok", "/readyz": `{"status":"ok"}`}[path] {

@@ -11,8 +11,8 @@ type app uint8
 
 const (
 	noApp   app = iota
-	unclear     // parsers could read it differently
-	isApp       // whatever else is unclear
+	unclear     // two parsers could interpret it differently
+	isApp       // takes precedence over unclear
 )
 
 // appOf reports whether a content block is interactive.
@@ -31,7 +31,7 @@ func appOf(body []byte, block Span) app {
 			found = max(found, appOfType(body, it.value))
 		case name == "resource":
 			found = max(found, appOfResource(body, it.value))
-		case isTwin(name, "type"), isTwin(name, "mimeType"), isTwin(name, "resource"):
+		case isCaseVariant(name, "type"), isCaseVariant(name, "mimeType"), isCaseVariant(name, "resource"):
 			found = max(found, unclear)
 		}
 	}
@@ -48,15 +48,15 @@ func appOfResource(body []byte, resource Span) app {
 		switch name := memberName(it.name.Of(body)); {
 		case name == "mimeType":
 			found = max(found, appOfType(body, it.value))
-		case isTwin(name, "mimeType"):
+		case isCaseVariant(name, "mimeType"):
 			found = max(found, unclear)
 		}
 	}
 	return found
 }
 
-// isTwin reports whether a name differs from a known one only by case.
-func isTwin(name, known string) bool { return name != known && strings.EqualFold(name, known) }
+// isCaseVariant reports whether a name differs from a known one only by case.
+func isCaseVariant(name, known string) bool { return name != known && strings.EqualFold(name, known) }
 
 // appOfType reports whether a MIME type is a type of interactive content.
 func appOfType(body []byte, at Span) app {
@@ -70,7 +70,7 @@ func appOfType(body []byte, at Span) app {
 	}
 	media, params, err := mime.ParseMediaType(text)
 	if errors.Is(err, mime.ErrInvalidMediaParameter) && media != "text/html" {
-		return noApp // no parameter makes it interactive
+		return noApp // a parameter cannot make another media type interactive
 	}
 	if err != nil {
 		return unclear
@@ -80,9 +80,10 @@ func appOfType(body []byte, at Span) app {
 	}
 	profile, ok := params["profile"]
 	if !ok && strings.Contains(strings.ToLower(text), "profile*") {
-		return unclear // in a character set that was not decoded
+		return unclear // in a character set that this code does not decode
 	}
-	// The parser leaves the backslash before characters that need none.
+	// mime.ParseMediaType keeps a backslash before a character that needs no
+	// escape; remove it.
 	for _, one := range strings.Fields(strings.ReplaceAll(profile, `\`, "")) {
 		if strings.EqualFold(one, "mcp-app") {
 			return isApp

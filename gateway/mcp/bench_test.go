@@ -49,8 +49,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkFrame is what an inspected frame of an event stream costs: read,
-// scanned, written again.
+// BenchmarkFrame measures one inspected frame of an event stream: reading,
+// scanning and writing it.
 func BenchmarkFrame(b *testing.B) {
 	frame := []byte("event: message\nid: 12\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"x\"}}\n\n")
 	r := NewEventReader(&repeat{frame: frame}, 0)

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Canonicalize returns a scanned body with the escapes of its strings in their
-// shortest form: characters that need no escape stand as they are, the others
-// as the two characters that JSON has for them, or \u00xx. The JSON value is
-// the same, and the result is never longer. A body without escapes is returned
-// as it is; else the result is appended to dst.
+// Canonicalize returns a scanned body in which every string escape has its
+// shortest form: a character that needs no escape is written as itself, any
+// other as the two-character escape of JSON or as \u00xx. The JSON value is the
+// same and the result is never longer. A body without escapes is returned
+// unchanged; otherwise the result is appended to dst.
 //
-// It is for looking for text in a body: AK\u0049A becomes AKIA.
+// Text searches use it: AK\u0049A becomes AKIA.
 func Canonicalize(dst, body []byte) []byte {
 	i := bytes.IndexByte(body, '\\')
 	if i < 0 {
@@ -21,7 +21,7 @@ func Canonicalize(dst, body []byte) []byte {
 		dst = append(dst, body[:i]...)
 		body = body[i:]
 		if !wholeEscape(body) {
-			return append(dst, body...) // not a scanned body
+			return append(dst, body...) // the body was not scanned
 		}
 		r, n := unescape(body)
 		if r < ' ' || r == '"' || r == '\\' {
@@ -36,7 +36,7 @@ func Canonicalize(dst, body []byte) []byte {
 	}
 }
 
-// wholeEscape reports whether b starts with an escape that JSON has.
+// wholeEscape reports whether b starts with a valid JSON escape.
 func wholeEscape(b []byte) bool {
 	if len(b) < 2 {
 		return false

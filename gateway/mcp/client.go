@@ -5,19 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is kept of a client's name and version, in bytes.
+// Limits of a client's name and version, in bytes.
 const (
 	MaxClientName    = 64
 	MaxClientVersion = 32
 )
 
-// ClientInfo is the program at the other end of a session, as it describes itself: nothing
-// that it says is verified.
+// ClientInfo is the self-declared name and version of a client program. Neither is
+// verified.
 type ClientInfo struct{ Name, Version string }
 
 // ClientOf returns the client that a message names: clientInfo of an initialize, or of
-// _meta in the revisions without sessions. Names and versions are cut off at their bounds,
-// and share no memory with the message.
+// _meta in the revisions without sessions. Names and versions are truncated to their
+// limits and do not share memory with the message.
 func ClientOf(m *Message) ClientInfo {
 	var info Span
 	switch {
@@ -33,7 +33,7 @@ func ClientOf(m *Message) ClientInfo {
 	}
 	name, _ := stringAt(m.Body, Find(m.Body, info, "name"))
 	version, _ := stringAt(m.Body, Find(m.Body, info, "version"))
-	return ClientInfo{cut(name, MaxClientName), cut(version, MaxClientVersion)}.clone()
+	return ClientInfo{truncate(name, MaxClientName), truncate(version, MaxClientVersion)}.clone()
 }
 
 // DeclaresCapabilities reports whether a request says what its client is capable of, as
@@ -43,17 +43,17 @@ func DeclaresCapabilities(m *Message) bool {
 	return at.Present() && m.Body[at.Start] == '{'
 }
 
-// clone copies both texts in one piece.
+// clone copies both strings with one allocation.
 func (c ClientInfo) clone() ClientInfo {
 	both := c.Name + c.Version
 	if c.Name == "" || c.Version == "" {
-		both = strings.Clone(both) // the sum of a text and nothing is no copy
+		both = strings.Clone(both) // a concatenation with an empty string does not copy
 	}
 	return ClientInfo{both[:len(c.Name)], both[len(c.Name):]}
 }
 
-// cut returns the beginning of a text, at most max bytes of whole characters.
-func cut(text string, max int) string {
+// truncate returns the first whole characters of a text, at most max bytes.
+func truncate(text string, max int) string {
 	if len(text) <= max {
 		return text
 	}

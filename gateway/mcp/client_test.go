@@ -36,7 +36,7 @@ func TestClientOf(t *testing.T) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		got := ClientOf(&m)
-		clear(body) // the names outlive it
+		clear(body) // The names must not share memory with the body.
 		if got != tt.want || !utf8.ValidString(got.Name) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// entry is a line of the kept corpus: what we do with the body ("accept" or
+// entry is a line of the corpus: the expected result for the body ("accept" or
 // the reason of the refusal), and the body as a Go string.
 type entry struct {
 	verdict string
@@ -51,8 +51,9 @@ func corpus(t testing.TB) []entry {
 	return list
 }
 
-// Of every envelope of the corpus we say what the corpus says, and whoever
-// reads one that we accept reads the same method and tool name.
+// Scan accepts or refuses every envelope as the corpus records it, and every
+// other parser that accepts an accepted envelope reads the same method and tool
+// name.
 func TestCorpusAgreesWithGo(t *testing.T) {
 	for _, c := range corpus(t) {
 		var m Message
@@ -70,8 +71,8 @@ func TestCorpusAgreesWithGo(t *testing.T) {
 	}
 }
 
-// The corpus holds envelopes that peers read differently; without them the
-// agreement would show nothing.
+// The corpus must contain envelopes that parsers interpret differently;
+// otherwise their agreement proves nothing.
 func TestCorpusHoldsDifferences(t *testing.T) {
 	differ := 0
 	for _, c := range corpus(t) {
@@ -92,7 +93,7 @@ func TestCorpusHoldsDifferences(t *testing.T) {
 	}
 }
 
-// readByNode is what JSON.parse makes of an envelope.
+// readByNode is the result of JSON.parse for an envelope.
 type readByNode struct {
 	OK     bool   `json:"ok"`
 	Method any    `json:"method"`

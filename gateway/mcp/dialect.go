@@ -6,13 +6,12 @@ import "slices"
 const (
 	Revision20241105 = "2024-11-05"
 	Revision20250326 = "2025-03-26"
-	Revision20250618 = "2025-06-18" // named as the legacy dialect
+	Revision20250618 = "2025-06-18" // assumed when a request declares no revision
 	Revision20251125 = "2025-11-25"
-	Revision20260728 = "2026-07-28" // the stateless dialect
+	Revision20260728 = "2026-07-28" // the revision without sessions
 )
 
-// LegacyRevisions returns the revisions with sessions that the gateway knows, the
-// newest first.
+// LegacyRevisions returns the known revisions with sessions, newest first.
 func LegacyRevisions() []string {
 	return []string{Revision20251125, Revision20250618, Revision20250326, Revision20241105}
 }
@@ -20,7 +19,7 @@ func LegacyRevisions() []string {
 // Revisions returns all revisions that the gateway knows, the newest first.
 func Revisions() []string { return append([]string{Revision20260728}, LegacyRevisions()...) }
 
-// KnownRevision reports whether the gateway knows what a revision has.
+// KnownRevision reports whether the gateway implements a revision.
 func KnownRevision(version string) bool {
 	switch version {
 	case Revision20241105, Revision20250326, Revision20250618, Revision20251125, Revision20260728:
@@ -36,7 +35,7 @@ func ImpossibleRevision(version string) bool {
 	return !KnownRevision(version) && (Modern(version) || !isDate(version))
 }
 
-// Dialect is the protocol revision that a request is read with, resolved once.
+// Dialect is the protocol revision of a request, resolved once.
 type Dialect struct {
 	// Version is the revision that was declared, empty when none was.
 	Version string
@@ -91,12 +90,12 @@ func isDate(s string) bool {
 	return true
 }
 
-// Allowed is the list of revisions that are served (gateway specification,
-// allowed_protocol_versions). A nil or empty list serves all.
+// Allowed is the list of accepted revisions (gateway specification,
+// allowed_protocol_versions). A nil or empty list accepts all.
 type Allowed []string
 
-// Allows reports whether a request of this dialect is served. One that
-// declares no revision always is.
+// Allows reports whether requests of this dialect are accepted. A request that declares
+// no revision always is.
 func (a Allowed) Allows(d Dialect) bool {
 	return len(a) == 0 || !d.Declared() || slices.Contains(a, d.Version)
 }
@@ -114,9 +113,9 @@ func (a Allowed) NewestLegacy() string {
 }
 
 // RewriteInitialize returns the body of an initialize with an allowed revision: SDKs
-// request their newest revision, and the next request would then be refused. The body is
-// returned unchanged when the revision is allowed or the list has no revision of the
-// legacy dialect; changed reports a change.
+// request their newest revision, and without the rewrite their next request would be
+// refused. The body is returned unchanged when the revision is allowed or the list has
+// no legacy revision; changed reports a change.
 func (a Allowed) RewriteInitialize(m *Message) (body []byte, changed bool) {
 	at := m.Spans.InitializeVersion
 	if m.Method != MethodInitialize || !at.Present() || len(a) == 0 || slices.Contains(a, m.InitializeVersion) {

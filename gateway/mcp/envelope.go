@@ -20,7 +20,7 @@ func Scan(body []byte, m *Message) error {
 		m.ID = span(id).Of(body)
 	}
 	if v := s.slots[fieldID]; v.kind != 0 {
-		m.Spans.ID = span(v) // also of a null id, which an error may have
+		m.Spans.ID = span(v) // also for a null id, which an error may have
 	}
 	if !ok {
 		return s.fault.at(s.faultAt)
@@ -51,7 +51,7 @@ func PeekID(prefix []byte) []byte {
 // span returns the position of the value of a slot.
 func span(v slot) Span { return Span{Start: int(v.start), End: int(v.end)} }
 
-// id returns the slot of the id when it can be echoed.
+// id returns the slot of the id if the id can be echoed.
 func (s *scanner) id() (slot, bool) {
 	v := s.slots[fieldID]
 	n := int(v.end - v.start)

@@ -8,22 +8,22 @@ import (
 // Codes of JSON-RPC errors (gateway specification, Errors).
 const (
 	CodeParseError     = -32700 // the body is not JSON
-	CodeInvalidRequest = -32600 // the body is no message, or an ambiguous one
-	CodeMethodNotFound = -32601 // no_route too
+	CodeInvalidRequest = -32600 // the body is not a message, or is ambiguous
+	CodeMethodNotFound = -32601 // also for no_route
 	CodeInvalidParams  = -32602
-	CodeInternal       = -32603 // upstream_unreachable too
+	CodeInternal       = -32603 // also for upstream_unreachable
 
 	CodeResourceNotFound = -32002 // up to 2025-11-25; CodeInvalidParams in 2026-07-28
 
 	CodePolicyDenied       = -32001
-	CodeRateLimited        = -32003 // only ever beside HTTP 429: SDKs read it as a closed connection elsewhere
+	CodeRateLimited        = -32003 // only with HTTP 429: with other statuses SDKs interpret this code as a closed connection
 	CodeUnauthorized       = -32005
 	CodeHeaderMismatch     = -32020 // HeaderMismatch of the 2026-07-28 revision
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022
 )
 
-// Messages of errors: the message of the error object, part of the interface.
+// Messages of the error object. They are part of the interface.
 const (
 	MessagePolicyDenied       = "policy_denied"
 	MessageRateLimited        = "rate_limited"
@@ -41,8 +41,8 @@ const (
 	MessageUpstreamInvalid    = "upstream_invalid"
 )
 
-// EmptyID is the id of an answer to a notification that must not be null: an
-// error with a null id ends the session of some SDKs.
+// EmptyID is the id of a response to a notification in which the id must not be null: an
+// error with a null id ends the session in some SDKs.
 const EmptyID = `""`
 
 // Message returns the message of the error object for a refusal.
@@ -61,9 +61,9 @@ func (e *Error) Message() string {
 	return MessageInvalidRequest
 }
 
-// ErrorBody is a JSON-RPC error response to write. Reason and RequestID are
-// error.data.reason and error.data.request_id; nothing else of the gateway's
-// inside is ever in it.
+// ErrorBody is a JSON-RPC error response to write. Reason and RequestID become
+// error.data.reason and error.data.request_id; no other internal detail of the gateway
+// is included.
 type ErrorBody struct {
 	// ID is the id to echo as written; null when empty.
 	ID        []byte
@@ -71,15 +71,14 @@ type ErrorBody struct {
 	Message   string
 	Reason    string
 	RequestID string
-	// Executed is error.data.executed: the upstream had answered, so that a retry
-	// may do it twice. False is left out.
+	// Executed becomes error.data.executed: the upstream had responded, so a retry may
+	// execute the request twice. False is omitted.
 	Executed bool
-	// Supported and Requested are error.data.supported and
-	// error.data.requested of [CodeUnsupportedVersion]; left out when
-	// Supported is nil.
+	// Supported and Requested become error.data.supported and error.data.requested of
+	// [CodeUnsupportedVersion]; both are omitted when Supported is nil.
 	Supported []string
 	Requested string
-	// Detail is error.data.message, for people; left out when it is empty.
+	// Detail becomes error.data.message, for people; omitted when empty.
 	Detail string
 	// More are further members of error.data as JSON, each after a comma.
 	More []byte
@@ -124,8 +123,8 @@ func AppendErrorBody(dst []byte, e *ErrorBody) []byte {
 	return append(dst, "}}}"...)
 }
 
-// AppendErrorEvent appends an error response as a message event, for an answer
-// whose event stream has begun.
+// AppendErrorEvent appends an error response as a message event, for a response whose
+// event stream has begun.
 func AppendErrorEvent(dst []byte, e *ErrorBody) []byte {
 	dst = append(dst, "event: message\ndata: "...)
 	dst = AppendErrorBody(dst, e)
@@ -145,8 +144,8 @@ func AppendToolError(dst, id []byte, text string, stateless bool) []byte {
 	return append(dst, "}}"...)
 }
 
-// AppendListenEnd appends the event that ends a subscriptions/listen stream in good
-// order: the result of the request, whose id is also the id of the subscription.
+// AppendListenEnd appends the event that ends a subscriptions/listen stream normally:
+// the result of the request, whose id is also the id of the subscription.
 func AppendListenEnd(dst, id []byte) []byte {
 	dst = append(dst, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":"...)
 	dst = append(dst, id...)

@@ -5,32 +5,32 @@ import (
 	"strconv"
 )
 
-// MaxEvent is the default bound on one event of a stream in bytes, as SDKs
-// have it.
+// MaxEvent is the default limit of one event of a stream in bytes, the same as
+// in SDKs.
 const MaxEvent = 16 << 20
 
 // Event is one event of an event stream, or a comment between events.
 //
-// The slices of an event from an [EventReader] hold until its next call of
+// The slices of an event from an [EventReader] are valid until the next call of
 // Next.
 type Event struct {
-	// Type is the value of the event field, empty when there is none: the same
-	// as "message".
+	// Type is the value of the event field. Empty means absent, which is
+	// equivalent to "message".
 	Type []byte
-	// ID is the value of the id field. HasID tells an empty one, which resets
-	// the last id, from none.
+	// ID is the value of the id field. HasID distinguishes an empty id, which
+	// resets the last id, from an absent one.
 	ID    []byte
 	HasID bool
 	// Data is the values of the data fields, joined by line feeds. HasData
-	// tells empty data from none: an event without data tells the client its
-	// id or retry only.
+	// distinguishes empty data from absent data: an event without data only
+	// transmits its id or retry.
 	Data    []byte
 	HasData bool
-	// Retry is the reconnection time in milliseconds, where HasRetry.
+	// Retry is the reconnection time in milliseconds, if HasRetry is set.
 	Retry    int64
 	HasRetry bool
-	// Comment is the text of a comment line, without its colon, where
-	// IsComment; nothing else is set then.
+	// Comment is the text of a comment line without its colon, if IsComment is
+	// set; all other fields are zero then.
 	Comment   []byte
 	IsComment bool
 }
@@ -41,11 +41,11 @@ func (e *Event) IsMessage() bool {
 	return e.HasData && len(e.Data) > 0 && (len(e.Type) == 0 || string(e.Type) == "message")
 }
 
-// AppendEvent appends an event in the strict form that every parser reads
+// AppendEvent appends an event in the strict form that every parser interprets
 // alike: lines of field, colon, space, value and line feed, and an empty line.
-// Data is cut at CR, LF and CRLF into one data field a line; in JSON that
-// changes nothing. A type or id that holds CR or LF, or an id that holds NUL,
-// cannot be written and is left out.
+// Data is split at CR, LF and CRLF into one data field per line; in JSON that
+// changes nothing. A type or id that contains CR or LF, and an id that contains
+// NUL, cannot be written and is omitted.
 func AppendEvent(dst []byte, e Event) []byte {
 	if e.IsComment {
 		dst = appendLines(dst, ": ", e.Comment)
@@ -68,8 +68,8 @@ func AppendEvent(dst []byte, e Event) []byte {
 	return append(dst, '\n')
 }
 
-// writableID reports whether readers would take an id: they ignore one that
-// holds NUL.
+// writableID reports whether readers accept an id: they ignore an id that
+// contains NUL.
 func writableID(id []byte) bool {
 	return lineEnd(id) < 0 && bytes.IndexByte(id, 0) < 0
 }
@@ -81,7 +81,7 @@ func appendField(dst []byte, field string, value []byte) []byte {
 	return append(dst, '\n')
 }
 
-// appendLines appends text as one line of the field for each of its lines.
+// appendLines appends each line of text as one line of the field.
 func appendLines(dst []byte, field string, text []byte) []byte {
 	for {
 		i := lineEnd(text)

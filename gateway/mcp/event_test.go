@@ -148,8 +148,8 @@ func TestEventReaderLimit(t *testing.T) {
 	}
 }
 
-// An event that is far over the limit is refused before it is held: the buffer
-// never grows past the limit by more than a little.
+// An event far over the limit is refused before it is buffered: the buffer
+// exceeds the limit only slightly.
 func TestEventReaderMemory(t *testing.T) {
 	const limit = 1 << 20
 	r := NewEventReader(strings.NewReader(strings.Repeat("x", 64<<20)), limit)
@@ -205,7 +205,7 @@ func TestEventReaderDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// repeat reads one frame again and again.
+// repeat returns the same frame forever.
 type repeat struct {
 	frame []byte
 	at    int

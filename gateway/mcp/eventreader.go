@@ -10,8 +10,8 @@ import (
 )
 
 // ErrEventTooLarge is returned by [EventReader.Next] when an event exceeds the
-// limit, or when the comments and lines between two events do. The stream cannot be
-// read further.
+// limit, or when the comments and other lines between two events do. The rest of
+// the stream cannot be read.
 var ErrEventTooLarge = errors.New("an event of the stream is too large")
 
 const (
@@ -20,40 +20,40 @@ const (
 	maxEmptyRead = 100
 )
 
-// EventReader reads the events of a stream as the standard for server-sent
-// events has them: lines end with CR, LF or CRLF, a byte order mark at the
+// EventReader reads the events of a stream as defined by the HTML standard
+// (server-sent events): lines end with CR, LF or CRLF, a byte order mark at the
 // start is skipped, data fields are joined, unknown fields are ignored.
 //
-// Events are read where they lie in the buffer, without copies or allocations
-// once the buffer is as large as they are. It is not safe for concurrent use.
+// Events are returned as slices of the buffer, without copies, and without
+// allocations once the buffer is large enough. It is not safe for concurrent use.
 type EventReader struct {
 	r     io.Reader
 	limit int
-	err   error // of the last read
+	err   error // error of the last read
 
-	// buf[start:] holds what is read and not given out. Of that, lines before
-	// line are parsed, and no line ends between line and scanned.
+	// buf[start:] is the data that was read and not yet returned. The lines before
+	// the offset line are parsed, and no line ends between line and scanned.
 	buf           []byte
 	start         int
 	line, scanned int
-	begun         bool // past the byte order mark
-	skipLF        bool // the last line ended with CR; a LF would belong to it
+	begun         bool // after the byte order mark
+	skipLF        bool // the last line ended with CR; a following LF belongs to it
 	between       int  // bytes of comments and other lines since the last event
 
-	// The event that is being read. Its data is a span of buf, where lines are
+	// The event that is being parsed. Its data is a range of buf, where lines are
 	// joined in place; type and id have buffers of their own, because they may
-	// stand between two lines of data.
+	// occur between two lines of data.
 	ev      Event
 	typ, id []byte
 	data    Span
-	pending bool // a field came
-	some    bool // a field came that makes it an event
+	pending bool // at least one field was read
+	some    bool // at least one field was read that makes it an event
 }
 
-// NewEventReader returns a reader of the events in r, which may have at most
-// limit bytes each ([MaxEvent] when limit is not positive): fields and
-// comments, before joining. The text between two events is bounded alike:
-// a stream of comments alone ends.
+// NewEventReader returns a reader of the events in r. An event has at most limit
+// bytes ([MaxEvent] when limit is not positive), counting fields and comments
+// before joining. The text between two events has the same limit, so a stream that
+// consists of comments only is ended.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	if limit <= 0 {
 		limit = MaxEvent
@@ -61,13 +61,13 @@ func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit}
 }
 
-// Next returns the next event or comment. A comment inside an event comes
-// before it.
+// Next returns the next event or comment. A comment inside an event is returned
+// before the event.
 //
-// The errors are io.EOF at the end of the stream, io.ErrUnexpectedEOF when it
-// ends inside an event, [ErrEventTooLarge], and those of the reader. Beside
-// io.ErrUnexpectedEOF stands what was read of the event up to its last whole
-// line: the standard discards it, some clients do not.
+// The errors are io.EOF at the end of the stream, io.ErrUnexpectedEOF when the
+// stream ends inside an event, [ErrEventTooLarge], and the errors of the reader.
+// With io.ErrUnexpectedEOF, Next also returns the event up to its last whole line:
+// the standard discards such an event, some clients do not.
 func (r *EventReader) Next() (Event, error) {
 	for {
 		line, ok := r.nextLine()
@@ -104,7 +104,8 @@ func (r *EventReader) Next() (Event, error) {
 	}
 }
 
-// skip counts n bytes that belong to no event, and reports when they are too many.
+// skip counts n bytes that belong to no event, and reports whether their limit is
+// exceeded.
 func (r *EventReader) skip(n int) error {
 	if r.between += n; r.between > r.limit {
 		r.err = ErrEventTooLarge
@@ -113,10 +114,10 @@ func (r *EventReader) skip(n int) error {
 	return nil
 }
 
-// Unread returns how many bytes were read and not given out.
+// Unread returns the number of bytes that were read and not yet returned.
 func (r *EventReader) Unread() int { return len(r.buf) - r.start }
 
-// end returns what is left when no more can be read.
+// end returns the remaining event or error when no more data can be read.
 func (r *EventReader) end(err error) (Event, error) {
 	if err != io.EOF || !r.pending && r.line == len(r.buf) {
 		return Event{}, err
@@ -125,7 +126,7 @@ func (r *EventReader) end(err error) (Event, error) {
 	return r.take(), io.ErrUnexpectedEOF
 }
 
-// take returns the event that was read, and begins the next.
+// take returns the parsed event and begins the next one.
 func (r *EventReader) take() Event {
 	ev := r.ev
 	ev.Type, ev.ID = r.typ, r.id
@@ -169,8 +170,8 @@ func (r *EventReader) nextLine() (Span, bool) {
 	return s, true
 }
 
-// skipMark skips a byte order mark at the start of the stream. It reports
-// whether enough was read to tell.
+// skipMark skips a byte order mark at the start of the stream. It reports whether
+// enough data was read to decide.
 func (r *EventReader) skipMark() bool {
 	const mark = "\xEF\xBB\xBF"
 	b := r.buf[r.start:]
@@ -185,7 +186,7 @@ func (r *EventReader) skipMark() bool {
 	return true
 }
 
-// field takes the field on a line that is neither empty nor a comment.
+// field parses a line that is neither empty nor a comment.
 func (r *EventReader) field(line Span) {
 	text := r.buf[line.Start:line.End]
 	name, value := text, Span{line.End, line.End}
@@ -200,7 +201,7 @@ func (r *EventReader) field(line Span) {
 	case "data":
 		if !r.ev.HasData {
 			r.data, r.ev.HasData = value, true
-		} else { // joined in place: the field's name leaves room for the line feed
+		} else { // joined in place: the field name that preceded the value leaves a byte for the line feed
 			r.buf[r.data.End] = '\n'
 			n := copy(r.buf[r.data.End+1:], r.buf[value.Start:value.End])
 			r.data.End += 1 + n
@@ -227,7 +228,8 @@ func (r *EventReader) field(line Span) {
 	r.pending, r.some = true, true
 }
 
-// digits returns the number that text is, when it is of digits alone.
+// digits returns the number that text contains; ok is false unless text consists of
+// digits.
 func digits(text []byte) (int64, bool) {
 	for _, c := range text {
 		if c < '0' || c > '9' {
@@ -238,7 +240,7 @@ func digits(text []byte) (int64, bool) {
 	return n, err == nil
 }
 
-// fill reads more into the buffer, which it moves or grows as needed.
+// fill reads more data into the buffer, and moves or grows the buffer when needed.
 func (r *EventReader) fill() error {
 	if r.err != nil {
 		return r.err
@@ -253,7 +255,7 @@ func (r *EventReader) fill() error {
 		r.buf = r.buf[:len(r.buf)+n]
 		r.err = err
 		if n > 0 {
-			return nil // an error beside data is for the next time
+			return nil // an error returned together with data is reported by the next call
 		}
 		if err != nil {
 			return err
@@ -263,8 +265,8 @@ func (r *EventReader) fill() error {
 	return r.err
 }
 
-// makeRoom sees to it that the buffer is not full. An empty one starts afresh,
-// and one that a rare large event left behind is let go.
+// makeRoom ensures that the buffer is not full. An empty buffer starts again at
+// offset 0, and a buffer that was grown for a rare large event is released.
 func (r *EventReader) makeRoom() {
 	held := len(r.buf) - r.start
 	to := r.buf[:0]

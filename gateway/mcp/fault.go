@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// Error says why a message was refused.
+// Error is the reason why a message was refused.
 type Error struct {
-	// Code is the JSON-RPC code to answer with: [CodeParseError],
+	// Code is the JSON-RPC code of the error response: [CodeParseError],
 	// [CodeInvalidRequest], [CodeInvalidParams] or [CodeHeaderMismatch].
 	Code int
 	// Reason is the stable string of error.data.reason.
 	Reason string
-	// Text says the same to a person.
+	// Text is the description of Reason for people.
 	Text string
-	// Offset is the byte of the body where it was found, -1 when it was not in
+	// Offset is the byte of the body where the fault was found, -1 when it was not in
 	// the body.
 	Offset int
 }
@@ -68,9 +68,9 @@ const (
 	faultMetaRevision
 )
 
-// faults says of each refusal its code, its stable reason and its text. What is
-// not JSON is a parse error; what is JSON and may be read in more than one way,
-// or is no message, is an invalid request.
+// faults contains the code, the stable reason and the text of each refusal. A body that
+// is not JSON is a parse error; JSON that is not a message, or that can be interpreted
+// in more than one way, is an invalid request.
 var faults = [...]Error{
 	faultEmpty:     {Code: CodeParseError, Reason: "empty_body", Text: "the body is empty"},
 	faultBOM:       {Code: CodeParseError, Reason: "byte_order_mark", Text: "the body starts with a byte order mark"},
@@ -81,7 +81,7 @@ var faults = [...]Error{
 	faultEscape:    {Code: CodeParseError, Reason: "invalid_escape", Text: "a string holds an escape that JSON does not have"},
 	faultUTF8:      {Code: CodeParseError, Reason: "invalid_utf8", Text: "a string is not valid UTF-8"},
 	faultSurrogate: {Code: CodeParseError, Reason: "lone_surrogate", Text: "a string holds half of a surrogate pair"},
-	faultNumber:    {Code: CodeParseError, Reason: "invalid_number", Text: "a number is not written as JSON has it"},
+	faultNumber:    {Code: CodeParseError, Reason: "invalid_number", Text: "a number does not follow the grammar of JSON"},
 	faultDepth:     {Code: CodeInvalidRequest, Reason: "nesting_too_deep", Text: "objects and arrays are nested more than 128 levels deep"},
 	faultTooLarge:  {Code: CodeInvalidRequest, Reason: "request_too_large", Text: "the body is too large"},
 	faultBatch:     {Code: CodeInvalidRequest, Reason: "batch_not_supported", Text: "batches are not supported: send one message per request"},
@@ -109,7 +109,7 @@ var faults = [...]Error{
 	faultMetaRevision:  {Code: CodeInvalidParams, Reason: "missing_protocol_version", Text: "the header declares a protocol version that params._meta does not"},
 }
 
-// Faults returns every error that a message, or a check of its header, is refused with.
+// Faults returns all errors of messages and of header checks.
 func Faults() []Error { return slices.Clone(faults[noFault+1:]) }
 
 // at returns the error for a fault found at an offset.

@@ -1,8 +1,8 @@
 package mcp
 
-// Find returns where the value of a member of an object is; the zero Span
-// when the object has none of that name, or at is no object. The body must have
-// been scanned.
+// Find returns the span of the value of a member of an object; the zero Span
+// when the object has no such member, or when at is not an object. The body must
+// have been scanned.
 func Find(body []byte, at Span, name string) Span {
 	if !at.Present() || at.End > len(body) || body[at.Start] != '{' {
 		return Span{}
@@ -15,8 +15,8 @@ func Find(body []byte, at Span, name string) Span {
 	return Span{}
 }
 
-// Remove returns a copy of body in which the object at a span has no member of a
-// name, and body itself when it has none. The body must have been scanned.
+// Remove returns a copy of body in which the object at a span has no member with
+// a name, or body itself when it has none. The body must have been scanned.
 func Remove(body []byte, at Span, name string) []byte {
 	value := Find(body, at, name)
 	if !value.Present() {

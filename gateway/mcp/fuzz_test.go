@@ -14,11 +14,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// FuzzScan checks what must hold of any body: nothing panics; what is accepted
-// is JSON without duplicate names, spans lie where their values do, and
-// encoding/json and the official SDK read the same method and tool name.
+// FuzzScan checks the properties of all bodies: Scan does not panic; an
+// accepted body is JSON without duplicate names, spans are the positions of
+// their values, and encoding/json and the official SDK read the same method and
+// tool name.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScan$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScan$' -fuzztime 10m
+// -fuzzminimizetime 1x -parallel 1
 func FuzzScan(f *testing.F) {
 	for _, c := range corpus(f) {
 		f.Add([]byte(c.body))
@@ -49,7 +51,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// checkSpans checks that the spans of a message lie where their values do.
+// checkSpans checks that the spans of a message are the positions of their
+// values.
 func checkSpans(t *testing.T, m *Message) {
 	t.Helper()
 	for _, c := range []struct {
@@ -77,7 +80,8 @@ func checkSpans(t *testing.T, m *Message) {
 	}
 }
 
-// agree checks that encoding/json and the official SDK read a message as we do.
+// agree checks that encoding/json and the official SDK read the same message as
+// Scan.
 func agree(t *testing.T, m *Message) {
 	t.Helper()
 	var v struct {
@@ -105,7 +109,7 @@ func agree(t *testing.T, m *Message) {
 	}
 	msg, err := jsonrpc.DecodeMessage(m.Body)
 	if err != nil {
-		return // stricter than we are; it will answer so
+		return // The SDK is stricter; it responds with an error.
 	}
 	switch msg := msg.(type) {
 	case *jsonrpc.Request:
@@ -128,10 +132,11 @@ func agree(t *testing.T, m *Message) {
 	}
 }
 
-// FuzzCanonicalize checks that the canonical form is the same JSON value, not
-// longer, canonical itself, and free of escapes that are not needed.
+// FuzzCanonicalize checks that the canonical form is the same JSON value, is
+// not longer, is canonical itself, and has no unneeded escapes.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzCanonicalize$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzCanonicalize$'
+// -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzCanonicalize(f *testing.F) {
 	f.Add([]byte(`{"a":"AK\u0049A\/\u000a\ud83d\ude00"}`))
 	f.Add([]byte(`"\u00`))
@@ -166,11 +171,12 @@ func FuzzCanonicalize(f *testing.F) {
 	})
 }
 
-// FuzzEventReader checks that the events do not depend on how the stream is cut
-// into reads, that nothing exceeds the limit, and that what was read, written
-// again and read again is the same.
+// FuzzEventReader checks that the events do not depend on how the stream is
+// split into reads, that no event exceeds the limit, and that events survive
+// writing and reading again.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzEventReader$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzEventReader$'
+// -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzEventReader(f *testing.F) {
 	for _, s := range []string{
 		"event: message\ndata: {}\n\n", "data: 1\r\rdata:2\r\n\r\n", "\xEF\xBB\xBF: c\nid: 1\nretry: 5\ndata\ndata: x\n\n",
@@ -198,7 +204,7 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
-// readEvents reads a stream to its end and keeps copies of the whole events.
+// readEvents reads a stream to its end and returns copies of the whole events.
 func readEvents(t *testing.T, r io.Reader, limit int) ([]Event, error) {
 	er := NewEventReader(r, limit)
 	var list []Event
@@ -228,10 +234,11 @@ func sameEvent(a, b Event) bool {
 		a.HasID == b.HasID && a.HasData == b.HasData && a.HasRetry == b.HasRetry && a.Retry == b.Retry && a.IsComment == b.IsComment
 }
 
-// FuzzAppendEvent checks that an event with any contents is one event, read
-// back with the same data but for line ends.
+// FuzzAppendEvent checks that an event with any contents is written as one
+// event and read back with the same data, except for line ends.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzAppendEvent$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzAppendEvent$'
+// -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzAppendEvent(f *testing.F) {
 	f.Add([]byte("message"), []byte("1"), []byte("{\n}"), true)
 	f.Add([]byte("a\nb"), []byte("x\x00"), []byte("a\r\n\r\ndata: x\n\n"), true)
@@ -260,10 +267,11 @@ func FuzzAppendEvent(f *testing.F) {
 	})
 }
 
-// FuzzStripApp checks that what is stripped of is still a message, and that
+// FuzzStripApp checks that the stripped body is still a message, and that
 // stripping it again finds nothing.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzStripApp$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzStripApp$' -fuzztime
+// 10m -fuzzminimizetime 1x -parallel 1
 func FuzzStripApp(f *testing.F) {
 	for _, content := range []string{
 		`[{"type":"ui"}]`, `[ {"type":"text"} , {"type":"ui"} ],"x":1`, `[{"resource":{"mimeType":"text/html;profile=mcp-app"}},{}]`, `[]`, `{"type":"ui"}`,

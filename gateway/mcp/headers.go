@@ -16,9 +16,9 @@ const (
 	HeaderLastEventID     = "Last-Event-ID"
 )
 
-// Mirrored are the values of the headers that mirror the body. An absent
-// header is an empty string. A header that came more than once must be passed
-// as a value that can match nothing, its values joined by commas.
+// Mirrored are the values of the headers that mirror the body. An absent header
+// is an empty string. The values of a repeated header must be passed joined by
+// commas, which never matches.
 type Mirrored struct {
 	Version string // MCP-Protocol-Version
 	Method  string // Mcp-Method
@@ -26,18 +26,18 @@ type Mirrored struct {
 }
 
 // CheckMirrored checks that the headers of a request agree with its body, as
-// the stateless dialect demands: the version, Mcp-Method, and Mcp-Name for the
-// methods that have one. A header that declares the stateless dialect over a
-// body that declares another revision is a disagreement too, whatever that
-// revision is. Notifications, responses and the legacy dialect are not checked.
-// The error is an *[Error] with [CodeHeaderMismatch], or with
-// [CodeInvalidParams] when it is the body that declares no version.
+// the revisions without sessions require: the version, Mcp-Method, and Mcp-Name
+// for the methods that have one. A header that declares a revision without
+// sessions over a body that declares any other revision is a mismatch too.
+// Notifications, responses and the legacy revisions are not checked. The error
+// is an *[Error] with [CodeHeaderMismatch], or with [CodeInvalidParams] when
+// the body declares no version.
 func CheckMirrored(m *Message, d Dialect, h Mirrored) error {
 	switch {
 	case m.Kind != Request:
 		return nil
 	case !d.Modern && Modern(h.Version):
-		return faultHeaderVersion.at(-1) // the body won with another revision
+		return faultHeaderVersion.at(-1) // the body takes precedence, and declares another revision
 	case !d.Modern:
 		return nil
 	}
@@ -66,8 +66,8 @@ const (
 )
 
 // EncodeHeader returns the form of a value in Mcp-Name and Mcp-Param-*: the
-// value itself when it is printable ASCII without blanks around it and cannot
-// be taken for the encoded form, else the base64 of its UTF-8 in
+// value itself when it is printable ASCII without surrounding blanks and does
+// not look like the encoded form, otherwise the base64 of its UTF-8 in
 // =?base64?...?=.
 func EncodeHeader(value string) string {
 	if !mustEncode(value) {
@@ -93,15 +93,15 @@ func looksEncoded(value string) bool {
 		strings.HasSuffix(value, encodedSuffix)
 }
 
-// DecodeHeader returns the value that the form in a header stands for. ok is
-// false when it is in the encoded form and that is malformed, or not UTF-8.
+// DecodeHeader returns the value of the form in a header. ok is false when the
+// header has the encoded form and is malformed or not UTF-8.
 func DecodeHeader(form string) (value string, ok bool) {
 	if !looksEncoded(form) {
 		return form, true
 	}
 	text := form[len(encodedPrefix) : len(form)-len(encodedSuffix)]
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || !utf8.Valid(b) || strings.ContainsAny(text, "\r\n") { // the decoder skips line ends
+	if err != nil || !utf8.Valid(b) || strings.ContainsAny(text, "\r\n") { // the base64 decoder ignores line ends
 		return "", false
 	}
 	return string(b), true

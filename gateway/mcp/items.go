@@ -1,7 +1,7 @@
 package mcp
 
-// Items goes over the members of an object or the elements of an array in a scanned
-// body, in their order, without building values. On a body that was not scanned it ends
+// Items iterates over the members of an object or the elements of an array in a scanned
+// body, in order, without building values. On a body that was not scanned it ends
 // early, and never leaves the span.
 type Items struct{ w walker }
 
@@ -23,5 +23,5 @@ func (i *Items) Name() []byte {
 	return TextValue(i.w.name.Of(i.w.b))
 }
 
-// Value returns where the current value is.
+// Value returns the span of the current value.
 func (i *Items) Value() Span { return i.w.value }

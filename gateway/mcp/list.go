@@ -2,18 +2,18 @@ package mcp
 
 import "strings"
 
-// FilterList returns the body of an answer with only those elements of the list
-// result.MEMBER whose name keep takes. Elements without a name are left out:
-// nobody could ask for them. What stays is byte for byte as it came.
+// FilterList returns the body of a response with only those elements of the list
+// result.MEMBER whose name keep accepts. Elements without a name are omitted, because no
+// request could refer to them. The remaining elements are unchanged byte for byte.
 //
-// Where the result has the list, its cacheScope becomes private, also when
-// nothing was left out, because another caller would have been shown something
-// else. Where there is no cacheScope a modern answer gets one. An answer without
-// the list is returned as it is.
+// If the result has the list, its cacheScope becomes private, even when nothing was
+// omitted, because another caller may get another list. A result of a revision without
+// sessions that has no cacheScope gets one. A response without the list is returned
+// unchanged.
 //
-// changed reports whether the body is another one. ok is false when the result
-// could be read in two ways: a member whose name differs from the list's by case
-// alone, or a list that is no array.
+// changed reports whether the returned body differs. ok is false when the result is
+// ambiguous: it has a member whose name differs from the list's name only by case, or the
+// list is not an array.
 func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, changed, ok bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
 		return m.Body, false, true
@@ -51,8 +51,7 @@ func FilterList(m *Message, member string, modern bool, keep func(name string) b
 	return Splice(make([]byte, 0, len(m.Body)+32), m.Body, edits[:n]...), true, true
 }
 
-// findList returns where the list is, the zero Span when the result has
-// none.
+// findList returns the span of the list, the zero Span when the result has none.
 func findList(m *Message, member string) (list Span, ok bool) {
 	for it := members(m.Body, m.Spans.Result); it.next(); {
 		name, _ := stringAt(m.Body, it.name)
@@ -69,10 +68,9 @@ func findList(m *Message, member string) (list Span, ok bool) {
 	return list, true
 }
 
-// CutList returns the body of an answer with only those elements of the list
-// result.MEMBER that keep takes, in the order of the list; an answer without the list is
-// returned as it is. ok is false when the result could be read in two ways; see
-// [FilterList].
+// CutList returns the body of a response with only those elements of the list
+// result.MEMBER that keep accepts, in the order of the list; a response without the list
+// is returned unchanged. ok is false when the result is ambiguous; see [FilterList].
 func CutList(m *Message, member string, keep func(element []byte) bool) (body []byte, changed, ok bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
 		return m.Body, false, true
@@ -88,10 +86,10 @@ func CutList(m *Message, member string, keep func(element []byte) bool) (body []
 	return Splice(nil, m.Body, Edit{At: list, With: kept}), true, true
 }
 
-// MapList returns the body of an answer whose list result.MEMBER has in the place of each
-// element what change returns, which is nil for an element that is left out; an answer
-// without the list is returned as it is. ok is false when the result could be read in two
-// ways; see [FilterList].
+// MapList returns the body of a response in which each element of the list result.MEMBER
+// is replaced by the result of change; an element for which change returns nil is
+// omitted. A response without the list is returned unchanged. ok is false when the result
+// is ambiguous; see [FilterList].
 func MapList(m *Message, member string, change func(element []byte) []byte) (body []byte, changed, ok bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
 		return m.Body, false, true
@@ -119,14 +117,14 @@ func MapList(m *Message, member string, change func(element []byte) []byte) (bod
 	return Splice(nil, m.Body, Edit{At: list, With: with}), true, true
 }
 
-// keepElements returns the array at a span with the elements that keep takes; cut
-// reports whether any was left out. Each is kept with the text between it and
-// the one before.
+// keepElements returns the array at a span with the elements that keep accepts; cut
+// reports whether any was omitted. Each element is kept with the text between it and its
+// predecessor.
 func keepElements(body []byte, list Span, keep func(Span) bool) (kept []byte, cut bool) {
 	end, some := list.Start+1, false
 	for it := elements(body, list); it.next(); {
 		ok := keep(it.value)
-		if !ok && !cut { // the first to go: what came before it stays
+		if !ok && !cut { // the first omitted element: copy the text before it
 			cut = true
 			kept = append(make([]byte, 0, list.End-list.Start), body[list.Start:end]...)
 		} else if ok && cut {
@@ -145,8 +143,8 @@ func keepElements(body []byte, list Span, keep func(Span) bool) (kept []byte, cu
 	return append(kept, body[end:list.End]...), true
 }
 
-// elementName returns the name of an element of a list. An element with a
-// second member whose name differs by case alone has none.
+// elementName returns the name of an element of a list. An element that also has a case
+// variant of the member name has none.
 func elementName(body []byte, element Span) (name string, ok bool) {
 	if body[element.Start] != '{' {
 		return "", false
@@ -168,8 +166,8 @@ func elementName(body []byte, element Span) (name string, ok bool) {
 	return name, ok
 }
 
-// memberName returns the value of a string as written with its quotes, without
-// copying it where it has no escapes.
+// memberName returns the value of a string as written with its quotes; it does not copy a
+// string without escapes.
 func memberName(raw []byte) string {
 	text := raw[1 : len(raw)-1]
 	for _, c := range text {
@@ -193,8 +191,8 @@ func HasCursor(m *Message) bool {
 	return false
 }
 
-// OfferTools returns the body of the answer to initialize or server/discover with
-// the capability tools, where the capabilities do not have it.
+// OfferTools returns the body of a response to initialize or server/discover with the
+// capability tools added if it is missing.
 func OfferTools(m *Message) (body []byte, changed bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
 		return m.Body, false

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What stays of a list stays byte for byte, and what is cut leaves valid JSON.
+// The kept elements of a list are unchanged byte for byte, and filtering leaves
+// valid JSON.
 func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
 	keep := func(name string) bool { return !strings.HasPrefix(name, "no") }
 	tests := []struct {
@@ -22,13 +23,13 @@ func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
 		{name: "all, cursor kept", result: `{"nextCursor":"","tools":[{"name":"no"},{"name":"no2"}]}`, want: `{"nextCursor":"","tools":[]}`, ok: true},
 		{name: "an escaped name", result: `{"tools":[{"name":"\u006eo"},{"name":"a"}]}`, want: `{"tools":[{"name":"a"}]}`, ok: true},
 		{name: "no name, no object", result: `{"tools":[{"title":"x"},7,{"name":7},{"name":"a"}]}`, want: `{"tools":[{"name":"a"}]}`, ok: true},
-		{name: "a twin of name", result: `{"tools":[{"name":"a","Name":"no"},{"name":"b"}]}`, want: `{"tools":[{"name":"b"}]}`, ok: true},
+		{name: "a case variant of name", result: `{"tools":[{"name":"a","Name":"no"},{"name":"b"}]}`, want: `{"tools":[{"name":"b"}]}`, ok: true},
 		{name: "public becomes private", result: `{"cacheScope":"public","tools":[{"name":"no"},{"name":"a"}],"ttlMs":5}`, want: `{"cacheScope":"private","tools":[{"name":"a"}],"ttlMs":5}`, ok: true},
 		{name: "public behind, nothing cut", result: `{"tools":[{"name":"a"}],"cacheScope":"public"}`, want: `{"tools":[{"name":"a"}],"cacheScope":"private"}`, ok: true},
 		{name: "modern without scope", result: `{"tools":[]}`, want: `{"cacheScope":"private","tools":[]}`, modern: true, ok: true},
 		{name: "another result", result: `{"content":[],"cacheScope":"public"}`, want: `{"content":[],"cacheScope":"public"}`, ok: true},
-		{name: "a twin of the list", result: `{"tools":[],"Tools":[{"name":"no"}]}`, ok: false},
-		{name: "a twin by the long s", result: `{"toolſ":[{"name":"no"}],"tools":[]}`, ok: false},
+		{name: "a case variant of the list", result: `{"tools":[],"Tools":[{"name":"no"}]}`, ok: false},
+		{name: "a case variant by the long s", result: `{"toolſ":[{"name":"no"}],"tools":[]}`, ok: false},
 		{name: "no array", result: `{"tools":{"name":"no"}}`, ok: false},
 	}
 	for _, tt := range tests {
@@ -52,8 +53,8 @@ func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
 	}
 }
 
-// However a result is written, filtering it neither panics nor breaks it, and no
-// name that was denied is left in the list.
+// For every form of a result, filtering neither panics nor breaks the JSON, and
+// no denied name remains in the list.
 func FuzzFilterList(f *testing.F) {
 	f.Add(`{"tools":[{"name":"a"},{"name":"no"}]}`)
 	f.Add(`{"cacheScope":"public","tools":[{"name":"n\u006f"} , {} ,[],"x"],"nextCursor":"c"}`)
@@ -85,7 +86,7 @@ func FuzzFilterList(f *testing.F) {
 	})
 }
 
-// An upstream without tools gets the capability, one with them keeps its own.
+// A result without the capability tools gets it; an existing capability is kept.
 func TestOfferTools(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"capabilities":{},"x":1}`:                       `{"capabilities":{"tools":{}},"x":1}`,

@@ -48,16 +48,16 @@ const (
 	MetaLogLevel           = "io.modelcontextprotocol/logLevel"
 )
 
-// known is a member name and what it is.
+// known is a known member name and its field.
 type known struct {
 	name   string
 	folded string // in lower case
 	field  field
 }
 
-// knownNames lists the members that count at each level of the envelope. A
-// name that differs from one of them only by case is refused: peers that
-// ignore case would read it as the member.
+// knownNames lists the members that the gateway interprets at each level of the
+// envelope. A name that differs from one of them only by case is refused: peers
+// that ignore case would read it as the member.
 var knownNames = [...][]known{
 	levelPlain: nil,
 	levelTop: {
@@ -100,8 +100,8 @@ var knownNames = [...][]known{
 	},
 }
 
-// known looks a member name up among those that count at a level, and refuses
-// a twin of one.
+// known looks up a member name among the known names of a level, and refuses a
+// case variant of one.
 func (s *scanner) known(in level, name []byte, at int) field {
 	list := knownNames[in]
 	for i := range list {
@@ -109,12 +109,12 @@ func (s *scanner) known(in level, name []byte, at int) field {
 			return list[i].field
 		}
 	}
-	s.refuseTwin(list, name, at)
+	s.refuseCaseVariant(list, name, at)
 	return noField
 }
 
-// refuseTwin refuses a name that differs from a known one by case alone.
-func (s *scanner) refuseTwin(list []known, name []byte, at int) {
+// refuseCaseVariant refuses a name that differs from a known one only by case.
+func (s *scanner) refuseCaseVariant(list []known, name []byte, at int) {
 	var buf [64]byte
 	folded, ok := foldASCII(buf[:0], name)
 	if !ok {
@@ -129,9 +129,9 @@ func (s *scanner) refuseTwin(list []known, name []byte, at int) {
 }
 
 // foldASCII appends name in lower case by the simple case folding of Unicode,
-// as far as that is ASCII: besides the letters themselves only the long s and
-// the sign for kelvin fold to it. ok is false for names that fold to something
-// else or are longer than any that is known.
+// as far as the result is ASCII: apart from the letters only the long s and the
+// Kelvin sign fold to ASCII. ok is false for names that fold to other
+// characters or are longer than every known name.
 func foldASCII(dst, name []byte) (folded []byte, ok bool) {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -155,7 +155,7 @@ func foldASCII(dst, name []byte) (folded []byte, ok bool) {
 	return dst, true
 }
 
-// member reads the value of a known member and remembers where it is.
+// member reads the value of a known member and records its position.
 func (s *scanner) member(f field, depth int) bool {
 	in := levelPlain
 	switch f {
@@ -174,7 +174,7 @@ func (s *scanner) member(f field, depth int) bool {
 		return false
 	}
 	if s.slots[f].kind != 0 && f == fieldID {
-		kind = kindTwice // which of the two to echo, nobody can say
+		kind = kindTwice // it is undefined which of the two to echo
 	}
 	s.slots[f] = slot{start: int32(start), end: int32(s.i), kind: kind}
 	return true

@@ -5,14 +5,12 @@ import (
 	"strings"
 )
 
-// MaxBody is the largest request body in bytes (gateway specification, Limits:
-// inbound request body). The reader of the body enforces it; [Scan] itself
-// takes larger bodies too, because an upstream's answers have a limit of their
-// own.
+// MaxBody is the largest request body in bytes (gateway specification, Limits: inbound
+// request body). The reader of the body enforces it; [Scan] itself accepts larger bodies
+// too, because responses of upstreams have a limit of their own.
 const MaxBody = 16 << 20
 
-// Bounds on what an envelope may hold. Lengths are in bytes as written, escapes
-// included.
+// Limits of an envelope. Lengths are in bytes as written, including escapes.
 const (
 	MaxDepth    = 128   // levels of objects and arrays, the outermost counted
 	MaxID       = 1024  // a string id, quotes included
@@ -51,7 +49,7 @@ func (k Kind) String() string {
 // means that the part is absent.
 type Span struct{ Start, End int }
 
-// Present reports whether the part is there.
+// Present reports whether the part is present.
 func (s Span) Present() bool { return s.End > s.Start }
 
 // Of returns the part of body, nil when absent.
@@ -68,13 +66,13 @@ func (s Span) Of(body []byte) []byte {
 // ID and the strings share memory with Body: they are valid until Body is modified, and
 // keep Body alive. [Message.Detach] copies them.
 type Message struct {
-	// Body holds the exact bytes that were read.
+	// Body contains the exact bytes that were read.
 	Body []byte
 	// Kind is the kind of the message: request, notification or response.
 	Kind Kind
-	// ID is the id as written, with quotes; nil when there is none, or when it is the
-	// null that an error may have. After a refused scan it is the id as far as it could
-	// be read, so that the error can echo it (decision MSG1).
+	// ID is the id as written, with quotes; nil when it is absent or null (an error may
+	// have a null id). After a refused scan it is the id as far as it could be read, so
+	// that the error can echo it (decision MSG1).
 	ID []byte
 	// Method is the value of method; empty for responses. It shares memory with Body.
 	Method string
@@ -83,16 +81,15 @@ type Message struct {
 	// a string. HasName is false when it is absent. Name shares memory with Body.
 	Name    string
 	HasName bool
-	// URI is params.uri where it is a string.
+	// URI is params.uri if it is a string.
 	URI string
-	// TaskID is params.taskId where it is a string; in a response it is
-	// result.taskId.
+	// TaskID is params.taskId if it is a string; in a response it is result.taskId.
 	TaskID string
 	// ProtocolVersion is the revision that the message itself declares:
 	// params._meta["io.modelcontextprotocol/protocolVersion"].
 	ProtocolVersion string
 	// InitializeVersion is params.protocolVersion of an initialize, or
-	// result.protocolVersion of its answer.
+	// result.protocolVersion of its response.
 	InitializeVersion string
 	// ResultType is result.resultType. It is never read from a request.
 	ResultType string
@@ -119,7 +116,7 @@ type Spans struct {
 	Meta                              Span // _meta of params or of result
 	ProtocolVersion                   Span // in params._meta
 	InitializeVersion                 Span // protocolVersion of params or result
-	RequestID                         Span // params.requestId, what notifications/cancelled names
+	RequestID                         Span // params.requestId of notifications/cancelled: the id of the canceled request
 	ProgressToken                     Span // in params._meta, or params.progressToken of notifications/progress
 	SubscriptionID                    Span // in _meta
 	ResultType                        Span // result.resultType
@@ -142,9 +139,9 @@ func (m *Message) Detach() {
 	m.SubscriptionID = strings.Clone(m.SubscriptionID)
 }
 
-// MirroredName returns what the header Mcp-Name mirrors for the method of the
-// message: the name of a tool or prompt, the uri of a resource, the id of a
-// task. ok is false for methods that have none.
+// MirroredName returns the value that the header Mcp-Name mirrors for the method of the
+// message: the name of a tool or prompt, the uri of a resource, the id of a task. ok is
+// false for methods without such a value.
 func (m *Message) MirroredName() (name string, ok bool) {
 	switch infoOf(m.Method).Mirrored {
 	case ParamName:

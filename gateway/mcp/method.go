@@ -22,8 +22,8 @@ const (
 	MethodTasksGet              = "tasks/get"
 	MethodTasksUpdate           = "tasks/update"
 	MethodTasksCancel           = "tasks/cancel"
-	MethodTasksResult           = "tasks/result" // of 2025-11-25, gone in 2026-07-28
-	MethodTasksList             = "tasks/list"   // of 2025-11-25 too
+	MethodTasksResult           = "tasks/result" // of 2025-11-25, removed in 2026-07-28
+	MethodTasksList             = "tasks/list"   // of 2025-11-25, removed in 2026-07-28
 	MethodElicit                = "elicitation/create"
 	MethodSample                = "sampling/createMessage"
 	MethodRootsList             = "roots/list"
@@ -72,22 +72,22 @@ const (
 	ParamTaskID
 )
 
-// MethodInfo describes a method. There is one table of methods, which all code uses that
-// treats methods differently.
+// MethodInfo describes a method. All code that treats methods differently uses the one
+// table of methods.
 type MethodInfo struct {
 	Name   string
 	Sender Sender
-	// Discovery is set for the methods that pass under default_action: deny without a
-	// rule (gateway specification, Default-deny discovery allowlist).
+	// Discovery is set for the methods that are allowed under default_action: deny
+	// without a rule (gateway specification, Default-deny discovery allowlist).
 	Discovery bool
 	// Mirrored is the parameter that Mcp-Name mirrors.
 	Mirrored Param
-	// List is the member of the result that holds the list which the method asks for,
-	// and Element the method that asks for one of its elements.
+	// List is the member of the result that contains the list, and Element the method
+	// that requests one element of the list.
 	List, Element string
 	// ListChanged is set for the notifications that a list has changed.
 	ListChanged bool
-	// FollowsTask is set for the methods that ask about a task by params.taskId.
+	// FollowsTask is set for the methods that refer to a task by params.taskId.
 	FollowsTask bool
 }
 
@@ -153,17 +153,17 @@ func infoOf(name string) *MethodInfo {
 	return &unknownMethod
 }
 
-// Discovery reports whether a method passes under default_action: deny without
-// a rule.
+// Discovery reports whether a method is allowed under default_action: deny without a
+// rule.
 func Discovery(method string) bool { return infoOf(method).Discovery }
 
-// TaskFollowUp reports whether a method asks about a task by params.taskId.
+// TaskFollowUp reports whether a method refers to a task by params.taskId.
 func TaskFollowUp(method string) bool { return infoOf(method).FollowsTask }
 
-// intern returns the constant for a known method, so that it does not keep the body
-// alive.
+// intern returns the constant of a known method, so that the result does not keep the
+// body alive.
 func intern(method string) (string, bool) {
-	if method == MethodToolsCall { // nearly all messages
+	if method == MethodToolsCall { // the most frequent method
 		return MethodToolsCall, true
 	}
 	m := infoOf(method)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every constant of a method is in the table, once: a method that is missing there
-// would be treated as one that nobody knows.
+// Every method constant is in the table exactly once: a missing method would be
+// treated as unknown.
 func TestEveryMethodIsInTheTable(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "method.go", nil, 0)
 	if err != nil {
@@ -53,8 +53,8 @@ func TestEveryMethodIsInTheTable(t *testing.T) {
 	}
 }
 
-// What the table says of one method agrees: a list has elements that can be asked
-// for, clients and servers name notifications alike.
+// The table is consistent: a list has elements that can be requested, clients and
+// servers use the same names of notifications.
 func TestTheTableOfMethodsAgreesWithItself(t *testing.T) {
 	for _, m := range Methods() {
 		if (m.List == "") != (m.Element == "") {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	maxScan       = math.MaxInt32 // offsets are held in 32 bits
-	nameTableSize = 48            // member names held without allocating
-	fewNames      = 32            // members that are compared as they come
+	maxScan       = math.MaxInt32 // offsets are stored in 32 bits
+	nameTableSize = 48            // member names stored without allocating
+	fewNames      = 32            // member names compared on arrival
 )
 
-// nameSeed and nameKey make the hashes of member names unpredictable, so that
-// nobody can write names that collide. They are never changed.
+// nameSeed and nameKey make the hashes of member names unpredictable, so that a
+// sender cannot construct collisions. They never change.
 var (
 	nameSeed = maphash.MakeSeed()
 	nameKey  = maphash.Bytes(nameSeed, nil) | 1
 )
 
-// hashName returns the hash of a member name. Most names are short: eight
-// bytes and the length are mixed at once.
+// hashName returns the hash of a member name. Most names are short: eight bytes
+// and the length are mixed at once.
 func hashName(name []byte) uint64 {
 	if len(name) > 8 {
 		return maphash.Bytes(nameSeed, name)
@@ -38,12 +38,12 @@ func hashName(name []byte) uint64 {
 	return high ^ low
 }
 
-// nameSet reports whether a name came before in one object. The names of an
-// object lie on the scanner's stack from base on, each as 32 bits of hash and
-// the offset of its text. The first few are looked for among their
-// predecessors when the filter cannot rule them out; an object with many
-// members is sorted once when it closes. So the cost stays at n log n however
-// hostile the names.
+// nameSet detects duplicate member names in one object. The names of an object
+// are on the scanner's stack from base on, each as 32 bits of hash and the
+// offset of its text. The first few names are compared with their predecessors
+// unless the filter excludes a duplicate; the names of an object with many
+// members are sorted once when the object closes. The cost is therefore O(n log
+// n) for any input.
 type nameSet struct {
 	base   int
 	filter uint64
@@ -52,7 +52,7 @@ type nameSet struct {
 // addName adds the member name whose text starts at the given offset.
 func (s *scanner) addName(set *nameSet, name []byte, at int) {
 	if s.soft != noFault {
-		return // refused already: names no longer matter
+		return // already refused: names no longer matter
 	}
 	h := hashName(name)
 	bit := uint64(1) << (h & 63)
@@ -92,8 +92,8 @@ func (s *scanner) push(e uint64) {
 	s.held++
 }
 
-// closeNames drops the names of an object that ended, and looks for duplicates
-// among them when they were too many to do so on the way.
+// closeNames removes the names of an object that ended, and searches them for
+// duplicates if there were too many to compare on arrival.
 func (s *scanner) closeNames(set *nameSet) {
 	names := s.names()[set.base:]
 	if len(names) > fewNames && s.soft == noFault {
@@ -103,7 +103,7 @@ func (s *scanner) closeNames(set *nameSet) {
 	s.held = set.base
 }
 
-// findTwice looks for a duplicate among sorted names. Only those with one hash
+// findTwice searches sorted names for a duplicate. Only names with equal hashes
 // are compared, and one duplicate is enough.
 func (s *scanner) findTwice(names []uint64) {
 	for i, e := range names {

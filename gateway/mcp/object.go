@@ -7,9 +7,9 @@ type Member struct {
 }
 
 // AppendObject appends the object at a span of a scanned body, without the members that
-// drop selects and without those of add, which come at its end in their order. What
-// stays is byte for byte as it came, without the white space between members. An absent
-// object is taken for an empty one.
+// drop selects and without members named in add, and then the members of add in order.
+// The kept members are unchanged byte for byte, without the white space between
+// members. An absent object counts as empty.
 func AppendObject(dst, body []byte, at Span, drop func(name []byte) bool, add ...Member) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -43,7 +43,7 @@ func AppendObject(dst, body []byte, at Span, drop func(name []byte) bool, add ..
 	return append(dst, '}')
 }
 
-// named reports whether one of the members has a name.
+// named reports whether one of the members has the name.
 func named(list []Member, name []byte) bool {
 	for i := range list {
 		if list[i].Name == string(name) {

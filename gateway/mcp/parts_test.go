@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mustScan scans a body that must be good.
+// mustScan scans a valid body.
 func mustScan(t *testing.T, body string) *Message {
 	t.Helper()
 	m := &Message{}
@@ -77,7 +77,7 @@ func TestRewriteInitialize(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		list       Allowed
-		want       string // "" for unchanged
+		want       string // "" for an unchanged body
 	}{
 		{"unset list", body, nil, ""},
 		{"allowed", body, Allowed{"2025-11-25"}, ""},
@@ -131,7 +131,7 @@ func TestCheckMirrored(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		h          Mirrored
-		reason     string // "" when it agrees
+		reason     string // "" when the header agrees
 	}{
 		{"agrees", callBody, Mirrored{v, "tools/call", "add"}, ""},
 		{"agrees, encoded name", callBody, Mirrored{v, "tools/call", "=?base64?YWRk?="}, ""},
@@ -327,7 +327,7 @@ func TestStripApp(t *testing.T) {
 	result := func(members string) string { return `{"jsonrpc":"2.0","id":1,"result":{` + members + `}}` }
 	for _, c := range []struct {
 		name, in       string
-		legacy, modern string // the result's members, "" for as it was
+		legacy, modern string // the result's members, "" for an unchanged body
 		stripped       int
 	}{
 		{"nothing to strip", `"content":[` + text + `],"x":1`, "", "", 0},
@@ -384,10 +384,10 @@ func TestStripApp(t *testing.T) {
 	}
 }
 
-// Whatever blocks a result has, what is stripped is what a decoder of the
-// result finds interactive, and the rest is equal.
-// However the profile is written, it is found; what cannot be parsed, and members
-// that peers read differently, must not go on.
+// For all kinds of blocks of a result, exactly the blocks that a decoder of the
+// result finds interactive are stripped, and the rest is equal. Every spelling of
+// the profile is found; a result that cannot be parsed, or with members that
+// peers read differently, is withheld.
 func TestStripAppIsNotEvadedBySpelling(t *testing.T) {
 	blocks := func(block string) string {
 		return `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"t"},` + block + `]}}`

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// SameReferences reports whether two scanned messages of a server hold the same
-// references, in the same order: what a client sends back as it came so that its
-// next request finds the task (taskId, taskIds), the state (requestState) or the page
-// (nextCursor) that it is about. References are the values of these members below
-// params and result at any depth, but for what is inside the content of an answer.
+// SameReferences reports whether two scanned messages of a server contain the same
+// references, in the same order. References are the values that a client sends back
+// unchanged so that its next request finds the task (taskId, taskIds), the state
+// (requestState) or the page (nextCursor): the values of these members below params
+// and result at any depth, except inside the content of a result.
 func SameReferences(a, b *Message) bool {
 	return slices.EqualFunc(references(a), references(b), bytes.Equal)
 }
 
-// references returns the references of a message, canonical, each with its name.
+// references returns the references of a message in canonical form, each with its
+// name.
 func references(m *Message) [][]byte {
 	var found [][]byte
 	at := m.Spans.Params

@@ -2,19 +2,20 @@ package mcp
 
 import "golang.org/x/sys/cpu"
 
-// wide is whether the processor has the 32-byte instructions of runWide.
+// wide reports whether the processor has the 32-byte instructions of runWide
+// (AVX2).
 var wide = cpu.X86.HasAVX2
 
-// runWide passes over the plain characters at the beginning of b up to the first
-// that is none, or to less than 32 bytes before the end. It returns how many it
-// passed, and not 0 in high when one of them was not ASCII.
+// runWide skips the plain characters at the beginning of b, up to the first
+// other character or to less than 32 bytes before the end. It returns the number
+// of skipped bytes, and a nonzero high when one of them was not ASCII.
 //
 //go:noescape
 func runWide(b []byte) (n int, high uint32)
 
-// run passes over the plain characters from i on, and returns where it stopped
-// and what tells by its highBits whether it has seen bytes that are not ASCII.
-// It may stop early.
+// run skips the plain characters from i on. It returns the offset where it
+// stopped, and a word whose highBits are set when it has seen bytes that are not
+// ASCII. It may stop early.
 func run(b []byte, i int) (end int, seen uint64) {
 	if !wide {
 		return runWords(b, i)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Every way to pass over plain characters stops at the same ones: never behind
-// the first that ends it, and less than a step before it.
+// All implementations of the scan for plain characters stop at the same place:
+// never after the first other character, and less than one step before it.
 func TestRunsStopBeforeWhatEndsThem(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

@@ -1,7 +1,7 @@
 package mcp
 
-// level says which object of the envelope a member stands in, because the
-// names that count differ.
+// level is the object of the envelope that a member belongs to, because the
+// known names differ.
 type level uint8
 
 const (
@@ -13,10 +13,10 @@ const (
 	levelError
 )
 
-// Kinds of values as the scan reports them: mostly their first character.
+// Kinds of values as the scan reports them: usually their first character.
 const (
 	kindString  = '"'
-	kindEscaped = 'e' // a string that holds escapes
+	kindEscaped = 'e' // a string with escapes
 	kindInteger = '0'
 	kindFloat   = '.' // a number with a fraction or an exponent
 	kindObject  = '{'
@@ -24,32 +24,32 @@ const (
 	kindTrue    = 't'
 	kindFalse   = 'f'
 	kindNull    = 'n'
-	kindTwice   = '!' // a member that came twice
+	kindTwice   = '!' // a duplicate member
 )
 
-// slot is where the value of a known member is, and its kind.
+// slot is the position and kind of the value of a known member.
 type slot struct {
 	start, end int32
 	kind       byte
 }
 
-// scanner reads one envelope. It lives on the stack of its caller: nothing
-// that it points to may reach the message, which is filled from the body.
+// scanner reads one envelope. It is allocated on the stack of its caller: the
+// message must not refer to its memory, and is filled from the body.
 type scanner struct {
 	b []byte
 	i int
 
-	// The stack of the member names of the objects that are open: in table
-	// while they fit, in more from then on.
+	// The stack of the member names of the open objects: in table while they
+	// fit, in more from then on.
 	table [nameTableSize]uint64
 	more  []uint64
-	held  int // how many
+	held  int // number of names
 
 	slots [fields]slot
 
-	fault   fault // what ended the scan
+	fault   fault // the fault that ended the scan
 	faultAt int
-	soft    fault // the first refusal that the scan could go past
+	soft    fault // the first refusal after which the scan could continue
 	softAt  int
 }
 
@@ -59,8 +59,9 @@ func (s *scanner) fail(f fault, at int) bool {
 	return false
 }
 
-// refuse records why a message that can be read is refused all the same. The
-// scan goes on, so that the id is found and what is not JSON is called so.
+// refuse records why a well-formed message is refused. The scan continues, so
+// that the id is found, and so that a body that is not JSON is reported as
+// such.
 func (s *scanner) refuse(f fault, at int) {
 	if s.soft == noFault {
 		s.soft, s.softAt = f, at
@@ -75,7 +76,7 @@ func (s *scanner) unexpected() bool {
 	return s.fail(faultSyntax, s.i)
 }
 
-// space skips white space as JSON has it.
+// space skips JSON white space.
 func (s *scanner) space() {
 	for s.i < len(s.b) {
 		c := s.b[s.i]
@@ -86,7 +87,7 @@ func (s *scanner) space() {
 	}
 }
 
-// document reads the whole body: one object, nothing around it.
+// document reads the whole body: one object with nothing around it.
 func (s *scanner) document() bool {
 	if len(s.b) > maxScan {
 		return s.fail(faultTooLarge, maxScan)
@@ -150,7 +151,7 @@ func (s *scanner) value(in level, depth int) (kind byte, ok bool) {
 	}
 }
 
-// word reads one of the three literals.
+// word reads one of the literals true, false and null.
 func (s *scanner) word(w string) bool {
 	if len(s.b)-s.i >= len(w) && string(s.b[s.i:s.i+len(w)]) == w {
 		s.i += len(w)

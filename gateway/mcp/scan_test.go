@@ -73,7 +73,7 @@ func TestScanAccepts(t *testing.T) {
 		{"embedded resultType in a request cannot trigger server rules", call(`{"name":"a","resultType":"input_required","result":{"resultType":"input_required"}}`),
 			view{Kind: Request, ID: "1", Method: "tools/call", Name: "a", HasName: true,
 				Params: `{"name":"a","resultType":"input_required","result":{"resultType":"input_required"}}`}},
-		{"twins below the envelope are data", call(`{"name":"a","arguments":{"Name":"b","name":"c","METHOD":1}}`),
+		{"case variants below the envelope are data", call(`{"name":"a","arguments":{"Name":"b","name":"c","METHOD":1}}`),
 			view{Kind: Request, ID: "1", Method: "tools/call", Name: "a", HasName: true, Params: `{"name":"a","arguments":{"Name":"b","name":"c","METHOD":1}}`}},
 		{"same names in sibling objects", call(`{"name":"a","arguments":[{"x":1},{"x":1},{"x":{"x":{"x":1}}}]}`),
 			view{Kind: Request, ID: "1", Method: "tools/call", Name: "a", HasName: true, Params: `{"name":"a","arguments":[{"x":1},{"x":1},{"x":{"x":{"x":1}}}]}`}},
@@ -115,7 +115,7 @@ func TestScanRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, body, reason string
 		code               int
-		id                 string // that can be echoed
+		id                 string // only an id that can be echoed
 	}{
 		{"empty body", "", "empty_body", -32700, ""},
 		{"blank body", " \n", "empty_body", -32700, ""},
@@ -173,17 +173,17 @@ func TestScanRefuses(t *testing.T) {
 		{"duplicate among many members, escaped", call(many(`"\u006b99"`)), "duplicate_member", -32600, "1"},
 		{"duplicate before the id", `{"method":"a","method":"b","jsonrpc":"2.0","id":9}`, "duplicate_member", -32600, "9"},
 
-		{"twin of method", `{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "case_variant_member", -32600, "1"},
-		{"twin of method alone", `{"jsonrpc":"2.0","id":1,"METHOD":"ping"}`, "case_variant_member", -32600, "1"},
-		{"twin of params with long s", `{"jsonrpc":"2.0","id":1,"method":"ping","paramſ":{}}`, "case_variant_member", -32600, "1"},
-		{"twin of jsonrpc", `{"jsonrpc":"2.0","id":1,"method":"ping","JsonRPC":"2.0"}`, "case_variant_member", -32600, "1"},
-		{"twin of name", call(`{"name":"safe","Name":"evil"}`), "case_variant_member", -32600, "1"},
-		{"twin of name, escaped", call(`{"name":"safe","\u004eame":"evil"}`), "case_variant_member", -32600, "1"},
-		{"twin of taskId with kelvin sign", call("{\"name\":\"a\",\"tasKId\":\"t\"}"), "case_variant_member", -32600, "1"},
-		{"twin of arguments with long s", call(`{"name":"a","argumentſ":{}}`), "case_variant_member", -32600, "1"},
-		{"twin of _meta", call(`{"name":"a","_Meta":{}}`), "case_variant_member", -32600, "1"},
-		{"twin of the version", call(`{"name":"a","_meta":{"io.modelcontextprotocol/ProtocolVersion":"x"}}`), "case_variant_member", -32600, "1"},
-		{"twin of resultType", `{"jsonrpc":"2.0","id":1,"result":{"ResultType":"input_required"}}`, "case_variant_member", -32600, "1"},
+		{"case variant of method", `{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "case_variant_member", -32600, "1"},
+		{"case variant of method alone", `{"jsonrpc":"2.0","id":1,"METHOD":"ping"}`, "case_variant_member", -32600, "1"},
+		{"case variant of params with long s", `{"jsonrpc":"2.0","id":1,"method":"ping","paramſ":{}}`, "case_variant_member", -32600, "1"},
+		{"case variant of jsonrpc", `{"jsonrpc":"2.0","id":1,"method":"ping","JsonRPC":"2.0"}`, "case_variant_member", -32600, "1"},
+		{"case variant of name", call(`{"name":"safe","Name":"evil"}`), "case_variant_member", -32600, "1"},
+		{"case variant of name, escaped", call(`{"name":"safe","\u004eame":"evil"}`), "case_variant_member", -32600, "1"},
+		{"case variant of taskId with kelvin sign", call("{\"name\":\"a\",\"tasKId\":\"t\"}"), "case_variant_member", -32600, "1"},
+		{"case variant of arguments with long s", call(`{"name":"a","argumentſ":{}}`), "case_variant_member", -32600, "1"},
+		{"case variant of _meta", call(`{"name":"a","_Meta":{}}`), "case_variant_member", -32600, "1"},
+		{"case variant of the version", call(`{"name":"a","_meta":{"io.modelcontextprotocol/ProtocolVersion":"x"}}`), "case_variant_member", -32600, "1"},
+		{"case variant of resultType", `{"jsonrpc":"2.0","id":1,"result":{"ResultType":"input_required"}}`, "case_variant_member", -32600, "1"},
 
 		{"no jsonrpc", `{"id":1,"method":"ping"}`, "invalid_jsonrpc", -32600, "1"},
 		{"jsonrpc 1.0", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, "invalid_jsonrpc", -32600, "1"},
@@ -254,7 +254,7 @@ func TestScanRefuses(t *testing.T) {
 	}
 }
 
-// Depth 128 is the deepest that is read: the envelope, params and 126 arrays.
+// Depth 128 is the maximum: the envelope, params and 126 arrays.
 func TestScanDepthLimit(t *testing.T) {
 	body := call(`{"name":"a","x":` + strings.Repeat("[", 126) + strings.Repeat("]", 126) + `}`)
 	var m Message
@@ -263,8 +263,9 @@ func TestScanDepthLimit(t *testing.T) {
 	}
 }
 
-// An object with very many members, or with names that share their start, must
-// not cost more than a fixed multiple of one of the same size without names.
+// The cost of an object with very many members, or with names that share a
+// prefix, is at most a fixed multiple of the cost of a body of the same size
+// without names.
 func TestScanManyMembersIsNotQuadratic(t *testing.T) {
 	object := func(n int) []byte {
 		var b bytes.Buffer
@@ -311,7 +312,7 @@ func TestScanDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Numbers are kept byte for byte, whatever their size.
+// Numbers are kept byte for byte, of any size.
 func TestScanKeepsNumbers(t *testing.T) {
 	args := `{"a":1e999999,"b":-0,"c":12345678901234567890.10,"d":1E-5}`
 	var m Message
@@ -356,8 +357,9 @@ func TestPeekID(t *testing.T) {
 	}
 }
 
-// Strings are read word by word, and long ones in larger steps: whatever ends a
-// run of plain characters is found at every offset, with every neighbour.
+// Strings are read word by word, and long strings in larger steps: every
+// character that ends a run of plain characters is found at every offset and
+// with every neighbor.
 func TestScanFindsTheEndOfAStringAtEveryOffset(t *testing.T) {
 	message := func(text string) []byte {
 		return []byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"` + text + `"}}`)

@@ -11,8 +11,8 @@ type Edit struct {
 	With []byte
 }
 
-// Splice appends body with the edits made, which must be in ascending order
-// and not overlap. An edit of an absent span is left out.
+// Splice appends body with the edits applied. The edits must be in ascending
+// order and not overlap. An edit of an absent span is ignored.
 func Splice(dst, body []byte, edits ...Edit) []byte {
 	size := len(body)
 	for _, e := range edits {
@@ -31,9 +31,9 @@ func Splice(dst, body []byte, edits ...Edit) []byte {
 	return append(dst, body[from:]...)
 }
 
-// SameID reports whether two ids as written are the same JSON value: a peer
-// may answer an id with other escapes than it was asked with. Numbers compare
-// as they are written. Both must have been scanned.
+// SameID reports whether two ids as written are the same JSON value: a peer may
+// respond with other escapes than the request had. Numbers are compared as
+// written. Both must have been scanned.
 func SameID(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -44,8 +44,8 @@ func SameID(a, b []byte) bool {
 	return bytes.Equal(appendUnescaped(nil, a[1:len(a)-1]), appendUnescaped(nil, b[1:len(b)-1]))
 }
 
-// StringValue returns the value of a JSON string as written with its quotes;
-// ok is false when raw is none. raw must have been scanned.
+// StringValue returns the value of a JSON string as written with its quotes; ok
+// is false when raw is not a string. raw must have been scanned.
 func StringValue(raw []byte) (value string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false

@@ -9,17 +9,18 @@ import (
 const (
 	lowBits   = 0x0101010101010101
 	highBits  = 0x8080808080808080
-	flip      = 0x0202020202020202 // puts a quote beside the control characters
+	flip      = 0x0202020202020202 // with this mask one comparison finds quotes and control characters
 	afterFlip = 0x2121212121212121
 	slashes   = 0x5c5c5c5c5c5c5c5c
 )
 
 // stops is a SWAR search (SIMD within a register): in the 8 bytes of w it sets the high
 // bit of the first byte that ends a run of plain characters in a string: a quote, a
-// backslash or a control character. The lowest mark is exact; higher marks may be false.
+// backslash or a control character. The lowest set bit is exact; higher ones may be
+// false.
 //
-// After flip a quote is 0x20 and the control characters are below it, so that one
-// comparison finds both (decision FAST25).
+// After the XOR with flip, a quote is 0x20 and the control characters are below it, so
+// that one comparison finds both (decision FAST25).
 func stops(w uint64) uint64 {
 	return ((w ^ flip - afterFlip) | (w ^ slashes - lowBits)) &^ w & highBits
 }
@@ -47,7 +48,7 @@ func runWords(b []byte, i int) (end int, seen uint64) {
 func (s *scanner) str() (start, end int, escaped, ok bool) {
 	b, i := s.b, s.i+1
 	start = i
-	var high uint64 // some byte was not ASCII, perhaps just behind the string
+	var high uint64 // some byte was not ASCII, possibly one after the string
 	for {
 		if i+8 <= len(b) {
 			w := binary.LittleEndian.Uint64(b[i:])
@@ -90,7 +91,7 @@ func (s *scanner) str() (start, end int, escaped, ok bool) {
 	}
 }
 
-// escape checks the escape at i and returns its length, 0 when it is bad. A
+// escape checks the escape at i and returns its length, 0 when it is invalid. A
 // surrogate pair counts as one escape.
 func (s *scanner) escape(i int) int {
 	b := s.b

@@ -2,21 +2,21 @@ package mcp
 
 import "strings"
 
-// StripApp returns the body of an answer to tools/call without its interactive
-// content (gateway specification, Action: strip_app), and how many blocks that
-// were: blocks of type ui, and those whose MIME type, or that of the resource
-// in them, starts with application/vnd.mcp-ui or is text/html with the profile
-// mcp-app. Case does not matter, and quoting, encoding and white space of the
-// profile do not either.
+// StripApp returns the body of a response to tools/call without its interactive
+// content (gateway specification, Action: strip_app), and the number of removed
+// blocks. Interactive are blocks of type ui, and blocks whose MIME type, or the
+// MIME type of whose resource, starts with application/vnd.mcp-ui or is text/html
+// with the profile mcp-app. Case, and the quoting, encoding and white space of the
+// profile, do not matter.
 //
-// ok is false when a block could be read in two ways: a member whose name differs
-// from type, mimeType or resource by case alone, or a MIME type that cannot be
-// parsed. Such an answer must not go on.
+// ok is false when a block is ambiguous: it has a member whose name differs from
+// type, mimeType or resource only by case, or a MIME type that cannot be parsed.
+// Such a response must be withheld.
 //
-// The rest of the body stays byte for byte. When nothing of the content is
-// left, the legacy dialect leaves the member out, and the modern one, whose
-// SDKs demand it, gets an empty list. With nothing to strip the body is
-// returned as it is.
+// The rest of the body is unchanged byte for byte. When no content remains, the
+// legacy revisions omit the member, and the revisions without sessions, whose SDKs
+// require it, get an empty list. With nothing to strip the body is returned
+// unchanged.
 func StripApp(m *Message, modern bool) (body []byte, stripped int, ok bool) {
 	if m.Kind != Response {
 		return m.Body, 0, true
@@ -24,10 +24,10 @@ func StripApp(m *Message, modern bool) (body []byte, stripped int, ok bool) {
 	return stripContent(m.Body, m.Spans.Result, m.Spans.Content, modern)
 }
 
-// StripOutcome is [StripApp] for the result that a task of 2026-07-28 ended with,
-// in a message that tells of the task (see [HasOutcome]). ok is false when the
-// message could be read in two ways: as for StripApp, or because a name on the way
-// there differs from the one that counts by case alone.
+// StripOutcome is [StripApp] for the result of a finished task of 2026-07-28, in a
+// message about the task (see [HasOutcome]). ok is false when the message is
+// ambiguous: as for StripApp, or because a member on the path to the result has a
+// case variant.
 func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
 	result, ok := folded(m.Body, taskOf(m), "result")
 	if !ok {
@@ -40,8 +40,8 @@ func StripOutcome(m *Message) (body []byte, stripped int, ok bool) {
 	return stripContent(m.Body, result, content, true)
 }
 
-// folded returns where the value of a member of an object is; ok is false
-// when the object has a member whose name differs by case alone.
+// folded returns the span of the value of a member of an object; ok is false when
+// the object has a case variant of the member.
 func folded(body []byte, object Span, name string) (value Span, ok bool) {
 	if !isObject(body, object) {
 		return Span{}, true
@@ -57,7 +57,7 @@ func folded(body []byte, object Span, name string) (value Span, ok bool) {
 	return value, true
 }
 
-// stripContent does the same for a list of blocks that is a member of an object.
+// stripContent strips a list of blocks that is a member of an object.
 func stripContent(b []byte, object, content Span, modern bool) (body []byte, stripped int, ok bool) {
 	if !content.Present() || b[content.Start] != '[' {
 		return b, 0, true
@@ -83,8 +83,8 @@ func stripContent(b []byte, object, content Span, modern bool) (body []byte, str
 	return Splice(nil, b, Edit{At: memberToCut(b, object, content)}), stripped, true
 }
 
-// keepBlocks returns the body with only the blocks that are no apps. Each is
-// kept with the text between it and the one before.
+// keepBlocks returns the body with only the blocks that are not interactive. Each
+// is kept with the text between it and its predecessor.
 func keepBlocks(body []byte, content Span) []byte {
 	out := make([]byte, 0, len(body))
 	out = append(out, body[:content.Start+1]...)
@@ -103,14 +103,14 @@ func keepBlocks(body []byte, content Span) []byte {
 	return append(out, body[end:]...)
 }
 
-// memberToCut returns what to cut out of an object so that the member with the
-// given value is gone: the member and one comma beside it.
+// memberToCut returns the span to remove from an object so that the member with
+// the given value is removed: the member and one adjacent comma.
 func memberToCut(body []byte, object, value Span) Span {
 	before := object.Start + 1 // the end of the member before
 	found := Span{}
 	for it := members(body, object); it.next(); {
 		if found.Present() {
-			if before == object.Start+1 { // it was the first: cut up to this one
+			if before == object.Start+1 { // it was the first member: remove up to the next one
 				return Span{found.Start, it.item.Start}
 			}
 			return found

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// ScanReplacing is [Scan] for a message of a client or an upstream, which may hold
-// lone surrogates where they are text: tools that cut text by UTF-16 units write
-// half an emoji as \ud83d. Each is replaced by \ufffd, which has the same length,
-// inside body; replaced is how many. Where they are no text (see replaceSurrogates)
-// the message is refused as by Scan, and body may have changed.
+// ScanReplacing is [Scan] for a message of a client or an upstream that may contain
+// lone surrogates in text: tools that truncate text by UTF-16 units write half an
+// emoji as \ud83d. Each such surrogate is replaced by \ufffd, which has the same
+// length, inside body; replaced is their number. A message with lone surrogates
+// elsewhere (see replaceSurrogates) is refused as by Scan, and body may have
+// changed.
 func ScanReplacing(body []byte, m *Message) (replaced int, err error) {
 	err = Scan(body, m)
 	if err == nil || !isLoneSurrogate(err) {
@@ -28,32 +29,32 @@ func isLoneSurrogate(err error) bool {
 	return errors.As(err, &e) && e.Reason == faults[faultSurrogate].Reason
 }
 
-// replaceSurrogates replaces the lone surrogates in body that are text. ok is false
-// when one is not, or the body is not JSON.
+// replaceSurrogates replaces the lone surrogates of body that are in text. ok is
+// false when one is not in text, or the body is not JSON.
 //
-// Text are string values, at any depth, inside the members of params and result
-// that hold what people and models read (isTextMember), inside members of _meta
-// that the protocol does not define, and inside error.message and error.data.
-// Everything else names something: two names must not become one.
+// Text is a string value, at any depth, inside the members of params and result
+// that people and models read (isTextMember), inside members of _meta that the
+// protocol does not define, and inside error.message and error.data. All other
+// strings are identifiers: a replacement could make two of them equal.
 func replaceSurrogates(body []byte) (replaced int, ok bool) {
 	s := surrogates{b: body}
 	ok = s.value(partTop, 0)
 	return s.replaced, ok
 }
 
-// part says which rule holds for the strings of a value.
+// part selects the rule for the strings of a value.
 type part uint8
 
 const (
-	partExact part = iota // no string may change
+	partExact part = iota // no string may be changed
 	partTop               // the message
 	partError             // the error of a response
-	partBody              // params, result, and what is in them
+	partBody              // params, result, and values in them
 	partMeta              // a _meta object
 	partText              // every string value is text
 )
 
-// member returns the part that a member of an object of this part is.
+// member returns the part of a member of an object of this part.
 func (in part) member(name string, isObject bool) part {
 	switch in {
 	case partText, partExact:
@@ -87,7 +88,8 @@ func (in part) member(name string, isObject bool) part {
 }
 
 // isTextMember reports whether the strings inside a member are text. The arguments
-// of a prompt in a list are an array that declares their names: those are none.
+// of a prompt in a list are an array that declares argument names: those strings
+// are not text.
 func isTextMember(name string, isObject bool) bool {
 	switch name {
 	case "content", "structuredContent", "contents", "messages", "description", "title", "text", "inputResponses":
@@ -98,8 +100,9 @@ func isTextMember(name string, isObject bool) bool {
 	return false
 }
 
-// isForeignMeta reports whether a key of _meta is none of the protocol: those have
-// no prefix, or one whose second label is modelcontextprotocol or mcp.
+// isForeignMeta reports whether a key of _meta is not defined by the protocol: it
+// has no prefix, or a prefix whose second label is neither modelcontextprotocol nor
+// mcp.
 func isForeignMeta(key string) bool {
 	switch key {
 	case "progressToken", "traceparent", "tracestate", "baggage":
@@ -114,8 +117,8 @@ func isForeignMeta(key string) bool {
 	return label != "modelcontextprotocol" && label != "mcp"
 }
 
-// surrogates goes over a body that was not scanned to its end: it checks what it
-// needs to stay inside, and leaves the rest to the scan that follows.
+// surrogates walks a body that was not fully scanned: it checks only enough to stay
+// within bounds, and leaves all other checks to the scan that follows.
 type surrogates struct {
 	b        []byte
 	i        int
@@ -128,7 +131,7 @@ func (s *surrogates) space() {
 	}
 }
 
-// at skips white space and reports whether c comes next; then it is passed.
+// at skips white space and reports whether c comes next; if so, c is skipped too.
 func (s *surrogates) at(c byte) bool {
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == c {
@@ -138,7 +141,7 @@ func (s *surrogates) at(c byte) bool {
 	return false
 }
 
-// value goes over one value. depth is that of the object or array around it.
+// value walks one value. depth is the depth of the enclosing object or array.
 func (s *surrogates) value(in part, depth int) bool {
 	switch {
 	case depth > MaxDepth:
@@ -157,7 +160,7 @@ func (s *surrogates) value(in part, depth int) bool {
 	return s.i > start
 }
 
-// items goes over the items of an object or array up to its end.
+// items walks the items of an object or array up to its end.
 func (s *surrogates) items(end byte, item func() bool) bool {
 	if s.at(end) {
 		return true
@@ -173,7 +176,7 @@ func (s *surrogates) items(end byte, item func() bool) bool {
 	return false
 }
 
-// member goes over a member of an object.
+// member walks a member of an object.
 func (s *surrogates) member(in part, depth int) bool {
 	if !s.at('"') {
 		return false
@@ -194,8 +197,8 @@ func (s *surrogates) member(in part, depth int) bool {
 	return s.value(in.member(alias(name), isObject), depth+1)
 }
 
-// str goes over a string behind its opening quote, and replaces its lone surrogates
-// when it may.
+// str walks a string after its opening quote, and replaces its lone surrogates if
+// it is text.
 func (s *surrogates) str(replace bool) bool {
 	b := s.b
 	for s.i < len(b) {
@@ -229,7 +232,7 @@ func (s *surrogates) str(replace bool) bool {
 	return false
 }
 
-// lowSurrogate reports whether the escape of a low surrogate stands at i.
+// lowSurrogate reports whether the escape of a low surrogate is at i.
 func lowSurrogate(b []byte, i int) bool {
 	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// answerWith is a response with a result of some members.
+// answerWith is a response with a result of the given members.
 func answerWith(members string) string {
 	return `{"jsonrpc":"2.0","id":1,"result":{` + members + `}}`
 }
@@ -62,7 +62,7 @@ func TestLoneSurrogatesInTextAreReplaced(t *testing.T) {
 	}
 }
 
-// Where a string names something it is refused as it always was.
+// A lone surrogate in an identifier is refused as by Scan.
 func TestLoneSurrogatesInNamesAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, body string }{
 		{"a member name", call(`{"name":"a","arguments":{"\ud83d":1}}`)},
@@ -89,14 +89,14 @@ func TestLoneSurrogatesInNamesAreRefused(t *testing.T) {
 		{"the name of a prompt's argument", answerWith(`"prompts":[{"name":"p","arguments":[{"name":"\ud83d"}]}]`)},
 		{"the code of an error", `{"jsonrpc":"2.0","id":1,"error":{"code":"\ud83d","message":"m"}}`},
 		{"a member beside params", `{"jsonrpc":"2.0","id":1,"method":"ping","text":"\ud83d"}`},
-		{"a twin of a text member", answerWith(`"Content":[{"text2":"\ud83d"}]`)},
+		{"a case variant of a text member", answerWith(`"Content":[{"text2":"\ud83d"}]`)},
 		{"text, and later a name", answerWith(`"content":[{"text":"\ud83d"}],"taskId":"\ud83d"`)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m Message
 			n, err := ScanReplacing([]byte(c.body), &m)
 			var e *Error
-			if n != 0 && err == nil || !errors.As(err, &e) || (e.Reason != "lone_surrogate" && c.name != "a twin of a text member") {
+			if n != 0 && err == nil || !errors.As(err, &e) || (e.Reason != "lone_surrogate" && c.name != "a case variant of a text member") {
 				t.Errorf("replaced %d, %v", n, err)
 			}
 			if m.Kind != Invalid {
@@ -106,7 +106,7 @@ func TestLoneSurrogatesInNamesAreRefused(t *testing.T) {
 	}
 }
 
-// What is wrong besides is refused, however it is hidden behind a surrogate.
+// Other faults of a message with lone surrogates are refused too.
 func TestReplacedMessagesAreScannedAsStrictly(t *testing.T) {
 	for _, c := range []struct{ name, body, reason string }{
 		{"a duplicate", call(`{"name":"a","arguments":{"x":"\ud83d","y":1,"y":2}}`), "duplicate_member"},
@@ -158,14 +158,15 @@ func checkReplaced(t *testing.T, before, after []byte) {
 		if before[i] == after[i] {
 			continue
 		}
-		// The first digit of an escape may be f already, never of a surrogate: it is d.
+		// A surrogate starts with d and its replacement with f, so the first digit always differs.
 		r, ok := hex4(before, i)
 		if i < 2 || string(before[i-2:i]) != `\u` || !ok || r < 0xD800 || r > 0xDFFF || string(after[i:i+4]) != "fffd" {
 			t.Fatalf("byte %d: %q became %q", i, before, after)
 		}
 		i += 3
 	}
-	// encoding/json reads lone surrogates as U+FFFD: both must mean the same.
+	// encoding/json decodes lone surrogates as U+FFFD: both bodies must have the same
+	// value.
 	var want, got any
 	if err := json.Unmarshal(before, &want); err != nil {
 		t.Fatal(err)
@@ -180,11 +181,13 @@ func checkReplaced(t *testing.T, before, after []byte) {
 	}
 }
 
-// FuzzScanReplacing checks what must hold of any body: what is accepted is strict
-// JSON without lone surrogates, equal to the input but for what was replaced, and
-// read as it is when it is read again; without lone surrogates it is Scan.
+// FuzzScanReplacing checks the properties of all bodies: an accepted body is strict
+// JSON without lone surrogates, equal to the input except for the replacements, and is
+// read without replacements the second time; on input without lone surrogates the
+// result is the same as that of Scan.
 //
-// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScanReplacing$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzScanReplacing$' -fuzztime
+// 10m -fuzzminimizetime 1x -parallel 1
 func FuzzScanReplacing(f *testing.F) {
 	for _, c := range corpus(f) {
 		f.Add([]byte(c.body))

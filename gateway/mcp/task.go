@@ -1,10 +1,10 @@
 package mcp
 
-// MadeTask returns the handle of the task that an answer says was made in the
-// place of a result. Under 2026-07-28 that is result.taskId beside a resultType
-// of task; under 2025-11-25 it is result.task.taskId, in a result that has no
-// content. ok is false for every other message, and where the handle is no
-// string or too long to be one.
+// MadeTask returns the handle of the task that a response reports as created
+// instead of a result. Under 2026-07-28 that is result.taskId with a resultType of
+// task; under 2025-11-25 it is result.task.taskId, in a result without content. ok
+// is false for all other messages, and when the handle is not a string or too
+// long.
 func MadeTask(m *Message) (handle string, ok bool) {
 	if m.Kind != Response || m.IsError {
 		return "", false
@@ -17,16 +17,16 @@ func MadeTask(m *Message) (handle string, ok bool) {
 	return handle, ok && handle != "" && len(handle) <= MaxName && plain(handle)
 }
 
-// HasOutcome reports whether a message that tells of a task of 2026-07-28, the
-// answer to tasks/get or notifications/tasks, holds the result that the task ended
-// with: what its tools/call would have been answered (result.result, or
-// params.result).
+// HasOutcome reports whether a message about a task of 2026-07-28, the response to
+// tasks/get or notifications/tasks, contains the result of the finished task
+// (result.result, or params.result): the result that its tools/call would have
+// had.
 func HasOutcome(m *Message) bool {
 	result, ok := folded(m.Body, taskOf(m), "result")
 	return !ok || result.Present()
 }
 
-// taskOf returns where a task is in the message that tells of it.
+// taskOf returns the span of the task in a message about a task.
 func taskOf(m *Message) Span {
 	switch {
 	case m.Method == NotificationTasks:
@@ -37,9 +37,9 @@ func taskOf(m *Message) Span {
 	return Span{}
 }
 
-// ListenTasks returns the handles of the tasks that a subscriptions/listen asks
-// about (params.notifications.taskIds). alone is set when it asks about nothing
-// else.
+// ListenTasks returns the handles of the tasks that a subscriptions/listen
+// subscribes to (params.notifications.taskIds). alone is set when it subscribes to
+// nothing else.
 func ListenTasks(m *Message) (handles []string, alone bool) {
 	asked := memberOf(m.Body, m.Spans.Params, "notifications")
 	if m.Method != MethodListen || !isObject(m.Body, asked) {
@@ -63,8 +63,8 @@ func ListenTasks(m *Message) (handles []string, alone bool) {
 	return handles, alone
 }
 
-// memberOf returns where the value of a member of an object is; absent when
-// the span is no object or has no such member.
+// memberOf returns the span of the value of a member of an object; absent when the
+// span is not an object or has no such member.
 func memberOf(body []byte, object Span, name string) Span {
 	if !isObject(body, object) {
 		return Span{}

@@ -79,8 +79,8 @@ func TestListenTasks(t *testing.T) {
 	}
 }
 
-// FuzzTask holds what is read of tasks against encoding/json on every message
-// that is accepted.
+// FuzzTask compares the parsed members of tasks with encoding/json on every
+// accepted message.
 func FuzzTask(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t1"}}`,
@@ -96,9 +96,9 @@ func FuzzTask(f *testing.F) {
 		}
 		var whole any
 		if err := json.Unmarshal(body, &whole); err != nil {
-			return // numbers that Go has no room for
+			return // numbers out of the range of Go's types
 		}
-		at := func(path ...string) any { // exact names, unlike struct fields
+		at := func(path ...string) any { // exact names: struct fields would ignore case
 			v := whole
 			for _, name := range path {
 				object, _ := v.(map[string]any)

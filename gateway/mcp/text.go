@@ -61,7 +61,7 @@ func stringOf(raw []byte, kind byte) string {
 	return alias(text)
 }
 
-// plain reports whether a value is free of control characters.
+// plain reports whether a value contains no control characters.
 func plain(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] == 0x7F {
@@ -71,8 +71,8 @@ func plain(s string) bool {
 	return true
 }
 
-// visible reports whether a value is of visible ASCII characters alone, and
-// not empty.
+// visible reports whether a value is not empty and consists of visible ASCII characters
+// only.
 func visible(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] <= ' ' || s[i] >= 0x7F {

@@ -30,7 +30,7 @@ func TestTextsOfAbsentPart(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, walking them ends and stays inside.
+// On any bytes, the walk ends and stays inside the body.
 func FuzzTexts(f *testing.F) {
 	f.Add([]byte(`{"a":"x","b":[1,2]}`))
 	f.Add([]byte(`"\`))

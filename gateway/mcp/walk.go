@@ -2,26 +2,25 @@ package mcp
 
 import "bytes"
 
-// walker goes over the members of an object or the elements of an array in a
-// body that was scanned before. On a body that was not it ends early, but
-// never leaves it.
+// walker iterates over the members of an object or the elements of an array in a scanned
+// body. On a body that was not scanned it ends early, but never leaves it.
 type walker struct {
 	b     []byte
 	i     int
 	end   byte
 	first bool
 
-	// item is the whole of the current member or element, from its name on;
+	// item is the whole current member or element, starting at the name of a member;
 	// name and value are its parts. An element has no name.
 	item, name, value Span
 }
 
-// members walks the object at a span.
+// members iterates over the object at a span.
 func members(body []byte, at Span) walker {
 	return walker{b: body[:at.End], i: at.Start + 1, end: '}', first: true}
 }
 
-// elements walks the array at a span.
+// elements iterates over the array at a span.
 func elements(body []byte, at Span) walker {
 	return walker{b: body[:at.End], i: at.Start + 1, end: ']', first: true}
 }
@@ -65,7 +64,7 @@ func (w *walker) space() {
 	}
 }
 
-// skip moves behind the value at the offset.
+// skip moves past the value at the offset.
 func (w *walker) skip() {
 	depth := 0
 	for w.i < len(w.b) {
@@ -96,7 +95,7 @@ func (w *walker) skip() {
 	}
 }
 
-// skipString moves behind the string at the offset.
+// skipString moves past the string at the offset.
 func (w *walker) skipString() {
 	start := w.i + 1
 	for w.i = start; w.i < len(w.b); {
@@ -117,8 +116,8 @@ func (w *walker) skipString() {
 	}
 }
 
-// HasScalar reports whether a string, number or literal inside the span of a
-// scanned body has the given text as its value.
+// HasScalar reports whether a string, number or literal inside the span of a scanned
+// body has the given text as its value.
 func HasScalar(body []byte, at Span, value string) bool {
 	w := walker{b: body[:max(at.End, 0)], i: at.Start}
 	for w.i < len(w.b) {
@@ -150,11 +149,11 @@ func HasScalar(body []byte, at Span, value string) bool {
 }
 
 // NamedScalars reports whether an object inside the span of a scanned body has a string,
-// number or literal under a name that called accepts, and whether one of them has the
-// given text as its value.
+// number or literal under a name that called accepts, and whether the value of one of
+// them is the given text.
 func NamedScalars(body []byte, at Span, called func(name string) bool, value string) (named, equal bool) {
 	w := walker{b: body[:max(at.End, 0)], i: at.Start}
-	wanted := false // the next scalar has such a name
+	wanted := false // the next scalar has an accepted name
 	for w.i < len(w.b) && !equal {
 		start := w.i
 		switch w.b[w.i] {
@@ -186,7 +185,7 @@ func NamedScalars(body []byte, at Span, called func(name string) bool, value str
 	return named, equal
 }
 
-// ValidString reports whether raw is one JSON string, as [Scan] would take it.
+// ValidString reports whether raw is exactly one JSON string that [Scan] accepts.
 func ValidString(raw []byte) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
@@ -196,8 +195,8 @@ func ValidString(raw []byte) bool {
 	return ok && s.i == len(raw)
 }
 
-// ValidID reports whether raw is one whole string or integer of a bounded length,
-// and nothing else: what [Scan] takes for an id. raw may come from anywhere.
+// ValidID reports whether raw is exactly one string or integer of a bounded length that
+// [Scan] accepts as an id. raw may be any bytes.
 func ValidID(raw []byte) bool {
 	if len(raw) == 0 || len(raw) > MaxID {
 		return false

@@ -1,9 +1,9 @@
-// Package mcpclient sends the gateway's own messages to an upstream: it opens and
-// ends sessions, asks for what the gateway wants to know itself, repeats what a client
-// sent to another upstream, and rejects requests of the upstream. It owns the form of
-// a message, and finding the answer to one among what comes back.
+// Package mcpclient sends the gateway's own messages to an upstream: it opens and ends
+// sessions, sends the gateway's own requests, repeats at one upstream what a client sent
+// to another, and rejects requests of the upstream. It owns the form of these messages,
+// and finds the response to a request among the returned frames.
 //
-// It keeps no state and makes no connection: whoever uses it has both.
+// It keeps no state and opens no connections: its callers own both.
 package mcpclient
 
 import (
@@ -22,29 +22,28 @@ import (
 )
 
 const (
-	// maxFrames bounds the frames of an event stream before the answer.
+	// maxFrames bounds the frames of an event stream before the response.
 	maxFrames = 1000
-	// endTimeout bounds the end of a session.
+	// endTimeout bounds the request that ends a session.
 	endTimeout = 5 * time.Second
-	// maxIgnored bounds how much is read of a response that is of no interest, in bytes.
+	// maxIgnored bounds the bytes read from a response that is discarded.
 	maxIgnored = 64 << 10
 )
 
-// Why a request has no answer, beside the errors of the upstream's client.
+// Reasons why a request has no response, besides the errors of the upstream's transport.
 var (
-	// ErrAnswer: what came back is not the answer to the request.
-	ErrAnswer = errors.New("the answer is not what was asked for")
-	// ErrTooLarge: the answer, or what came before it, is over the limit.
-	ErrTooLarge = errors.New("the answer is too large")
-	// ErrRejected: the upstream answered with an error or with another status
-	// than 200.
+	// ErrAnswer: the returned message is not the response to the request.
+	ErrAnswer = errors.New("the response does not belong to the request or has no usable result")
+	// ErrTooLarge: the response, or the frames before it, exceed the limit.
+	ErrTooLarge = errors.New("the response is too large")
+	// ErrRejected: the upstream responded with an error or with a status other than 200.
 	ErrRejected = errors.New("refused")
 )
 
-// RejectedError is an ErrRejected with what the upstream answered.
+// RejectedError is an ErrRejected with the upstream's response.
 type RejectedError struct {
-	Status int // HTTP
-	Code   int // of the JSON-RPC error; 0 for none
+	Status int // HTTP status
+	Code   int // code of the JSON-RPC error; 0 without one
 }
 
 // Error implements error.
@@ -55,7 +54,7 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("%v with status %d", ErrRejected, e.Status)
 }
 
-// Is makes it an ErrRejected.
+// Is makes errors.Is match ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
 // Client sends messages one at a time.
@@ -70,16 +69,15 @@ type Client struct {
 	Caller *transport.Caller
 }
 
-// Call sends a request and returns the answer to it, which holds a result. The
-// answer, with what comes before it, has at most limit bytes. params is a JSON
-// object.
+// Call sends a request and returns its response, which contains a result. The response,
+// including the frames before it, has at most limit bytes. params is a JSON object.
 func (c *Client) Call(ctx context.Context, s mcp.Session, method string, params []byte, limit int) (*mcp.Message, error) {
 	m, _, err := c.call(ctx, s, method, params, limit)
 	return m, err
 }
 
-// Initialize opens a session: it sends initialize and, after its answer,
-// notifications/initialized. A session that was half opened is ended.
+// Initialize opens a session: it sends initialize and, after the response,
+// notifications/initialized. If the second step fails, it ends the session.
 func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (mcp.Session, *mcp.Message, error) {
 	m, id, err := c.call(ctx, mcp.Session{}, mcp.MethodInitialize, params, limit)
 	if err != nil {
@@ -96,15 +94,15 @@ func (c *Client) Initialize(ctx context.Context, params []byte, limit int) (mcp.
 	return s, m, nil
 }
 
-// EndAfter ends a session after a use that the end of ctx may have cut short: it has
-// time of its own. Nothing depends on its success.
+// EndAfter ends a session after ctx may have expired: it uses a timeout of its own. Errors
+// are ignored.
 func (c *Client) EndAfter(ctx context.Context, s mcp.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	c.End(ctx, s)
 }
 
-// End ends a session. Nothing depends on its success.
+// End ends a session. Errors are ignored.
 func (c *Client) End(ctx context.Context, s mcp.Session) {
 	if s.ID == "" {
 		return
@@ -117,15 +115,14 @@ func (c *Client) End(ctx context.Context, s mcp.Session) {
 	}
 }
 
-// SetLevel sets the level of the log messages of a session, and waits until the
-// upstream has answered: the message that follows finds the effect. An upstream
-// without log messages rejects it, which is no error. params are those of
-// logging/setLevel.
+// SetLevel sets the log level of a session, and waits for the upstream's response, so that
+// the level applies to the next message. An upstream without log messages rejects the
+// request, which is not an error. params are the params of logging/setLevel.
 func (c *Client) SetLevel(ctx context.Context, s mcp.Session, params []byte) error {
 	return c.Send(ctx, s, c.request(mcp.MethodSetLevel, params))
 }
 
-// Send posts a message, and waits for the end of its response, which is discarded.
+// Send posts a message and waits for the end of its response, which is discarded.
 func (c *Client) Send(ctx context.Context, s mcp.Session, body []byte) error {
 	resp, err := c.Transport.Post(ctx, &transport.Request{Session: s, Caller: c.Caller, Header: c.header(s, ""), Body: body})
 	if err != nil {
@@ -135,8 +132,9 @@ func (c *Client) Send(ctx context.Context, s mcp.Session, body []byte) error {
 	return resp.Body.Close()
 }
 
-// Respond posts a response to a request of the upstream. An upstream that does not take it
-// (another status than 2xx) is a *RejectedError; the rest of what it answers is not read.
+// Respond posts a response to a request of the upstream. If the upstream responds with a
+// status other than 2xx, the error is a *RejectedError; the rest of its response is not
+// read.
 func (c *Client) Respond(ctx context.Context, s mcp.Session, body []byte) error {
 	status, err := c.post(ctx, s, "", body)
 	if err == nil && (status < 200 || status >= 300) {
@@ -151,7 +149,7 @@ func (c *Client) notify(ctx context.Context, s mcp.Session, method string) error
 	return err
 }
 
-// post posts a message, and returns the status of what comes back.
+// post posts a message and returns the status of the response.
 func (c *Client) post(ctx context.Context, s mcp.Session, method string, body []byte) (status int, err error) {
 	resp, err := c.Transport.Post(ctx, &transport.Request{Session: s, Caller: c.Caller, Header: c.header(s, method), Body: body})
 	if err != nil {
@@ -160,12 +158,12 @@ func (c *Client) post(ctx context.Context, s mcp.Session, method string, body []
 	return resp.Status, resp.Body.Close()
 }
 
-// request returns the text of a request.
+// request returns the JSON text of a request.
 func (c *Client) request(method string, params []byte) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, mcp.AppendString(nil, c.Name), method, params)
 }
 
-// call sends a request and returns the answer and the session id beside it.
+// call sends a request and returns the response and the session id of its header.
 func (c *Client) call(ctx context.Context, s mcp.Session, method string, params []byte, limit int) (*mcp.Message, string, error) {
 	id := mcp.AppendString(nil, c.Name)
 	resp, err := c.Transport.Post(ctx, &transport.Request{
@@ -184,7 +182,7 @@ func (c *Client) call(ctx context.Context, s mcp.Session, method string, params 
 	case "application/json":
 		err = readJSON(resp, limit, m)
 	default:
-		err = fmt.Errorf("%w: it is neither JSON nor an event stream", ErrAnswer)
+		err = fmt.Errorf("%w: its content type is neither JSON nor an event stream", ErrAnswer)
 	}
 	switch {
 	case err == nil && m.IsError:
@@ -193,7 +191,7 @@ func (c *Client) call(ctx context.Context, s mcp.Session, method string, params 
 		err = &RejectedError{Status: resp.Status}
 	case err != nil:
 	case m.Kind != mcp.Response || !m.Spans.Result.Present():
-		err = fmt.Errorf("%w: it is no response", ErrAnswer)
+		err = fmt.Errorf("%w: it is not a response", ErrAnswer)
 	case !mcp.SameID(m.ID, id):
 		err = fmt.Errorf("%w: it has the id of another request", ErrAnswer)
 	}
@@ -203,7 +201,7 @@ func (c *Client) call(ctx context.Context, s mcp.Session, method string, params 
 	return m, strings.Clone(resp.Header.Get(mcp.HeaderSession)), nil
 }
 
-// header is that of a message; method is empty for a message without one.
+// header returns the HTTP header of a message; method is empty for a message without one.
 func (c *Client) header(s mcp.Session, method string) upstream.Header {
 	h := upstream.Header{
 		{Name: "Content-Type", Value: "application/json"},
@@ -223,7 +221,7 @@ func (c *Client) hops() string {
 	return c.Hops
 }
 
-// bounded reads at most left bytes of a body.
+// bounded reads at most left bytes from a body.
 type bounded struct {
 	resp *upstream.Response
 	left int

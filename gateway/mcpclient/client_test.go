@@ -12,7 +12,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// answers gives each request the next of its answers, and records the requests.
+// answers returns its prepared responses in order, and records the requests.
 type answers struct {
 	transport.Transport
 	next []answer
@@ -65,7 +65,7 @@ const (
 	notice     = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n"
 )
 
-// Only an answer with the id of the request, within its bounds, is one.
+// Only a response with the id of the request and within the limits is accepted.
 func TestCall(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tt := range []struct {
@@ -111,8 +111,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// A session is open when its upstream has taken notifications/initialized, and
-// leaves nothing behind otherwise.
+// A session is open when its upstream has accepted notifications/initialized;
+// otherwise it is ended.
 func TestInitialize(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -154,8 +154,8 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// Messages whose responses are of no interest are sent whole, in the session that they
-// are meant for, and their responses closed.
+// Messages whose responses are ignored are sent whole and in the right session, and
+// their responses are closed.
 func TestMessagesWithoutAnInterestingResponse(t *testing.T) {
 	s := mcp.Session{ID: "s", Version: mcp.Revision20250618}
 	refused := errors.New("refused")

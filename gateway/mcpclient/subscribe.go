@@ -10,10 +10,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Subscribe sends subscriptions/listen in 2026-07-28, and hands over each notification of
-// the stream that answers it, until the stream ends. It returns nil when the upstream ends
-// the stream, also with its answer; [ErrRejected] when it does not open one. A message is
-// valid during the call of take.
+// Subscribe sends subscriptions/listen of 2026-07-28, and calls take for each notification
+// of the response stream until the stream ends. It returns nil when the upstream ends the
+// stream, also with a response to the request, and [ErrRejected] when the upstream opens
+// no stream. A message is valid during the call of take.
 func (c *Client) Subscribe(ctx context.Context, params []byte, timeouts *upstream.Timeouts, take func(*mcp.Message)) error {
 	s := mcp.Session{Version: mcp.Revision20260728}
 	resp, err := c.Transport.Post(ctx, &transport.Request{
@@ -30,7 +30,7 @@ func (c *Client) Subscribe(ctx context.Context, params []byte, timeouts *upstrea
 	for {
 		ev, err := events.Next()
 		if err != nil {
-			return nil // however it ends, it is opened again
+			return nil // the subscription is opened again in any case
 		}
 		if ev.IsComment || len(ev.Data) == 0 {
 			continue

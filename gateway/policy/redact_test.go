@@ -63,7 +63,7 @@ func TestRedact(t *testing.T) {
 		{"removes the id", []string{`"id":"i-1",`, ""}, mailCall("x"), "", "kind"},
 		{"breaks JSON", []string{`SECRET`, `"`}, mailCall("SECRET"), "", "not valid JSON"},
 		{"adds a second name", []string{`"arguments":\{[^}]*\}`, `"name":"x"`}, mailCall("x"), "", "twice"},
-		{"adds a twin", []string{`"arguments":`, `"Name":`}, mailCall("x"), "", "case"},
+		{"adds a case variant", []string{`"arguments":`, `"Name":`}, mailCall("x"), "", "case"},
 		{"changes the uri", []string{"secret", "public"}, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"x:secret"}}`, "", "uri"},
 		{"changes the task id", []string{"secret", "public"}, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"secret"}}`, "", "task id"},
 		{"changes the version", []string{"2026", "2025"}, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "", "version"},

@@ -271,8 +271,8 @@ func TestListIsBounded(t *testing.T) {
 		}, "too large"},
 		{"an error", func(string) (int, string) { return 200, `"error":{"code":-32603,"message":"boom"}` }, "refused with code -32603"},
 		{"a status", func(string) (int, string) { return 503, "" }, "refused with status 503"},
-		{"no list", func(string) (int, string) { return 200, `"result":{}` }, "not what was asked for"},
-		{"a list of another type", func(string) (int, string) { return 200, `"result":{"tools":{}}` }, "not what was asked for"},
+		{"no list", func(string) (int, string) { return 200, `"result":{}` }, "does not belong to the request"},
+		{"a list of another type", func(string) (int, string) { return 200, `"result":{"tools":{}}` }, "does not belong to the request"},
 		{"duplicate members", func(string) (int, string) { return 200, `"result":{"tools":[{"name":"a","name":"b"}]}` }, "tools/list"},
 		{"the answer to another", func(string) (int, string) { return 200, `"id":7,"result":{"tools":[]}` }, "tools/list"},
 	}

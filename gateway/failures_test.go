@@ -59,7 +59,7 @@ func TestTheCauseOfAnUpstreamFailureIsLogged(t *testing.T) {
 		{"a wrong path", answers(404, "text/plain", "404 page not found"), 404, "upstream_refused", []string{`cause="answered status 404, text/plain"`, `body="404 page not found"`}},
 		{"a large header", answers(200, "application/json", "{}", "X-Large", strings.Repeat("x", 70<<10)), 502, "upstream_invalid", []string{`the header is larger than`}},
 		{"credentials asked for", answers(401, "text/plain", "who?"), 502, "upstream_unauthorized", []string{`cause="asks for credentials: see headers and credentials of this upstream"`, "status=401"}},
-		{"no message", answers(200, "application/json", "{}"), 502, "upstream_invalid", []string{`cause="answered JSON that is no JSON-RPC response`, "body={}"}},
+		{"no message", answers(200, "application/json", "{}"), 502, "upstream_invalid", []string{`cause="answered JSON that is not a JSON-RPC response`, "body={}"}},
 		{"a foreign id", answers(200, "application/json", `{"jsonrpc":"2.0","id":77,"result":{}}`), 502, "upstream_invalid", []string{`cause="answered with the id of another request"`}},
 		{"a stream without the answer", answers(200, "text/event-stream", ": nothing\n\n"), 200, "stream_ended", []string{`cause="the event stream ended before the answer"`}},
 		{"a broken frame", answers(200, "text/event-stream", "data: nothing\n\n"), 200, "upstream_invalid", []string{`the event stream holds an invalid frame`}},

@@ -9,9 +9,9 @@ import (
 	"svc/gateway/transport"
 )
 
-// FanOut repeats at the client's other sessions what is meant for all of them: up is
-// the upstream that the message m goes to, whose answer the client gets. The level of
-// logs is kept for the sessions that are opened later.
+// FanOut repeats, at the client's other upstream sessions, a message that applies to
+// all of them. up is the upstream that the message m is routed to, whose response the
+// client gets. The log level is stored for sessions that are opened later.
 func (s *Sessions) FanOut(ctx context.Context, c Client, m *mcp.Message, up *transport.Upstream) {
 	if m.Method == mcp.MethodSetLevel {
 		s.State.Settings.SetLevel(ctx, c.Handle.ID, m.Spans.Params.Of(m.Body))
@@ -42,18 +42,19 @@ func (s *Sessions) FanOut(ctx context.Context, c Client, m *mcp.Message, up *tra
 	}
 }
 
-// Rejection is an error that responds to a request of an upstream.
+// Rejection is an error response to a request of an upstream.
 type Rejection struct {
 	// RequestID is the id of the client's HTTP request, for the log.
 	RequestID string
 	Hops      string
 	Caller    *transport.Caller
 	Body      []byte
-	// Session finds the session in which the upstream asked; false when there is none.
+	// Session returns the session in which the upstream sent the request; false when
+	// there is none.
 	Session func(context.Context) (mcp.Session, bool)
 }
 
-// Reject sends an error to an upstream in the background.
+// Reject sends an error response to an upstream in the background.
 func (s *Sessions) Reject(up *transport.Upstream, r Rejection) {
 	client := mcpclient.Client{Transport: up.Transport, Hops: r.Hops, Caller: r.Caller.Clone()}
 	ran := s.opts.Background.Run(func(ctx context.Context) {
@@ -70,8 +71,8 @@ func (s *Sessions) Reject(up *transport.Upstream, r Rejection) {
 	}
 }
 
-// Existing returns how to find the session that a client has at an upstream. None is
-// ever opened: an upstream asks only in sessions that there are.
+// Existing returns a function that finds the client's session at an upstream. It never
+// opens one: an upstream sends requests only in existing sessions.
 func (s *Sessions) Existing(c Client, up *transport.Upstream) func(context.Context) (mcp.Session, bool) {
 	if id := c.Handle.ID; up.Name != s.opts.Default {
 		return func(ctx context.Context) (mcp.Session, bool) {
@@ -82,7 +83,7 @@ func (s *Sessions) Existing(c Client, up *transport.Upstream) func(context.Conte
 	return Always(mcp.Session{ID: c.Handle.Upstream, Version: c.Version})
 }
 
-// Always returns how to find a session that is known.
+// Always returns a function that returns a known session.
 func Always(s mcp.Session) func(context.Context) (mcp.Session, bool) {
 	return func(context.Context) (mcp.Session, bool) { return s, true }
 }

@@ -8,16 +8,16 @@ import (
 	"svc/gateway/session"
 )
 
-// Bounds of the requests that are remembered as in flight.
+// Limits of the requests that are tracked as in flight.
 const (
 	maxInFlight    = 65_536
 	inFlightShards = 16
-	inFlightTTL    = time.Hour // for a request whose client disconnected and never came back
+	inFlightTTL    = time.Hour // for a request whose client disconnected and never canceled it
 )
 
-// InFlight are the requests that are in flight at upstreams other than the default
-// one, so that their cancellation can be routed. They are spread over several maps, so
-// that requests do not wait for one lock.
+// InFlight is the set of requests in flight at upstreams other than the default one,
+// so that their cancellation can be routed. It is sharded over several maps, so that
+// requests do not contend for one lock.
 type InFlight [inFlightShards]*affinity.Memory
 
 // NewInFlight returns an empty set.
@@ -35,20 +35,20 @@ func (f *InFlight) of(id session.ID, request []byte) (*affinity.Memory, affinity
 	return f[key[0]%inFlightShards], key
 }
 
-// Add remembers where a request is. request is its JSON-RPC id.
+// Add records the upstream of a request. request is its JSON-RPC id.
 func (f *InFlight) Add(ctx context.Context, id session.ID, request []byte, upstream string) {
 	m, key := f.of(id, request)
 	m.Learn(ctx, key, upstream)
 }
 
-// Remove forgets a request.
+// Remove removes a request.
 func (f *InFlight) Remove(ctx context.Context, id session.ID, request []byte) {
 	m, key := f.of(id, request)
 	m.Forget(ctx, key)
 }
 
-// Upstream returns the upstream of a request; false when it is at the default one or
-// not known.
+// Upstream returns the upstream of a request; false when it is at the default upstream
+// or unknown.
 func (f *InFlight) Upstream(ctx context.Context, id session.ID, request []byte) (string, bool) {
 	if len(request) == 0 {
 		return "", false

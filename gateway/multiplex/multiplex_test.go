@@ -20,13 +20,13 @@ import (
 	"svc/gateway/upstream"
 )
 
-// peer is an upstream in memory. It gives out the sessions name-1, name-2, …, and
-// records what it is sent.
+// peer is an upstream in memory. It issues the sessions name-1, name-2, …, and
+// records the messages that it receives.
 type peer struct {
 	transport.Transport
 	name    string
 	opening func() // called while a session is opened; may be nil
-	reject  bool   // initialize is answered with an error
+	reject  bool   // respond to initialize with an error
 	down    bool
 
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ func (p *peer) record(r *transport.Request, text string) {
 	p.sent = append(p.sent, strings.TrimSpace(r.Session.ID+" "+text))
 }
 
-// seen returns what was sent, beside the opening of sessions.
+// seen returns the received messages, except those that open sessions.
 func (p *peer) seen() (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *peer) End(_ context.Context, r *transport.Request) (*upstream.Response,
 	return &upstream.Response{Status: 204, Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// set is the sessions of clients at three upstreams, of which "main" is the default.
+// set is the sessions of clients at three upstreams; "main" is the default upstream.
 type set struct {
 	*Sessions
 	main, b, c *peer
@@ -143,8 +143,9 @@ func find(t *testing.T, s *set, c Client, up string) string {
 	return got.ID
 }
 
-// At the default upstream the session is that of the handle until it was lost; at
-// others it is opened when it is first needed, once, and again when it was lost.
+// At the default upstream the session is the one in the handle until it is lost; at
+// other upstreams a session is opened once, on first use, and opened again after it was
+// lost.
 func TestSessionsAreFoundOpenedAndReopened(t *testing.T) {
 	s, c := newSet(t), newClient()
 	for _, step := range []struct{ up, want string }{{"main", "own"}, {"b", "b-1"}, {"b", "b-1"}, {"c", "c-1"}} {
@@ -173,9 +174,9 @@ func TestSessionsAreFoundOpenedAndReopened(t *testing.T) {
 	}
 }
 
-// A session is opened with the client's own parameters, with minimal ones when these
-// are not known, and is sent the level of logs that the client set, also one that it
-// sets meanwhile.
+// A session is opened with the client's own parameters, or with minimal ones when these
+// are unknown, and receives the log level that the client has set, including a level
+// that is set during the opening.
 func TestSessionsAreOpenedAsTheClientAsked(t *testing.T) {
 	s, c := newSet(t), newClient()
 	find(t, s, c, "c")
@@ -202,8 +203,8 @@ func TestSessionsAreOpenedAsTheClientAsked(t *testing.T) {
 	s.settled(t, s.b, "b-1 "+level("info"), "b-2 "+level("info"), "b-2 "+level("debug"))
 }
 
-// What cannot be opened is the upstream's error, except that a client whose first
-// session the default upstream would not open again begins a new one.
+// A failure to open a session is the upstream's error; except that a client must begin
+// a new session when the default upstream refuses to open its first session again.
 func TestSessionsThatCannotBeOpened(t *testing.T) {
 	s, c := newSet(t), newClient()
 	s.b.down, s.c.reject, s.main.reject = true, true, true
@@ -219,8 +220,8 @@ func TestSessionsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// The end of a session ends what is open at all upstreams but the one that the client's
-// request has ended; also what is being opened meanwhile.
+// The end of a session ends the sessions at all upstreams except the one that the
+// client's request has ended, including sessions that are being opened at the time.
 func TestEndOfASession(t *testing.T) {
 	s, c := newSet(t), newClient()
 	find(t, s, c, "b")
@@ -235,8 +236,8 @@ func TestEndOfASession(t *testing.T) {
 	}
 }
 
-// What is meant for all upstreams of a session reaches those where it is open; other
-// messages, and other sessions, are left alone.
+// A message for all upstreams of a session is sent to those with an open session; other
+// messages, and other sessions, are not affected.
 func TestFanOut(t *testing.T) {
 	const (
 		roots  = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`
@@ -247,7 +248,7 @@ func TestFanOut(t *testing.T) {
 	for _, tt := range []struct {
 		body, up   string
 		replicated bool
-		b, c       bool // reached
+		b, c       bool // receive the message
 	}{
 		{roots, "main", false, true, true},
 		{level, "main", false, true, true},
@@ -286,8 +287,8 @@ func TestFanOut(t *testing.T) {
 	}
 }
 
-// A rejection is sent in the session in which the upstream asked, and none is opened
-// for it.
+// A rejection is sent in the session in which the upstream sent the request, and no
+// session is opened for it.
 func TestRejectionOfAServerRequest(t *testing.T) {
 	s, c := newSet(t), newClient()
 	find(t, s, c, "b")
@@ -302,7 +303,8 @@ func TestRejectionOfAServerRequest(t *testing.T) {
 	}
 }
 
-// Tags lead responses and progress back; a tag that was never issued changes nothing.
+// Responses and progress are routed back by their tags; a tag that was never issued has
+// no effect.
 func TestUntag(t *testing.T) {
 	s := newSet(t)
 	for _, tt := range []struct{ body, up, want string }{

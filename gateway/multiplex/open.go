@@ -12,18 +12,18 @@ import (
 	"svc/gateway/transport"
 )
 
-// maxSessions bounds the client sessions whose upstream sessions are remembered.
+// maxSessions bounds the client sessions whose upstream sessions are stored.
 const maxSessions = 65_536
 
-// StateOptions say where what is known of sessions and tasks is kept.
+// StateOptions configure where the state of sessions and tasks is stored.
 type StateOptions struct {
-	// Dir is where ended sessions are written down.
+	// Dir is the directory of the file of ended sessions.
 	Dir string
-	// MaxTasks and TaskTTL bound the tasks that are remembered.
+	// MaxTasks and TaskTTL bound the stored tasks.
 	MaxTasks int
 	TaskTTL  time.Duration
 	Now      func() time.Time
-	// Replicas is what the replicas share; nil keeps everything in this process.
+	// Replicas are the stores shared by replicas; nil keeps all state in this process.
 	Replicas *Replicas
 }
 
@@ -33,8 +33,8 @@ type Replicas struct {
 	Tasks    affinity.Store
 }
 
-// Open returns sessions with their state: shared by replicas where they share
-// anything, else in this process, with what ended written down.
+// Open returns sessions with their state: in the shared stores if there are any,
+// otherwise in this process, with ended sessions written to a file.
 func Open(opts Options, state StateOptions) *Sessions {
 	s := New(opts)
 	if s.Several() {
@@ -61,7 +61,7 @@ func Open(opts Options, state StateOptions) *Sessions {
 	return s
 }
 
-// Close closes the state. It is called after the last request; s may be nil.
+// Close closes the state. It must be called after the last request; s may be nil.
 func (s *Sessions) Close() error {
 	if s == nil {
 		return nil
@@ -72,16 +72,16 @@ func (s *Sessions) Close() error {
 	return nil
 }
 
-// LearnTask remembers that an upstream made a task, before its caller can know of it.
-// With one upstream there is nothing to remember, nor without a task.
+// LearnTask stores which upstream created a task, before its caller learns the task's
+// handle. It does nothing with one upstream, or without a task.
 func (s *Sessions) LearnTask(ctx context.Context, who *auth.Principal, task string, up *transport.Upstream) {
 	if s.tasks != nil && task != "" {
 		s.tasks.Learn(ctx, who, task, up.Name)
 	}
 }
 
-// TaskUpstream returns the upstream that made a task of a caller, empty when it is not
-// known.
+// TaskUpstream returns the upstream that created a task of a caller, empty when it is
+// not known.
 func (s *Sessions) TaskUpstream(ctx context.Context, who *auth.Principal, task string) string {
 	if s.tasks == nil {
 		return ""

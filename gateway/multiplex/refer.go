@@ -8,10 +8,10 @@ import (
 	"svc/gateway/views"
 )
 
-// Untag finds the upstream of a client's response to a server request, or of the
-// progress of one, and removes the tag from the message; nil for other messages. For
-// a tag that was never issued, or not at the view, unknown says how the message is acknowledged: the
-// message stays as it is, is judged like any other, but goes nowhere.
+// Untag finds the upstream of a client's response to a server request, or of a progress notification
+// for one, and removes the tag from the message; nil for other messages. If the tag was never
+// issued, or not at this view, unknown is the acknowledgment to send: the message is unchanged, is
+// checked like any other, but is not forwarded.
 func (s *Sessions) Untag(m *mcp.Message, v *views.View) (up *transport.Upstream, unknown *refusal.Refusal, err error) {
 	at, unknown := m.Spans.ID, &refusal.UnknownResponse
 	switch {
@@ -28,6 +28,6 @@ func (s *Sessions) Untag(m *mcp.Message, v *views.View) (up *transport.Upstream,
 	if up = s.opts.Upstreams[name]; !ok || up == nil || !v.Has(name) {
 		return nil, unknown, nil
 	}
-	// One value in the place of another: this cannot fail.
+	// Replacing one value by another of the same kind cannot fail.
 	return up, nil, mcp.Scan(mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: value}), m)
 }

@@ -15,31 +15,30 @@ import (
 	"svc/gateway/views"
 )
 
-// Request is one request of a client, as far as sessions are concerned: the session
-// that it is in, and the upstream that it belongs to because of a message before it.
-// The fields up to Dialect are set by whoever serves the request, as soon as they are
-// known. It belongs to the request's goroutine.
+// Request is the session state of one client request: its session, and the upstream of the earlier
+// message that it refers to. The server of the request sets the fields up to Dialect as soon as they are
+// known. It is used by the request's goroutine only.
 type Request struct {
 	Sessions *Sessions
 	Header   http.Header // of the client, with canonical names
 	Who      *auth.Principal
-	Token    *auth.Token // nil without one
-	// Hops is the value of [upstream.HeaderHops] for what the request causes.
+	Token    *auth.Token // nil without a token
+	// Hops is the value of [upstream.HeaderHops] for requests that this request causes.
 	Hops    string
 	Message *mcp.Message
 	Dialect mcp.Dialect
-	// View is the view that the request came to; nil for all that the gateway has.
+	// View is the view that received the request; nil for the whole gateway.
 	View *views.View
 
 	Handle session.Handle
-	Joined bool // the request has a session, which is that of Handle
-	// ClientInfo is what the client calls itself, in the message or when it opened the
-	// session. Join sets it.
+	Joined bool // the request has a session, the one of Handle
+	// ClientInfo is the client's self-declared name and version, from the message or from the opening of
+	// the session. Join sets it.
 	ClientInfo mcp.ClientInfo
-	// There is the session at the upstream of the request.
+	// There is the session at the request's upstream.
 	There mcp.Session
-	// Unknown says how a message is acknowledged that refers to something that was
-	// never issued, and goes nowhere; nil for others.
+	// Unknown is the acknowledgment of a message that refers to a tag that was never issued, and that is
+	// not forwarded; nil for all other messages.
 	Unknown *refusal.Refusal
 
 	follows  *transport.Upstream // of the tag that Untag removed
@@ -48,9 +47,9 @@ type Request struct {
 	caller   transport.Caller
 }
 
-// Join reads the session handle that the client presents. A handle that was not made
-// for this caller, or at another view, is answered like one that never was. The revision without sessions
-// ignores a handle.
+// Join reads the session handle that the client presents. A handle that was made for another caller, or
+// at another view, gets the same response as a handle that never existed. The revisions without sessions
+// ignore handles.
 func (r *Request) Join(ctx context.Context) *refusal.Refusal {
 	r.ClientInfo = mcp.ClientOf(r.Message)
 	text, ok := headers.Single(r.Header, mcp.HeaderSession)
@@ -75,12 +74,11 @@ func (r *Request) owner() session.Owner {
 	return session.OwnerOf(r.Who.Kind.String(), r.Who.Issuer, r.Who.Value)
 }
 
-// Issue returns the Mcp-Session-Id that the client sees when the upstream up answered
-// with sid: nothing where there is no session, the handle that the client already
-// holds, or a new one for an initialize.
+// Issue returns the Mcp-Session-Id for the client when the upstream up responded with sid: empty without
+// a session, the handle that the client already has, or a new one for an initialize.
 //
-// With one upstream a handle is made only when the upstream made a session; with
-// several always, because any of the others may want one.
+// With one upstream a handle is issued only when the upstream issued a session id; with several upstreams
+// always, because any of them may issue one later.
 func (r *Request) Issue(ctx context.Context, sid string, up *transport.Upstream) string {
 	switch {
 	case r.Dialect.Modern:
@@ -103,23 +101,22 @@ func (r *Request) Issue(ctx context.Context, sid string, up *transport.Upstream)
 	return text
 }
 
-// Caller is the client of this request as transports know it.
+// Caller is the client of this request in the form that transports use.
 func (r *Request) Caller() transport.Caller {
 	return transport.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined}
 }
 
-// Client is the client's session as the sessions at upstreams are found by it.
+// Client is the client's session as a key of its upstream sessions.
 func (r *Request) Client() Client {
 	r.caller = r.Caller()
 	return Client{Handle: r.Handle, Version: r.Dialect.Version, Hops: r.Hops, Caller: &r.caller}
 }
 
-// Several reports whether the session of the request has more than one upstream, so
-// that ids are tagged with theirs.
+// Several reports whether the session of the request has more than one upstream, so that ids are tagged
+// with their upstream.
 func (r *Request) Several() bool { return r.Joined && r.Sessions.Several() }
 
-// TagFor returns the tag of a stream of this request: none where the session has one
-// upstream.
+// TagFor returns the tag for a stream of this request: empty if the session has one upstream.
 func (r *Request) TagFor(t tag.Kind) tag.Kind {
 	if r.Several() {
 		return t
@@ -127,9 +124,9 @@ func (r *Request) TagFor(t tag.Kind) tag.Kind {
 	return tag.None
 }
 
-// Untag finds the upstream of a client's answer to a server request, or of the
-// progress of one, and removes the tag. It runs before the rules, so that they judge
-// the message that is sent.
+// Untag finds the upstream of a client's response to a server request, or of a progress notification for
+// one, and removes the tag. It runs before the rules, so that they are applied to the message that is
+// sent.
 func (r *Request) Untag() *refusal.Refusal {
 	r.untagged = true
 	if !r.Several() {
@@ -142,9 +139,9 @@ func (r *Request) Untag() *refusal.Refusal {
 	return nil
 }
 
-// Follow finds the upstream of a client's message that belongs to one before it: what
-// Untag found, where the request runs that is canceled, or where the task is that the
-// message asks about. Without a trace of the one before it is nil.
+// Follow finds the upstream of a client's message that refers to an earlier message: the upstream that
+// Untag found, the upstream of the request that is canceled, or the upstream of the task that the message
+// refers to. It is nil when the earlier message is unknown.
 func (r *Request) Follow(ctx context.Context) *transport.Upstream {
 	s := r.Sessions
 	switch {
@@ -161,8 +158,8 @@ func (r *Request) Follow(ctx context.Context) *transport.Upstream {
 	return nil
 }
 
-// Find finds the session at the upstream that the request is routed to. The errors are
-// those of [Sessions.Find].
+// Find finds the session at the upstream that the request is routed to. The errors are the errors of
+// [Sessions.Find].
 func (r *Request) Find(ctx context.Context, up *transport.Upstream) (err error) {
 	if r.Joined {
 		r.There, err = r.Sessions.Find(ctx, r.Client(), up)
@@ -170,9 +167,9 @@ func (r *Request) Find(ctx context.Context, up *transport.Upstream) (err error) 
 	return err
 }
 
-// SessionAt is the session of the request at an upstream, where it has s. The version
-// is the one that was resolved, or agreed on when the gateway opened the session: the
-// upstream cannot read the request as another revision than the gateway did.
+// SessionAt returns the session of the request at an upstream, if the session has s. The version is the
+// one that was resolved, or negotiated when the gateway opened the session, so that the upstream and the
+// gateway interpret the request as the same revision.
 func (r *Request) SessionAt(s mcp.Session) mcp.Session {
 	if s.Version == "" {
 		s.Version = r.Dialect.Version
@@ -180,9 +177,9 @@ func (r *Request) SessionAt(s mcp.Session) mcp.Session {
 	return s
 }
 
-// Send sends the request to the upstream, and once more in another session where the
-// upstream answers that it no longer knows its session, as after a restart. Nothing was
-// executed then. The errors are those of send and of [Sessions.Reopen].
+// Send sends the request to the upstream. If the upstream no longer knows its session, as after a
+// restart, the request was not executed, and Send sends it once more in a new session. The errors are the
+// errors of send and of [Sessions.Reopen].
 func (r *Request) Send(ctx context.Context, up *transport.Upstream, send func(again bool) (*upstream.Response, error)) (*upstream.Response, error) {
 	resp, err := send(false)
 	if err != nil || resp.Status != http.StatusNotFound || !r.Joined || !r.Sessions.WorthReopening(ctx, r.Handle.ID, r.There) {
@@ -195,8 +192,8 @@ func (r *Request) Send(ctx context.Context, up *transport.Upstream, send func(ag
 	return send(true)
 }
 
-// Track remembers where the request is until Untrack, so that its cancellation can be
-// routed; false where that needs no memory.
+// Track records the upstream of the request until Untrack, so that its cancellation can be routed; false
+// when nothing needs to be recorded.
 func (r *Request) Track(ctx context.Context, up *transport.Upstream) bool {
 	if r.Message.Kind != mcp.Request || !r.Several() || up.Name == r.Sessions.opts.Default {
 		return false
@@ -205,16 +202,15 @@ func (r *Request) Track(ctx context.Context, up *transport.Upstream) bool {
 	return true
 }
 
-// Untrack ends what Track began. It is not called when the client disconnected first:
-// the upstream may still work on the request, and the client cancel it then.
+// Untrack removes the record of Track. It is not called when the client disconnected first: the upstream
+// may still work on the request, and the client may still cancel it.
 func (r *Request) Untrack(ctx context.Context) {
 	r.Sessions.inFlight.Remove(ctx, r.Handle.ID, r.Message.ID)
 }
 
-// RejectStopped answers a server's request in the place of the client, whose answer to
-// it was refused, whatever refused it: the call that it belongs to would wait for the
-// answer for ever. It does so once. version is the revision in which the upstream is
-// addressed, empty for its own.
+// RejectStopped sends an error response to a server request on behalf of the client when the client's
+// response was refused for any reason: the upstream's call would otherwise wait for the response forever.
+// It does so once. version is the revision for the upstream, empty for the upstream's own.
 func (r *Request) RejectStopped(ctx context.Context, refused *refusal.Refusal, requestID, version string) {
 	s, m := r.Sessions, r.Message
 	if r.rejected || m.Kind != mcp.Response || len(m.ID) == 0 {
@@ -222,7 +218,7 @@ func (r *Request) RejectStopped(ctx context.Context, refused *refusal.Refusal, r
 	}
 	r.rejected = true
 	if !r.untagged && (r.Join(ctx) != nil || r.Untag() != nil) {
-		return // it was refused before its session was opened, and has none
+		return // it was refused before its session was opened, so it has none
 	}
 	up := r.Follow(ctx)
 	if up == nil {
@@ -233,7 +229,7 @@ func (r *Request) RejectStopped(ctx context.Context, refused *refusal.Refusal, r
 	}
 	code, message := refused.Code, refused.Message
 	if code != mcp.CodePolicyDenied {
-		code = mcp.CodeInternal // the other codes are about the client and its HTTP request
+		code = mcp.CodeInternal // the other codes concern the client and its HTTP request
 	}
 	client := r.Client()
 	client.Version = version

@@ -20,7 +20,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// request is one of alice with a body, and with the handle if there is one.
+// request is a request of alice with a body, and with the handle if it is not empty.
 func (s *set) request(t *testing.T, body, handle string) *Request {
 	t.Helper()
 	m := new(mcp.Message)
@@ -95,8 +95,8 @@ func TestAHandleIsIssuedAndBelongsToItsCaller(t *testing.T) {
 	}
 }
 
-// With several upstreams an initialize always has a session; with one only where the
-// upstream made one.
+// With several upstreams an initialize always gets a session; with one only if the
+// upstream issued one.
 func TestWhichAnswersHaveASession(t *testing.T) {
 	several := newSet(t)
 	single := newSet(t)
@@ -174,7 +174,8 @@ func TestAMessageFollowsTheOneBeforeIt(t *testing.T) {
 	}
 }
 
-// An upstream that lost its session is asked once more in a new one, and only then.
+// A request to an upstream that lost its session is sent once more in a new session, and
+// only in this case.
 func TestARequestIsSentAgainWhenItsSessionIsLost(t *testing.T) {
 	s := newSet(t)
 	r := s.joinedRequest(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`)
@@ -213,7 +214,7 @@ func TestARequestIsSentAgainWhenItsSessionIsLost(t *testing.T) {
 	}
 }
 
-// The call of an upstream does not wait for an answer that was refused.
+// The upstream's call does not wait for a response that was refused.
 func TestAnAnswerThatWasRefusedIsGivenInItsPlace(t *testing.T) {
 	s := newSet(t)
 	asked := s.joinedRequest(t, `{"jsonrpc":"2.0","id":3,"result":{}}`)
@@ -222,7 +223,8 @@ func TestAnAnswerThatWasRefusedIsGivenInItsPlace(t *testing.T) {
 	want := `own {"jsonrpc":"2.0","id":3,"error":{"code":-32001,"message":"policy_denied","data":{"reason":"policy_denied","request_id":"r1"}}}`
 	s.settled(t, s.main, want)
 
-	// Refused before its session was opened, for a reason that is no upstream's business.
+	// Refused before its session was opened, for a reason that does not concern the
+	// upstream.
 	early := s.request(t, `{"jsonrpc":"2.0","id":4,"result":{}}`, asked.Header.Get(mcp.HeaderSession))
 	early.RejectStopped(t.Context(), &refusal.Header, "r2", "")
 	s.settled(t, s.main, want, `own {"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"invalid_header","data":{"reason":"invalid_header","request_id":"r2"}}}`)
@@ -258,7 +260,7 @@ func TestStateIsKeptWhereItSurvives(t *testing.T) {
 		return s
 	}
 	if s := open(t.TempDir(), "main"); s.tasks != nil || s.inFlight != nil || s.Several() {
-		t.Error("with one upstream, places are remembered")
+		t.Error("with one upstream, in-flight requests are tracked")
 	}
 	id := session.NewID()
 	first := open(dir, "main", "b")

@@ -1,11 +1,11 @@
-// Package multiplex gives a client's session several upstreams: it opens the sessions
-// behind it when they are first needed, again when an upstream lost one, and ends
-// them; it finds the upstream of a message that refers to an earlier one; it repeats
-// what is meant for all upstreams, and rejects requests of upstreams in the client's
-// place.
+// Package multiplex gives a client's session several upstreams: it opens the upstream
+// sessions on first use and again when an upstream lost one, and ends them; it finds the
+// upstream of a message that refers to an earlier one; it repeats messages for all
+// upstreams, and rejects requests of upstreams on behalf of the client.
 //
-// Which sessions there are is kept by [session.State]; how messages get to an upstream
-// is a [transport.Transport]. Nothing here judges, records or answers a request.
+// The sessions are stored in [session.State]; messages are sent with a
+// [transport.Transport]. This package does not apply rules, write audit lines or respond
+// to requests.
 package multiplex
 
 import (
@@ -29,11 +29,10 @@ import (
 // client.
 const openTimeout = 30 * time.Second
 
-// maxInitialize bounds the answer of an upstream to the gateway's own initialize,
-// in bytes.
+// maxInitialize bounds an upstream's response to the gateway's own initialize, in bytes.
 const maxInitialize = 1 << 20
 
-// Options are what sessions are made of.
+// Options are the dependencies and settings of sessions.
 type Options struct {
 	// Upstreams are the upstreams by name.
 	Upstreams map[string]*transport.Upstream
@@ -41,10 +40,10 @@ type Options struct {
 	Default string
 	// Joined is called after a session was opened at an upstream for a client.
 	Joined func(id session.ID, up *transport.Upstream, opened mcp.Session)
-	// Background runs what a request does not wait for.
+	// Background runs calls that a request does not wait for.
 	Background *background.Calls
-	// Version is the gateway's own, for the clientInfo of sessions whose clients are
-	// no longer known.
+	// Version is the gateway's own version, for the clientInfo of sessions whose clients
+	// are no longer known.
 	Version string
 	// Sealer makes and reads the handles of sessions.
 	Sealer *session.Sealer
@@ -58,45 +57,44 @@ type Sessions struct {
 	State session.State
 	// Replicated is set where several gateways share State.
 	Replicated bool
-	// reopened is set once the default upstream lost a session that was opened
-	// again: until then the state is not asked for a session there.
+	// reopened is set once a lost session at the default upstream was opened again: until
+	// then the state is not queried for a session there.
 	reopened atomic.Bool
 
 	inFlight *InFlight       // nil with one upstream
-	tasks    *affinity.Tasks // nil too then
+	tasks    *affinity.Tasks // nil with one upstream
 }
 
 // New returns sessions without a state.
 func New(opts Options) *Sessions { return &Sessions{opts: opts} }
 
-// Client is a client's session, as one of its requests has it.
+// Client is a client's session, as seen by one of its requests.
 type Client struct {
 	Handle session.Handle
 	// Version is the protocol revision of the request.
 	Version string
-	// Hops is the value of [upstream.HeaderHops] for what the request causes.
+	// Hops is the value of [upstream.HeaderHops] for requests that the request causes.
 	Hops string
-	// Caller is the client, as transports know it.
+	// Caller is the client in the form that transports use.
 	Caller *transport.Caller
 }
 
 // Several reports whether a session has more than one upstream.
 func (s *Sessions) Several() bool { return len(s.opts.Upstreams) > 1 }
 
-// Ended reports whether a session was ended that has several upstreams, each of which
-// other than the default one would begin a new one, or that the gateway made for an
-// upstream without sessions. Any other session of a single upstream is that upstream's own
-// business.
+// Ended reports whether a session was ended, for sessions with several upstreams, each of
+// which except the default one would open a new session, and for sessions that the gateway
+// issued for an upstream without sessions. Any other session of a single upstream is
+// checked by that upstream.
 func (s *Sessions) Ended(ctx context.Context, handle session.Handle) bool {
 	_, own := session.CutOwn(handle.Upstream)
 	return (own || s.Several()) && s.State.Upstream.Ended(ctx, handle.ID)
 }
 
-// Find returns the client's session at an upstream: at the default upstream the one in
-// the handle, unless that was lost; at any other upstream one that is opened when it
-// is first needed. Errors are [session.ErrUnknown] when the client must begin a new
-// session, [session.ErrUnavailable], and those of the upstream and of package
-// mcpclient.
+// Find returns the client's session at an upstream: at the default upstream the one in the
+// handle, unless it was lost; at any other upstream a session that is opened on first use.
+// The errors are [session.ErrUnknown] when the client must begin a new session,
+// [session.ErrUnavailable], and the errors of the upstream and of package mcpclient.
 func (s *Sessions) Find(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
 	if up.Name != s.opts.Default {
 		return s.open(ctx, c, up)
@@ -109,11 +107,11 @@ func (s *Sessions) Find(ctx context.Context, c Client, up *transport.Upstream) (
 	return mcp.Session{ID: c.Handle.Upstream, Version: c.Version}, nil
 }
 
-// open finds the session that the gateway opened at the upstream for the client, and
-// opens it when there is none.
+// open finds the session that the gateway opened at the upstream for the client, or opens
+// one.
 func (s *Sessions) open(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
 	id := c.Handle.ID
-	var level []byte // the level of logs that a session opened here was sent
+	var level []byte // the log level that was sent to a session opened here
 	fresh := false
 	opened, err := s.State.Upstream.Session(ctx, id, up.Name, func(ctx context.Context) (mcp.Session, error) {
 		opened, err := s.initialize(ctx, c, up)
@@ -128,15 +126,15 @@ func (s *Sessions) open(ctx context.Context, c Client, up *transport.Upstream) (
 		s.closeOne(up, opened) // the client's session ended while this one was being opened
 		return mcp.Session{}, err
 	case err != nil && !errors.Is(err, session.ErrUnavailable) && up.Name == s.opts.Default && !errors.As(err, new(*upstream.Error)) && ctx.Err() == nil:
-		// The default upstream does not accept what the client's first initialize asked
-		// for: the client begins a new session.
+		// The default upstream does not accept the client's first initialize: the client
+		// must begin a new session.
 		return mcp.Session{}, session.ErrUnknown
 	case err != nil:
 		return mcp.Session{}, err
 	}
 	if fresh {
 		s.opts.Joined(id, up, opened)
-		// A level that was set while this session was not known yet.
+		// A level that was set while this session was being opened.
 		if now := s.State.Settings.Level(ctx, id); !bytes.Equal(now, level) {
 			s.replayLogLevel(ctx, c, up, opened, now)
 		}
@@ -144,8 +142,8 @@ func (s *Sessions) open(ctx context.Context, c Client, up *transport.Upstream) (
 	return opened, nil
 }
 
-// initialize opens a session at an upstream, with the initialize parameters of the
-// client while they are known, else with minimal ones.
+// initialize opens a session at an upstream, with the initialize parameters of the client
+// if they are known, otherwise with minimal ones.
 func (s *Sessions) initialize(ctx context.Context, c Client, up *transport.Upstream) (mcp.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -167,8 +165,8 @@ func (s *Sessions) initialize(ctx context.Context, c Client, up *transport.Upstr
 	return opened, err
 }
 
-// replayLogLevel repeats the client's last logging/setLevel at a session that was
-// just opened for it.
+// replayLogLevel repeats the client's last logging/setLevel at a session that was just
+// opened.
 func (s *Sessions) replayLogLevel(ctx context.Context, c Client, up *transport.Upstream, opened mcp.Session, params []byte) {
 	if params == nil {
 		return
@@ -176,16 +174,16 @@ func (s *Sessions) replayLogLevel(ctx context.Context, c Client, up *transport.U
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	client := mcpclient.Client{Transport: up.Transport, Name: "svc-level", Hops: c.Hops, Caller: c.Caller}
-	_ = client.SetLevel(ctx, opened, params) // without logs there is nothing to set
+	_ = client.SetLevel(ctx, opened, params) // an error means that the upstream has no log messages, so there is nothing to set
 }
 
-// WorthReopening reports whether a session that its upstream does not know, as after
-// a restart, is to be opened again: the client still holds its handle.
+// WorthReopening reports whether a session that its upstream does not know, as after a
+// restart, is to be opened again: the client still uses its handle.
 func (s *Sessions) WorthReopening(ctx context.Context, id session.ID, lost mcp.Session) bool {
 	return lost.ID != "" && !s.State.Upstream.Ended(ctx, id)
 }
 
-// Reopen opens a session again that its upstream has lost. The errors are those of
+// Reopen opens a session again that its upstream has lost. The errors are the errors of
 // Find.
 func (s *Sessions) Reopen(ctx context.Context, c Client, up *transport.Upstream, lost mcp.Session) (mcp.Session, error) {
 	s.State.Upstream.Forget(ctx, c.Handle.ID, up.Name, lost)
@@ -196,15 +194,15 @@ func (s *Sessions) Reopen(ctx context.Context, c Client, up *transport.Upstream,
 	return opened, err
 }
 
-// End ends a client's session at all upstreams but one, whose session the client's own
-// request has ended.
+// End ends a client's session at all upstreams except the one whose session the client's
+// own request has ended.
 func (s *Sessions) End(ctx context.Context, id session.ID, except *transport.Upstream) {
 	open := s.State.Upstream.End(ctx, id)
 	delete(open, except.Name)
 	s.Discard(open)
 }
 
-// Discard ends upstream sessions, by the names of their upstreams, in the background.
+// Discard ends upstream sessions, given by upstream name, in the background.
 func (s *Sessions) Discard(open map[string]mcp.Session) {
 	for name, opened := range open {
 		if up, ok := s.opts.Upstreams[name]; ok {

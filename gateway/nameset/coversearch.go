@@ -13,9 +13,9 @@ import (
 type coverSearch struct {
 	target *syntax.Prog
 	covers []*syntax.Prog
-	left   int // units of work
+	left   int // remaining units of work
 
-	words bool // an expression looks at word boundaries
+	words bool // an expression tests word boundaries
 	seen  map[string]bool
 	queue []state
 	key   []byte
@@ -42,7 +42,7 @@ const (
 )
 
 func (w *coverSearch) run() (Verdict, string) {
-	w.words = asksForWords(w.target) || slices.ContainsFunc(w.covers, asksForWords)
+	w.words = testsWords(w.target) || slices.ContainsFunc(w.covers, testsWords)
 	w.seen = map[string]bool{}
 	start := state{target: []uint32{uint32(w.target.Start)}, before: atEdge}
 	for _, c := range w.covers {
@@ -51,7 +51,7 @@ func (w *coverSearch) run() (Verdict, string) {
 	w.add(start)
 	for i := 0; i < len(w.queue); i++ {
 		s := w.queue[i]
-		w.queue[i] = state{} // the queue holds the states that are still to be visited
+		w.queue[i] = state{} // release the memory of visited states
 		if w.left <= 0 || len(w.seen) > maxStates {
 			return Unknown, ""
 		}
@@ -111,7 +111,7 @@ func (w *coverSearch) step(s *state) {
 	}
 }
 
-// add queues a state that was not seen before.
+// add queues a state that was not queued before.
 func (w *coverSearch) add(s state) {
 	k := append(w.key[:0], byte(s.before))
 	k = appendPositions(k, s.target)
@@ -134,7 +134,7 @@ func appendPositions(k []byte, list []uint32) []byte {
 }
 
 // reach follows the empty steps that the neighboring characters allow. It returns the
-// positions that wait for a character, and whether the end is reached.
+// positions that need a character next, and whether the end is reached.
 func (w *coverSearch) reach(p *syntax.Prog, from []uint32, flags syntax.EmptyOp) (at []uint32, end bool) {
 	visited := make(map[uint32]bool, 2*len(from))
 	stack := slices.Clone(from)
@@ -179,7 +179,7 @@ func (w *coverSearch) consume(p *syntax.Prog, from []uint32, r rune) []uint32 {
 	return slices.Compact(to)
 }
 
-// edges are the bounds of the characters of names, and of word characters: one character
+// edges are the bounds of the classes of name and word characters: one character
 // represents all between two bounds.
 var (
 	nameEdges = []rune{' ', 0x7f, 0x80, 0xd800, 0xe000, unicode.MaxRune + 1}
@@ -250,8 +250,8 @@ func inName(r rune) bool {
 
 func isWord(r rune) bool { return syntax.IsWordChar(r) }
 
-// asksForWords reports whether a program tests word boundaries.
-func asksForWords(p *syntax.Prog) bool {
+// testsWords reports whether a program tests word boundaries.
+func testsWords(p *syntax.Prog) bool {
 	return slices.ContainsFunc(p.Inst, func(i syntax.Inst) bool {
 		return i.Op == syntax.InstEmptyWidth &&
 			syntax.EmptyOp(i.Arg)&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary) != 0

@@ -30,8 +30,8 @@ type Set struct {
 // All returns the set of all names.
 func All() *Set { return &Set{all: true, prog: mustProgram(`(?s:.*)`)} }
 
-// Of returns the set of a matcher and its key, nil where there is none. The error is
-// that of a pattern that cannot be read, or of several matchers.
+// Of returns the set of a matcher and its key, nil when there is none. The error is the
+// error of an invalid pattern, or of several matchers.
 func Of(w *toolname.Written) (s *Set, key string, err error) {
 	keys := w.Keys()
 	switch len(keys) {
@@ -94,7 +94,7 @@ func Glob(pattern string) (*Set, error) {
 // Regex returns the set of the names that an RE2 expression matches as a whole.
 func Regex(expr string) (*Set, error) { return compile(expr) }
 
-// compile compiles an expression that must match all of a name.
+// compile compiles an expression that must match a whole name.
 func compile(expr string) (*Set, error) {
 	prog, err := program(expr)
 	if err != nil {
@@ -124,7 +124,7 @@ func program(expr string) (*syntax.Prog, error) {
 func mustProgram(expr string) *syntax.Prog {
 	prog, err := program(expr)
 	if err != nil {
-		panic(err) // for constants of this package
+		panic(err) // unreachable: expr is a constant of this package
 	}
 	return prog
 }
@@ -184,7 +184,7 @@ func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
 		return b.coversList(covers, target.list)
 	}
 	w := coverSearch{target: target.prog}
-	var left []*Set // lists that are used
+	var left []*Set // the lists that are considered
 	for _, c := range covers {
 		if c.names == nil {
 			if b.left--; mayMeet(c.start, target.start) {
@@ -206,7 +206,7 @@ func (b *Budget) Covers(covers []*Set, target *Set) (v Verdict, name string) {
 	return v, name
 }
 
-// mayMeet reports whether a name can have both prefixes.
+// mayMeet reports whether a name can start with both prefixes.
 func mayMeet(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 // coversList decides for a list of names.

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parse reads a set as the tests write it: =a,b names, ^a prefix, *a glob, /a
-// expression, all.
+// parse reads a set in the notation of these tests: =a,b names, ^a prefix, *a
+// glob, /a expression, all.
 func parse(t testing.TB, s string) *Set {
 	t.Helper()
 	var set *Set
@@ -78,7 +78,7 @@ func TestCovers(t *testing.T) {
 		{`/a{2,5}`, `/aaa?`, Covered, ""},
 		{`/a{2,5}`, `/a{2,6}`, NotCovered, "aaaaaa"},
 		{`/\p{L}+`, `/[a-zé]+`, Covered, ""},
-		{"=x", `/a\bb`, Covered, ""}, // no name at all
+		{"=x", `/a\bb`, Covered, ""}, // the empty set
 		{"=x", `/[[:cntrl:]]`, Covered, ""},
 		{"", `/$a`, Covered, ""},
 		{"", "=a", NotCovered, "a"},
@@ -97,7 +97,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// A question that is too large is answered Unknown, soon.
+// A query that is too large returns Unknown soon.
 func TestCoversBounded(t *testing.T) {
 	wide := parse(t, "/.*a.{18}")
 	began := time.Now()
@@ -123,7 +123,7 @@ func TestCoversBounded(t *testing.T) {
 	}
 }
 
-// Long lists do not take part, but an answer is never wrong for it.
+// Long lists are left out, but a result is never wrong because of it.
 func TestCoversLongList(t *testing.T) {
 	var names []string
 	for i := range 2000 {
@@ -135,8 +135,8 @@ func TestCoversLongList(t *testing.T) {
 	}
 }
 
-// Covers agrees with trying every short name over a small alphabet, and what it
-// says of all names is never contradicted by one of them.
+// Covers agrees with an exhaustive check of all short names over a small
+// alphabet, and no short name contradicts its result about all names.
 func TestCoversModel(t *testing.T) {
 	exprs := rapid.SampledFrom([]string{"a", "b", "ab", "a*", "a+b", "(a|b)*", ".", "..", "a.", ".*b", "[^a].*", "(?i)A", `a\b.*`, `\Ba`, "a?b?", "(ab)*", "a{2}", "$", "^", "(a|bb)+", "c"})
 	var names []string

@@ -1,6 +1,6 @@
 // Package observer is the telemetry of a gateway: spans for two pipelines, and metrics
-// on a listener of their own. parts.go reads at a scrape what the parts of the gateway
-// say of themselves. What a single request adds is the business of package accounting.
+// on a listener of their own. parts.go collects the state of the gateway's parts at a
+// scrape. Metrics of single requests belong to package accounting.
 package observer
 
 import (
@@ -17,7 +17,7 @@ import (
 	"svc/gateway/telemetry"
 )
 
-// Options are what telemetry needs of its gateway.
+// Options are the dependencies of telemetry.
 type Options struct {
 	Version string
 	Logger  *slog.Logger
@@ -27,14 +27,14 @@ type Options struct {
 	State func() telemetry.State
 }
 
-// Observer is the telemetry that a configuration asks for. What is switched off is
-// nil, and costs nothing; the zero value observes nothing.
+// Observer is the telemetry of a configuration. A disabled part is nil and costs
+// nothing; the zero value observes nothing.
 type Observer struct {
 	Tracer  *telemetry.Tracer
 	Metrics *telemetry.Metrics
 
 	opts     Options
-	listener net.Listener // of the metrics
+	listener net.Listener // of the metrics server
 }
 
 // pipelines are the sections of the pipelines by their names.
@@ -42,8 +42,8 @@ func pipelines(c *config.Telemetry) map[string]*config.Pipeline {
 	return map[string]*config.Pipeline{"customer": &c.Customer, "operator": &c.Operator}
 }
 
-// Open makes what the telemetry section asks for. A metrics address that cannot be
-// bound is an error. The observer must be closed, also when it never ran.
+// Open creates the telemetry of a configuration section. It fails when the metrics
+// address cannot be bound. The observer must be closed, even if it never ran.
 func Open(cfg *config.Telemetry, opts Options) (o Observer, err error) {
 	o.opts = opts
 	var on []telemetry.Config
@@ -70,7 +70,7 @@ func Open(cfg *config.Telemetry, opts Options) (o Observer, err error) {
 	return o, nil
 }
 
-// Addr is where metrics are served, nil where they are not.
+// Addr is the address of the metrics server, nil when metrics are disabled.
 func (o *Observer) Addr() net.Addr {
 	if o.listener == nil {
 		return nil
@@ -92,7 +92,7 @@ func (o *Observer) Run(ctx context.Context) error {
 	return failed
 }
 
-// lastScrape bounds how long a scrape may hold up the end.
+// lastScrape bounds how long a scrape may delay the shutdown.
 const lastScrape = time.Second
 
 func (o *Observer) serveMetrics(ctx context.Context) error {
@@ -122,7 +122,7 @@ func (o *Observer) serveMetrics(ctx context.Context) error {
 	return nil
 }
 
-// Close releases the metrics' address, also where Run never ran.
+// Close releases the metrics address, even if Run was never called.
 func (o *Observer) Close() error {
 	if o.listener == nil {
 		return nil
@@ -133,7 +133,7 @@ func (o *Observer) Close() error {
 	return nil
 }
 
-// Adopt takes over what a reload may change: the sample ratios.
+// Adopt applies the settings that a reload may change: the sample ratios.
 func (o *Observer) Adopt(cfg *config.Telemetry) {
 	if o.Tracer == nil {
 		return

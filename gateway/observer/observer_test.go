@@ -22,7 +22,7 @@ func options() Options {
 	}
 }
 
-// Metrics are served on a listener of their own, from Run to its end.
+// Metrics are served on a listener of their own, until Run returns.
 func TestMetricsAreServedUntilTheEnd(t *testing.T) {
 	o, err := Open(&config.Telemetry{Metrics: config.Metrics{Listen: "127.0.0.1:0"}}, options())
 	if err != nil {
@@ -84,7 +84,7 @@ func TestTheAddressOfMetricsIsBoundAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Close(); err != nil { // it never ran
+	if err := o.Close(); err != nil { // close an observer that never ran
 		t.Fatal(err)
 	}
 	again, err := net.Listen("tcp", cfg.Metrics.Listen)

@@ -19,8 +19,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Parts are those of a gateway that have something to say at a scrape, as they are at
-// its moment. Those that are documented as such may be nil.
+// Parts are the parts of a gateway whose state is collected at a scrape. Those
+// documented as such may be nil.
 type Parts struct {
 	Health    *health.Probes
 	Verifier  *auth.Verifier
@@ -29,19 +29,19 @@ type Parts struct {
 	Sessions  *multiplex.Sessions
 	Upstreams map[string]*transport.Upstream
 	Limits    ratelimit.Store
-	Redis     *ratelimit.Redis // nil where buckets are in memory
-	// Guards and Callers are those of the configuration in force.
+	Redis     *ratelimit.Redis // nil when buckets are in memory
+	// Guards and Callers are those of the current configuration.
 	Guards     *guardrail.Set
 	Callers    *caller.Rules
-	Reporter   *report.Reporter       // nil where no traces are reported
-	Governance *govern.Syncer         // nil where the policies of the control plane are not enforced
-	Search     *toolsearch.Service    // nil where tools/list is not answered here
-	Federation *federation.Federation // nil where lists are not merged
-	Pins       *pinning.Guard         // nil where definitions are not pinned
-	Tracer     *telemetry.Tracer      // nil where no spans are exported
+	Reporter   *report.Reporter       // nil when no traces are reported
+	Governance *govern.Syncer         // nil when the control plane's policies are not enforced
+	Search     *toolsearch.Service    // nil when the gateway does not answer tools/list itself
+	Federation *federation.Federation // nil when lists are not merged
+	Pins       *pinning.Guard         // nil when definitions are not pinned
+	Tracer     *telemetry.Tracer      // nil when no spans are exported
 }
 
-// State is what the parts say.
+// State collects the state of the parts.
 func (p *Parts) State() telemetry.State {
 	keys := p.Verifier.Stats()
 	s := telemetry.State{
@@ -105,8 +105,7 @@ func (p *Parts) store() *telemetry.StoreState {
 	return &telemetry.StoreState{Allowed: s.Allowed, Refused: s.Refused, Failed: s.Failed, ShortCircuited: s.ShortCircuited, Failing: s.Failing}
 }
 
-// issuer is what is known of the token issuer's keys, nil where tokens are not
-// accepted.
+// issuer is the state of the token issuer's keys, nil when tokens are not accepted.
 func (p *Parts) issuer() *telemetry.IssuerState {
 	s, ok := p.Callers.TokenStats()
 	if !ok {

@@ -8,19 +8,20 @@ import (
 	"svc/gateway/httpfield"
 )
 
-// Cross-origin requests of browsers (Fetch standard, CORS protocol) are answered
-// for the origins that the file lists, and for no other: loopback origins that are
-// permitted by default can send requests but not read the answers. Credentials
-// that a browser holds by itself (cookies, client certificates) are never allowed.
+// Cross-origin requests of browsers (Fetch standard, CORS protocol) are allowed
+// for the origins that the config lists, and for no others: loopback origins that
+// are permitted by default can send requests but not read the responses.
+// Credentials that a browser adds by itself (cookies, client certificates) are
+// never allowed.
 
 const (
 	corsMethods = "POST, GET, DELETE"
 	corsMaxAge  = "600"
-	// maxCORSHeaders bounds the requested header names that are looked at.
+	// maxCORSHeaders bounds the requested header names that are checked.
 	MaxCORSHeaders = 128
 )
 
-// The values of CORS headers. Nobody changes them.
+// The values of CORS headers. They are never modified.
 var (
 	corsExposed = []string{"Mcp-Session-Id, WWW-Authenticate, Retry-After"}
 	corsVary    = []string{"Origin"}
@@ -36,12 +37,12 @@ var corsHeaders = []string{
 
 const corsParamPrefix = "mcp-param-"
 
-// listed reports whether the file lists the origin of a request.
+// listed reports whether the config lists the origin of a request.
 func (o *Rules) listed(values []string) bool {
 	return len(values) == 1 && o.allowed[strings.ToLower(values[0])]
 }
 
-// AllowOrigin lets a page read the answer when its origin is listed.
+// AllowOrigin permits a page to read the response if its origin is listed.
 func (o *Rules) AllowOrigin(h http.Header, r *http.Request) {
 	origin := r.Header["Origin"]
 	if len(origin) == 0 || !o.listed(origin) {
@@ -52,13 +53,12 @@ func (o *Rules) AllowOrigin(h http.Header, r *http.Request) {
 	h["Vary"] = corsVary
 }
 
-// IsPreflight reports whether a browser asks what a page of a listed origin may
-// send.
+// IsPreflight reports whether a request is a CORS preflight of a listed origin.
 func (o *Rules) IsPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && len(r.Header["Access-Control-Request-Method"]) == 1 && o.listed(r.Header["Origin"])
 }
 
-// AllowRequest writes the answer to a preflight.
+// AllowRequest writes the response to a preflight.
 func (o *Rules) AllowRequest(h http.Header, r *http.Request) {
 	h["Access-Control-Allow-Methods"] = []string{corsMethods}
 	h["Access-Control-Max-Age"] = []string{corsMaxAge}
@@ -85,7 +85,8 @@ func (o *Rules) allowedHeaders(requested []string) string {
 	return strings.Join(names, ", ")
 }
 
-// mayBeSet reports whether a page may set a header, whose name is in lower case.
+// mayBeSet reports whether a page may set a header; the name must be in lower
+// case.
 func (o *Rules) mayBeSet(name string) bool {
 	return slices.Contains(corsHeaders, name) || strings.EqualFold(name, o.authHeader) && name != "" ||
 		len(name) > len(corsParamPrefix) && strings.HasPrefix(name, corsParamPrefix) && httpfield.IsToken(name)

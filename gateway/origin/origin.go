@@ -1,5 +1,6 @@
-// Package origin decides which web pages and under which names a gateway may be used:
-// the Origin and Host of a request, and the CORS headers of its answer.
+// Package origin decides which web pages may use a gateway, and under which host names:
+// it checks the Origin and Host of a request and writes the CORS headers of the
+// response.
 package origin
 
 import (
@@ -10,21 +11,21 @@ import (
 	"strings"
 )
 
-// Rules decide which Origin and Host a request may carry. A browser that a
-// hostile page drives sends the page's Origin; a page behind a rebound DNS
-// name sends that name as Host. "Same host" is therefore no test: the names
-// that are allowed are listed, and by default they are the loopback ones.
+// Rules decide which Origin and Host a request may have. A browser controlled by a
+// hostile page sends the page's Origin; a page behind a rebound DNS name sends that name
+// as Host. "Same host" is therefore no protection: the allowed names are listed, and by
+// default only loopback names are allowed.
 type Rules struct {
 	allowed map[string]bool // exact, lower case; nil means loopback origins
 	hosts   map[string]bool // names without port, lower case
-	// anyHost is set when no hosts are listed and the listener is reachable
-	// from elsewhere: nobody can guess the names it is reached by.
+	// anyHost is set when no hosts are listed and the listener is reachable from other
+	// machines: the names under which it is reachable are unknown.
 	anyHost bool
 	// authHeader is the header of the credentials, which pages may set.
 	authHeader string
 }
 
-// New makes the rules for a listener; authHeader is the header that credentials come in.
+// New creates the rules for a listener; authHeader is the header with the credentials.
 func New(listen string, allowedOrigins, allowedHosts []string, authHeader string) *Rules {
 	o := &Rules{authHeader: authHeader}
 	if len(allowedOrigins) > 0 {
@@ -44,8 +45,8 @@ func New(listen string, allowedOrigins, allowedHosts []string, authHeader string
 	return o
 }
 
-// Permit reports whether the request's Host and Origin are allowed. An absent
-// Origin is: only browsers send one.
+// Permit reports whether the request's Host and Origin are allowed. An absent Origin is
+// allowed: only browsers send one.
 func (o *Rules) Permit(r *http.Request) bool {
 	return o.permitHost(r.Host) && o.permitOrigin(r.Header["Origin"])
 }
@@ -87,7 +88,7 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// IsLoopback reports whether a host name or address is of this machine.
+// IsLoopback reports whether a host name or address is a loopback one.
 func IsLoopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true

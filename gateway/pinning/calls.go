@@ -10,11 +10,11 @@ import (
 	"svc/gateway/transport"
 )
 
-// Check decides about a message for an upstream: whether it calls a tool, or gets a
-// prompt, whose definition is not the approved one, as far as it was listed to its caller
-// or to the gateway; a name that was never approved is one too. own is the upstream's name
-// of it where that is another than the one in the message. changed is set for such a call.
-// The refusal is nil where it may pass.
+// Check decides about a message for an upstream that calls a tool or gets a prompt:
+// whether its definition, as it was listed to its caller or to the gateway, differs from
+// the approved one or was never approved. own is the upstream's name of the tool or prompt
+// if it differs from the name in the message. changed is set for such a call. The refusal
+// is nil if the message may pass.
 func (g *Guard) Check(ctx context.Context, c *transport.Caller, upstream string, m *mcp.Message, own string, changed *bool) *refusal.Refusal {
 	u := g.of(upstream)
 	if u == nil {
@@ -39,7 +39,7 @@ func (g *Guard) Check(ctx context.Context, c *transport.Caller, upstream string,
 	}
 	p := g.pins.Load()
 	if !g.given && !p.Has(u.name) {
-		return nil // warn: nothing is approved yet that it could differ from
+		return nil // warn: nothing is approved yet that could differ
 	}
 	pin, ok := p.Approved(s)
 	if d, shown := u.shown(c, s); ok && (!shown || d == pin.Digest) {
@@ -56,17 +56,19 @@ func (g *Guard) Check(ctx context.Context, c *transport.Caller, upstream string,
 	return &refusal.Pinned
 }
 
-// Stats is what the last list of an upstream is to the approved definitions.
+// Stats compares the last list of an upstream with the approved definitions.
 type Stats struct {
 	Upstream string
-	// Approved, Changed and New count tools, prompts and instructions, of an upstream that
-	// takes the tokens of callers alone those that are not approved in the list of any.
+	// Approved, Changed and New count tools, prompts and instructions; for an upstream
+	// that accepts only the tokens of callers, Changed and New count those that are not
+	// approved in the list of any caller.
 	Approved, Changed, New int
-	// Passed and Refused count calls of what is not approved.
+	// Passed and Refused count calls of definitions that are not approved.
 	Passed, Refused uint64
 }
 
-// Stats returns the state of every upstream with pin_tools, in the order of the file.
+// Stats returns the state of every upstream with pin_tools, in the order of the config
+// file.
 func (g *Guard) Stats() []Stats {
 	if g == nil {
 		return nil

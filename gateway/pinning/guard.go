@@ -18,43 +18,43 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what the caller takes from the process around it.
+// Options are the dependencies of a guard.
 type Options struct {
-	// Version is the gateway's own.
+	// Version is the gateway's own version.
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// Changed notifies that other definitions of an upstream are approved than before, so
-	// that its lists are merged again; nil for nobody.
+	// Changed is called when the approved definitions of an upstream have changed, so that
+	// its lists are merged again; may be nil.
 	Changed func(upstream string)
 }
 
-// Guard knows the approved definitions and what the upstreams list. Its methods are safe
-// for concurrent use; a nil Guard guards nothing.
+// Guard stores the approved definitions and the listed ones. Its methods are safe for
+// concurrent use; a nil Guard checks nothing.
 type Guard struct {
 	opts Options
 	// path is the file of approved definitions, and given is set when the configuration
-	// names it: then nothing is approved because it was the first to be listed.
+	// names it: then no definition is approved automatically on first listing.
 	path  string
 	given bool
-	// lost is set when the gateway ran before and its state is gone.
+	// lost is set when the gateway ran before and its state directory is missing.
 	lost bool
 	// federated is set when the lists of upstreams are read by package federation.
 	federated bool
 	interval  time.Duration
 	upstreams map[string]*guarded
-	order     []*guarded // in the order of the file
+	order     []*guarded // in the order of the config file
 
 	pins   atomic.Pointer[pins.Pins]
-	saving sync.Mutex // one change of pins at a time
+	saving sync.Mutex // serializes changes of pins
 }
 
-// StateFile returns the file of the definitions that were approved because they were the
-// first to be listed.
+// StateFile returns the path of the file of definitions that were approved automatically
+// on first listing.
 func StateFile(stateDir string) string { return filepath.Join(stateDir, "pins.json") }
 
-// FileOf returns the file of approved definitions of a configuration, and whether the
-// configuration names it.
+// FileOf returns the path of the file of approved definitions of a configuration, and
+// whether the configuration names it.
 func FileOf(f *config.File) (path string, given bool) {
 	if f.Pins != "" {
 		return f.Pins, true
@@ -62,10 +62,10 @@ func FileOf(f *config.File) (path string, given bool) {
 	return StateFile(f.StateDirectory()), false
 }
 
-// Open returns the guard of a validated configuration, nil where no upstream has
-// pin_tools. The error is that of a file of pins that cannot be read, and with block also
-// of one that is not there. It asks no upstream. It comes before the audit file is opened,
-// which reports whether the gateway ran before.
+// Open returns the guard of a validated configuration, nil when no upstream has pin_tools.
+// It fails when the file of pins cannot be read, and with block also when the file does
+// not exist. It sends no requests. It must be called before the audit file is opened,
+// because that file shows whether the gateway ran before.
 func Open(f *config.File, targets map[string]*transport.Upstream, o Options) (*Guard, error) {
 	g := &Guard{opts: o, federated: f.Federation.Enabled, interval: f.Federation.RefreshInterval, upstreams: map[string]*guarded{}}
 	if g.opts.Logger == nil {
@@ -101,11 +101,10 @@ func Open(f *config.File, targets map[string]*transport.Upstream, o Options) (*G
 	return g, nil
 }
 
-// ErrNoPins is the error of a file of pins that is not there although an upstream has
-// pin_tools: block.
-var ErrNoPins = errors.New("the file of pins is not there, and an upstream has pin_tools: block: make it with 'svc tools approve --all'")
+// ErrNoPins is the error of a missing file of pins when an upstream has pin_tools: block.
+var ErrNoPins = errors.New("the file of pins does not exist, and an upstream has pin_tools: block: create it with 'svc tools approve --all'")
 
-// Read reads the approved definitions of a configuration; none where nothing is approved
+// Read reads the approved definitions of a configuration; none when nothing is approved
 // yet. The error names the file.
 func Read(f *config.File) (*pins.Pins, error) {
 	path, given := FileOf(f)
@@ -124,7 +123,8 @@ func Read(f *config.File) (*pins.Pins, error) {
 	return p, err
 }
 
-// ranBefore reports whether a gateway wrote the audit file before and its state is gone.
+// ranBefore reports whether a gateway wrote the audit file before and its state directory
+// is missing.
 func ranBefore(f *config.File) bool {
 	info, err := os.Stat(f.Audit.Path)
 	if err != nil || info.Size() == 0 {
@@ -134,7 +134,8 @@ func ranBefore(f *config.File) bool {
 	return len(heads) == 0
 }
 
-// Reload reads the approved definitions again. On an error those of before stay in force.
+// Reload reads the approved definitions again. On an error the previous ones stay in
+// effect.
 func (g *Guard) Reload() error {
 	if g == nil {
 		return nil
@@ -177,11 +178,11 @@ func (g *Guard) changed(upstream string) {
 	}
 }
 
-// lockTime bounds the wait for another process that changes the file of pins.
+// lockTime bounds the wait for another process that is changing the file of pins.
 const lockTime = 5 * time.Second
 
-// learn approves what an upstream lists first. Where the file says more meanwhile, that
-// counts.
+// learn approves what an upstream lists first. Definitions that were added to the file in
+// the meantime take precedence.
 func (g *Guard) learn(u *guarded, listed []pins.Pin) {
 	g.saving.Lock()
 	defer g.saving.Unlock()

@@ -12,9 +12,9 @@ import (
 	"svc/gateway/transport"
 )
 
-// Note takes over what an upstream offers: to a caller with lists of its own, or to the
-// gateway itself when c is nil. What is listed first is approved, where the configuration
-// names no file; what is not approved is logged.
+// Note records the list of an upstream: as listed to a caller that has its own lists, or to
+// the gateway itself when c is nil. If the configuration names no file, the first list is
+// approved; definitions that are not approved are logged.
 func (g *Guard) Note(upstream string, c *transport.Caller, o *lister.Offer) {
 	u := g.of(upstream)
 	if u == nil {
@@ -38,7 +38,7 @@ func (g *Guard) of(name string) *guarded {
 	return g.upstreams[name]
 }
 
-// report logs what is not approved, once for each definition.
+// report logs the definitions that are not approved, each once.
 func (g *Guard) report(u *guarded, seen map[pins.Subject]pins.Digest, p *pins.Pins) {
 	if !g.given && !p.Has(u.name) {
 		return // nothing is approved yet
@@ -54,8 +54,9 @@ func (g *Guard) report(u *guarded, seen map[pins.Subject]pins.Digest, p *pins.Pi
 	}
 }
 
-// Keep returns an offer without what is not approved, where the upstream has pin_tools:
-// block; the same offer where nothing is left out. The offer itself is not changed.
+// Keep returns an offer without the definitions that are not approved, if the upstream has
+// pin_tools: block; the same offer when nothing is omitted. The offer itself is not
+// changed.
 func (g *Guard) Keep(upstream string, o *lister.Offer) *lister.Offer {
 	u := g.of(upstream)
 	if u == nil || !u.block {
@@ -94,8 +95,8 @@ func approved(p *pins.Pins, pin pins.Pin) bool {
 	return p.Status(pin.Subject, pin.Definition.Digest) == pins.Approved
 }
 
-// judge decides for each item whether it is approved, and adds those that have a name to
-// listed. A name of which one definition is not approved has none that is.
+// judge decides for each item whether it is approved, and adds the named ones to listed. If
+// one definition of a name is not approved, no definition of the name is.
 func (u *guarded) judge(kind pins.Kind, items [][]byte, p *pins.Pins, listed *[]pins.Pin) []bool {
 	keep := make([]bool, len(items))
 	names := make([]string, len(items))
@@ -103,7 +104,7 @@ func (u *guarded) judge(kind pins.Kind, items [][]byte, p *pins.Pins, listed *[]
 	for i, raw := range items {
 		pin, err := Define(u.name, kind, raw)
 		if err != nil {
-			continue // it cannot be approved
+			continue // a definition without a name cannot be approved
 		}
 		if listed != nil {
 			*listed = append(*listed, pin)
@@ -119,23 +120,23 @@ func (u *guarded) judge(kind pins.Kind, items [][]byte, p *pins.Pins, listed *[]
 	return keep
 }
 
-// View is the guard as one caller meets it. A nil View guards nothing.
+// View is the guard for one caller. A nil View checks nothing.
 type View struct {
 	guard  *Guard
 	caller *transport.Caller
 }
 
-// For returns the view of a caller, which is valid as long as the caller is.
+// For returns the view of a caller, valid as long as the caller is.
 func (g *Guard) For(c *transport.Caller) *View {
-	if g == nil || g.federated { // the lists that pass are the gateway's own
+	if g == nil || g.federated { // with federation the forwarded lists are the gateway's own
 		return nil
 	}
 	return &View{g, c}
 }
 
-// Cut takes what is not approved out of an upstream's answer to a list request, to
-// initialize and to server/discover. resumed is set when nobody knows what was asked. ok is
-// false for an answer that could be read in two ways.
+// Cut removes definitions that are not approved from an upstream's response to a list
+// request, to initialize and to server/discover. resumed is set when the request is
+// unknown. ok is false for an ambiguous response.
 func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool) {
 	if v == nil || m.Kind != mcp.Response || m.IsError {
 		return true
@@ -177,7 +178,8 @@ func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, res
 	return true
 }
 
-// wake has the upstream read again where its answer holds something that is not approved.
+// wake requests an early reading of the upstream if its response contains something that is
+// not approved.
 func (u *guarded) wake(seen map[pins.Subject]pins.Digest, p *pins.Pins) {
 	for s, d := range seen {
 		if p.Status(s, d) != pins.Approved {
@@ -187,7 +189,7 @@ func (u *guarded) wake(seen map[pins.Subject]pins.Digest, p *pins.Pins) {
 	}
 }
 
-// readSoon has the upstream read again before its time.
+// readSoon requests an early reading of the upstream.
 func (u *guarded) readSoon() {
 	select {
 	case u.again <- struct{}{}:
@@ -195,7 +197,7 @@ func (u *guarded) readSoon() {
 	}
 }
 
-// cutList cuts one list of an answer.
+// cutList filters one list of a response.
 func (u *guarded) cutList(kind pins.Kind, member string, m *mcp.Message, p *pins.Pins, listed *[]pins.Pin) (ok bool) {
 	var items [][]byte
 	if _, _, ok := mcp.CutList(m, member, func(raw []byte) bool { items = append(items, raw); return true }); !ok {
@@ -210,7 +212,7 @@ func (u *guarded) cutList(kind pins.Kind, member string, m *mcp.Message, p *pins
 	return ok && (!changed || mcp.Scan(body, m) == nil)
 }
 
-// cutInstructions empties instructions that are not approved.
+// cutInstructions removes instructions that are not approved.
 func (u *guarded) cutInstructions(m *mcp.Message, p *pins.Pins, listed *[]pins.Pin) (ok bool) {
 	at := mcp.Find(m.Body, m.Spans.Result, "instructions")
 	text, _ := mcp.StringValue(at.Of(m.Body))

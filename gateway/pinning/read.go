@@ -15,19 +15,21 @@ import (
 
 const agent = "svc-pins"
 
-// Times of readings.
+// Timing of readings.
 const (
-	// readTime bounds one reading, and so the time that a call waits for the first one.
+	// readTime bounds one reading, and therefore the time that a call waits for the first
+	// reading.
 	readTime = 10 * time.Second
-	// maxAge is how long it is believed what an upstream lists to a caller.
+	// maxAge is how long the list of a caller is trusted without reading it again.
 	maxAge       = 5 * time.Minute
-	minAgain     = 5 * time.Second // after an answer that holds something else
+	minAgain     = 5 * time.Second // minimum between readings after a response with other definitions
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 30 * time.Minute
 )
 
-// Run reads the lists of upstreams again and again until ctx ends, where nobody else does:
-// without federation. It returns when all of it has stopped, and runs once.
+// Run reads the lists of upstreams periodically until ctx ends. With federation, package
+// federation reads them, and Run returns at once. It returns when all its goroutines have
+// ended, and may be called once.
 func (g *Guard) Run(ctx context.Context) {
 	if g == nil || g.federated {
 		return
@@ -41,7 +43,7 @@ func (g *Guard) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// follow reads one upstream until ctx ends.
+// follow reads the lists of one upstream until ctx ends.
 func (g *Guard) follow(ctx context.Context, u *guarded) {
 	fails := 0
 	for ctx.Err() == nil {
@@ -57,7 +59,7 @@ func (g *Guard) follow(ctx context.Context, u *guarded) {
 	}
 }
 
-// wait returns after a pause, and earlier when the lists are wanted, but not before
+// wait returns after a pause, and earlier when a reading is requested, but not before
 // minAgain has passed.
 func (u *guarded) wait(ctx context.Context, pause time.Duration) {
 	soonest, latest := time.NewTimer(min(pause, minAgain)), time.NewTimer(pause)
@@ -75,8 +77,8 @@ func (u *guarded) wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// ready reads what an upstream lists, where that is not known yet: to the gateway, or to a
-// caller where each has its own. Calls that wait for it share one reading.
+// ready reads the lists of an upstream if they are not known yet: as listed to the
+// gateway, or to a caller where each has its own. Concurrent calls share one reading.
 func (g *Guard) ready(ctx context.Context, u *guarded, c *transport.Caller) error {
 	if u.known(c, g.opts.Now()) {
 		return nil
@@ -96,7 +98,7 @@ func (g *Guard) ready(ctx context.Context, u *guarded, c *transport.Caller) erro
 	return g.read(ctx, u, c)
 }
 
-// read reads what an upstream lists. A panic is a failure like others.
+// read reads the lists of an upstream. A panic is treated like any other failure.
 func (g *Guard) read(ctx context.Context, u *guarded, c *transport.Caller) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -16,12 +16,12 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on what is remembered of one upstream.
+// Limits of what is stored for one upstream.
 const (
-	maxCallers    = 4096    // whose lists differ from what was approved
-	maxDeviations = 100_000 // in the lists of all of them
-	maxTold       = 20_000  // changes that were logged
-	maxLogged     = 100     // changes of one list that are logged one by one
+	maxCallers       = 4096    // callers whose lists differ from the approved definitions
+	maxDeviations    = 100_000 // in the lists of all these callers
+	maxLoggedChanges = 20_000  // changes that were logged
+	maxLogged        = 100     // changes of one list that are logged individually
 )
 
 // guarded is one upstream with pin_tools.
@@ -29,28 +29,28 @@ type guarded struct {
 	name      string
 	block     bool
 	perCaller bool
-	reader    lister.Lister // without a caller; copied for each reading
-	reading   chan struct{} // holds a value while nobody reads on demand
-	again     chan struct{} // holds a value when the lists are wanted before their time
+	reader    lister.Lister // has no caller; copied for each reading
+	reading   chan struct{} // contains a value while no on-demand reading runs
+	again     chan struct{} // contains a value when an early reading is requested
 
 	mu sync.Mutex
-	// own are the definitions that the gateway was listed last, nil before the first time.
+	// own are the definitions last listed to the gateway, nil before the first time.
 	own map[pins.Subject]pins.Digest
-	// callers are the definitions that callers were listed, as far as they are not the
-	// approved ones, or are while own has another; of an upstream that takes the tokens of callers alone there is an
-	// entry for each caller.
+	// callers contains, for each caller, the listed definitions that differ from the approved ones or for which own
+	// has another definition; for an upstream that accepts only the tokens of callers there is an entry for each
+	// caller.
 	callers    map[[sha256.Size]byte]*list.Element
-	order      *list.List // the least recently used first
+	order      *list.List // least recently used first
 	deviations int
-	told       map[pins.Subject]pins.Digest
+	logged     map[pins.Subject]pins.Digest
 	passed     uint64
 	refused    uint64
 }
 
-// deviating is what one caller was listed that is not what was approved.
+// deviating is the definitions listed to one caller that are not the approved ones.
 type deviating struct {
 	key  [sha256.Size]byte
-	at   time.Time // when all lists of the caller were read; zero when they were not
+	at   time.Time // when all lists of the caller were read; zero when not all were
 	seen map[pins.Subject]pins.Digest
 }
 
@@ -59,7 +59,7 @@ func newGuarded(c *upstream.Config, t *transport.Upstream, version string) *guar
 		name: c.Name, block: c.PinTools == upstream.PinBlock, perCaller: c.PerCaller(),
 		reader:  lister.Lister{Agent: agent, Version: version, Bounds: lister.Bounds{Time: readTime}},
 		reading: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		callers: map[[sha256.Size]byte]*list.Element{}, order: list.New(), told: map[pins.Subject]pins.Digest{},
+		callers: map[[sha256.Size]byte]*list.Element{}, order: list.New(), logged: map[pins.Subject]pins.Digest{},
 	}
 	if t != nil {
 		u.reader.Transport = t.Direct
@@ -68,7 +68,7 @@ func newGuarded(c *upstream.Config, t *transport.Upstream, version string) *guar
 	return u
 }
 
-// kindOf returns the kind that is pinned of a kind of list; ok is false for resources.
+// kindOf returns the kind of pins for a kind of list; ok is false for resources.
 func kindOf(kind catalog.Kind) (pins.Kind, bool) {
 	switch kind {
 	case catalog.Tool:
@@ -82,7 +82,7 @@ func kindOf(kind catalog.Kind) (pins.Kind, bool) {
 // ErrNoName is the error of a definition without a name.
 var ErrNoName = errors.New("the definition has no name")
 
-// Define returns the pin of an item as an upstream lists it.
+// Define returns the pin of an item in the form in which an upstream lists it.
 func Define(name string, kind pins.Kind, raw []byte) (pins.Pin, error) {
 	text, ok := mcp.StringValue(mcp.Find(raw, mcp.Span{End: len(raw)}, "name").Of(raw))
 	if !ok {
@@ -92,8 +92,8 @@ func Define(name string, kind pins.Kind, raw []byte) (pins.Pin, error) {
 	return pins.Pin{Subject: pins.Subject{Upstream: name, Kind: kind, Name: strings.Clone(text)}, Definition: d}, err
 }
 
-// Of returns the pins of all that an upstream offers and that can be pinned, in its order.
-// Items without a name are left out.
+// Of returns the pins of everything in an upstream's offer that can be pinned, in the order of the offer. Items
+// without a name are omitted.
 func Of(name string, o *lister.Offer) (all []pins.Pin) {
 	for i := range o.Lists {
 		kind, ok := kindOf(o.Lists[i].Kind)
@@ -116,8 +116,8 @@ func instructionsPin(name, text string) pins.Pin {
 	return pins.Pin{Subject: pins.Subject{Upstream: name, Kind: pins.Instructions}, Definition: pins.DefineInstructions(text)}
 }
 
-// digests maps subjects to what they are. One that is listed twice with two definitions
-// has a digest that nothing has.
+// digests maps subjects to their digests. A subject that is listed twice with different definitions gets a digest
+// that matches no definition.
 func digests(all []pins.Pin) map[pins.Subject]pins.Digest {
 	out := make(map[pins.Subject]pins.Digest, len(all))
 	for i := range all {
@@ -130,7 +130,7 @@ func digests(all []pins.Pin) map[pins.Subject]pins.Digest {
 	return out
 }
 
-// note takes over what was listed. whole is set when these are all lists, not one page.
+// note records what was listed. whole is set when the items are all lists, not one page.
 func (u *guarded) note(c *transport.Caller, seen map[pins.Subject]pins.Digest, whole bool, p *pins.Pins, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,8 +174,8 @@ func (u *guarded) note(c *transport.Caller, seen map[pins.Subject]pins.Digest, w
 	}
 }
 
-// forgetApproved forgets what callers were listed and is approved: what the gateway was
-// listed since then counts. The lock is held.
+// forgetApproved removes the approved definitions from the lists of callers: what was listed to the gateway since
+// then counts. The caller holds the lock.
 func (u *guarded) forgetApproved(p *pins.Pins) {
 	if u.perCaller {
 		return
@@ -199,11 +199,11 @@ func (u *guarded) forgetApproved(p *pins.Pins) {
 
 // keyOf is the key of a caller with its credentials.
 func keyOf(c *transport.Caller) [sha256.Size]byte {
-	key, _ := c.CacheKey() // what is kept only takes away, so that it may be kept of addresses too
+	key, _ := c.CacheKey() // the stored lists can only withhold definitions, so callers without a cache key may be identified by address
 	return key
 }
 
-// shown returns what a caller was listed last of a subject, as far as it is known.
+// shown returns the digest last listed to a caller for a subject, if known.
 func (u *guarded) shown(c *transport.Caller, s pins.Subject) (d pins.Digest, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -217,7 +217,7 @@ func (u *guarded) shown(c *transport.Caller, s pins.Subject) (d pins.Digest, ok 
 	return d, ok
 }
 
-// known reports whether what a caller is listed was read, and not too long ago.
+// known reports whether the lists of a caller were read, and recently enough.
 func (u *guarded) known(c *transport.Caller, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -228,22 +228,22 @@ func (u *guarded) known(c *transport.Caller, now time.Time) bool {
 	return at != nil && now.Sub(at.Value.(*deviating).at) < maxAge
 }
 
-// unapproved returns what of a list is not approved, and was not logged before.
+// unapproved returns the definitions of a list that are not approved and were not logged before.
 func (u *guarded) unapproved(seen map[pins.Subject]pins.Digest, p *pins.Pins) (news []pins.Subject) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s, d := range seen {
 		if p.Status(s, d) == pins.Approved {
-			delete(u.told, s)
+			delete(u.logged, s)
 			continue
 		}
-		if before, ok := u.told[s]; ok && before == d {
+		if before, ok := u.logged[s]; ok && before == d {
 			continue
 		}
-		if len(u.told) >= maxTold { // names come from outside
-			clear(u.told)
+		if len(u.logged) >= maxLoggedChanges { // names come from the upstream, so bound the map
+			clear(u.logged)
 		}
-		u.told[s] = d
+		u.logged[s] = d
 		news = append(news, s)
 	}
 	return news

@@ -7,8 +7,9 @@ import (
 	"svc/gateway/pins"
 )
 
-// Update changes a file of pins, which need not be there, while no other process does, and
-// returns what it holds then. Nothing is written where change returns what it was given.
+// Update changes a file of pins, which may not exist yet, under a lock against other
+// processes, and returns its new content. Nothing is written when change returns its
+// argument unchanged.
 func Update(ctx context.Context, path string, change func(*pins.Pins) *pins.Pins) (*pins.Pins, error) {
 	unlock, err := filelock.Lock(ctx, path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"svc/gateway/canonical"
 )
 
-// Kind is what is pinned.
+// Kind is the kind of a pinned subject.
 type Kind string
 
 // The kinds.
@@ -19,8 +19,8 @@ const (
 	Instructions Kind = "instructions"
 )
 
-// Subject names something that can be pinned. Name is the upstream's own name,
-// compared byte by byte; it is empty for instructions.
+// Subject identifies something that can be pinned. Name is the upstream's own
+// name, compared byte by byte; it is empty for instructions.
 type Subject struct {
 	Upstream string
 	Kind     Kind
@@ -29,8 +29,8 @@ type Subject struct {
 
 // String is UPSTREAM/NAME for tools, UPSTREAM/prompt:NAME for prompts, and
 // UPSTREAM/instructions: for instructions. A tool whose name contains a colon
-// cannot be confused with them, because names of tools come without a kind and
-// are read up to the end.
+// cannot be confused with a prompt, because tool names have no kind prefix and
+// extend to the end.
 func (s Subject) String() string {
 	switch s.Kind {
 	case Tool:
@@ -46,19 +46,19 @@ type Digest [sha256.Size]byte
 // String is the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Definition is the part of an item that a model or a client acts on, in its
+// Definition is the part of an item that a model or a client uses, in its
 // canonical form.
 type Definition struct {
 	JSON   []byte
 	Digest Digest
 }
 
-// ErrNotAnObject is the error of a tool or prompt that is no JSON object.
-var ErrNotAnObject = errors.New("the definition is no JSON object")
+// ErrNotAnObject is the error of a tool or prompt that is not a JSON object.
+var ErrNotAnObject = errors.New("the definition is not a JSON object")
 
-// Define returns the definition of a tool or prompt as its upstream lists it. Left
-// out are icons, and _meta but for its member ui. raw is one JSON value of a
-// message that was scanned.
+// Define returns the definition of a tool or prompt as its upstream lists it. It
+// omits icons, and _meta except for its member ui. raw is one JSON value of a
+// scanned message.
 func Define(raw []byte) (Definition, error) {
 	v, err := canonical.Value(raw)
 	if err != nil {
@@ -88,12 +88,12 @@ func defined(v any) Definition {
 	return Definition{JSON: form, Digest: sha256.Sum256(form)}
 }
 
-// parseDigest reads what String wrote.
+// parseDigest parses the result of String.
 func parseDigest(s string) (Digest, error) {
 	var d Digest
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(d) {
-		return d, fmt.Errorf("%q is no SHA-256 in hexadecimal", s)
+		return d, fmt.Errorf("%q is not a SHA-256 in hexadecimal", s)
 	}
 	return Digest(b), nil
 }

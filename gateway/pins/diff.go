@@ -12,17 +12,17 @@ import (
 
 // Change is one place where two definitions differ.
 type Change struct {
-	// Pointer is the place as a JSON Pointer (RFC 6901); empty for the whole.
+	// Pointer is the position as a JSON Pointer (RFC 6901); empty for the whole
+	// definition.
 	Pointer string
-	// Old and New are the values in canonical JSON; empty where there is none.
+	// Old and New are the values in canonical JSON; empty when absent.
 	Old, New string
-	// Words is set where both are strings: the new text, in which [-words-] were
-	// removed and {+words+} were added. Characters that cannot be seen are written
-	// as escapes.
+	// Words is set when both values are strings: the new text, in which [-words-] were
+	// removed and {+words+} were added. Invisible characters are escaped.
 	Words string
 }
 
-// maxChanges bounds the places of one comparison; the last one stands for all
+// maxChanges bounds the differences of one comparison; the last one represents all
 // further ones.
 const maxChanges = 1000
 
@@ -107,8 +107,8 @@ func (d *differ) one(at string, x any, before bool, y any, after bool) {
 	}
 }
 
-// maxTable bounds the work of a comparison by words; longer texts are shown as
-// replaced in the part where they differ.
+// maxTable bounds the work of a comparison by words; for longer texts the differing part
+// is shown as replaced.
 const maxTable = 4 << 20
 
 // words compares two texts word by word.
@@ -129,8 +129,8 @@ func words(older, newer string) string {
 	return out.String()
 }
 
-// middle writes what differs: by the longest common subsequence of words, or as a
-// whole where the table for that would be too large.
+// middle writes the difference: by the longest common subsequence of words, or as a
+// whole when the table for that would be too large.
 func middle(out *strings.Builder, a, b []string) {
 	if len(a)*len(b) > maxTable {
 		mark(out, "[-", a, "-]")
@@ -181,8 +181,8 @@ func mark(out *strings.Builder, before string, list []string, after string) {
 	out.WriteString(after)
 }
 
-// splitWords cuts a text into words, single other characters and runs of white
-// space. Together they are the text.
+// splitWords splits a text into words, single other characters and runs of white space,
+// without losing a character.
 func splitWords(s string) []string {
 	var out []string
 	start, class := 0, -1
@@ -206,15 +206,15 @@ func splitWords(s string) []string {
 	return out
 }
 
-// Visible returns a text in which characters that cannot be seen are written as escapes.
+// Visible returns a text in which invisible characters are escaped.
 func Visible(text string) string {
 	var out strings.Builder
 	show(&out, []string{text})
 	return out.String()
 }
 
-// show writes words; characters that cannot be seen, and those that move or hide
-// text on a terminal, are written as escapes.
+// show writes words; invisible characters, and characters that move or hide text on a
+// terminal, are escaped.
 func show(out *strings.Builder, list []string) {
 	for _, s := range list {
 		for _, r := range s {

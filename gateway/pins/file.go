@@ -15,12 +15,12 @@ import (
 
 const (
 	fileVersion = 1
-	// maxFile bounds a file of pins. The lists of one upstream have at most 64 MiB.
+	// maxFile bounds a file of pins. The lists of one upstream are at most 64 MiB.
 	maxFile = 256 << 20
 )
 
-// file is the form on disk. It is written with sorted names and indented, so that
-// a version control system shows what an approval changes.
+// file is the JSON form. It is indented and sorted by name, so that version control
+// shows what an approval changes.
 type file struct {
 	Version   int                     `json:"version"`
 	Upstreams map[string]fileUpstream `json:"upstreams"`
@@ -38,8 +38,8 @@ type filePin struct {
 	Definition json.RawMessage `json:"definition"`
 }
 
-// Read reads a file of pins. A file that does not exist is an error that wraps
-// [fs.ErrNotExist]; the error of a file that is damaged names the entry.
+// Read reads a file of pins. The error for a missing file wraps [fs.ErrNotExist];
+// the error for a damaged file names the entry.
 func Read(path string) (*Pins, error) {
 	data, err := statefile.Read(path, maxFile)
 	if err != nil {
@@ -52,7 +52,7 @@ func Read(path string) (*Pins, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("%s: text after the end", path)
+		return nil, fmt.Errorf("%s: data after the end", path)
 	}
 	if f.Version != fileVersion {
 		return nil, fmt.Errorf("%s has version %d; this release reads version %d", path, f.Version, fileVersion)
@@ -68,7 +68,7 @@ func Read(path string) (*Pins, error) {
 	return p, nil
 }
 
-// ReadOrEmpty is [Read] for a file that need not exist.
+// ReadOrEmpty is [Read], except that a missing file is empty.
 func ReadOrEmpty(path string) (*Pins, error) {
 	p, err := Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func (u *fileUpstream) read(name string) (map[item]Definition, error) {
 	return out, nil
 }
 
-// read checks that the digest of an entry is that of its definition, so that what
-// a person reads in the file is what is compared.
+// read checks that the digest of an entry is the digest of its definition, so that
+// the definition a person reads in the file is the one that is compared.
 func (f *filePin) read(kind Kind) (Definition, error) {
 	want, err := parseDigest(f.SHA256)
 	if err != nil {
@@ -128,7 +128,7 @@ func (f *filePin) read(kind Kind) (Definition, error) {
 	return d, nil
 }
 
-// Write replaces a file of pins as a whole.
+// Write replaces a file of pins atomically.
 func (p *Pins) Write(path string) error {
 	f := file{Version: fileVersion, Upstreams: make(map[string]fileUpstream, len(p.upstreams))}
 	for name, u := range p.upstreams {
@@ -154,11 +154,11 @@ func (p *Pins) Write(path string) error {
 		return err
 	}
 	if text.Len() > maxFile {
-		return fmt.Errorf("%s would have %d bytes; at most %d are read again", path, text.Len(), maxFile)
+		return fmt.Errorf("%s would have %d bytes; the limit of the reader is %d", path, text.Len(), maxFile)
 	}
 	return statefile.ReplaceWith(path, []byte(text.String()), func(f *os.File) error {
 		// An operator may approve as another user than the gateway's, and the
-		// definitions are no secret.
+		// definitions are not secret.
 		return errors.Join(f.Chmod(0o644), f.Sync())
 	})
 }

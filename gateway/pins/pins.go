@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status is what a definition that an upstream lists is to its pin.
+// Status is the result of comparing a listed definition with its pin.
 type Status string
 
 // The statuses.
@@ -16,13 +16,13 @@ const (
 )
 
 // Pins are approved definitions. They are immutable and safe for concurrent use;
-// With and Without return changed copies.
+// With and Without return modified copies.
 type Pins struct {
 	upstreams map[string]upstream
 }
 
 type upstream struct {
-	at       time.Time // when its pins last changed
+	at       time.Time // when the pins last changed
 	approved map[item]Definition
 }
 
@@ -31,7 +31,7 @@ type item struct {
 	name string
 }
 
-// Has reports whether anything was ever pinned of an upstream, also an empty list.
+// Has reports whether an upstream was ever pinned, even with an empty list.
 func (p *Pins) Has(name string) bool {
 	_, ok := p.upstreams[name]
 	return ok
@@ -55,7 +55,7 @@ func (p *Pins) Approved(s Subject) (Definition, bool) {
 	return d, ok
 }
 
-// Subjects returns what was approved of an upstream, in no order.
+// Subjects returns the approved subjects of an upstream, in no particular order.
 func (p *Pins) Subjects(name string) []Subject {
 	var out []Subject
 	for it := range p.upstreams[name].approved {
@@ -71,8 +71,8 @@ type Pin struct {
 }
 
 // With returns the pins with an upstream pinned at a time, and with more approved
-// definitions of it; each replaces that of the same subject. Pins of other
-// upstreams are not taken.
+// definitions of it; each replaces the pin of the same subject. Pins of other
+// upstreams are ignored.
 func (p *Pins) With(name string, at time.Time, approved ...Pin) *Pins {
 	u := upstream{at: at.UTC().Truncate(time.Second), approved: maps.Clone(p.upstreams[name].approved)}
 	if u.approved == nil {
@@ -87,7 +87,7 @@ func (p *Pins) With(name string, at time.Time, approved ...Pin) *Pins {
 }
 
 // Without returns the pins without some subjects of an upstream, which stays
-// pinned: what is listed under their names later is new.
+// pinned: definitions listed under these names later are new.
 func (p *Pins) Without(name string, at time.Time, gone ...Subject) *Pins {
 	if !p.Has(name) {
 		return p

@@ -23,7 +23,7 @@ func define(t *testing.T, raw string) Definition {
 
 const searchTool = `{"name":"search","description":"Finds things","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":10}}}}`
 
-// What changes a definition and what does not.
+// What changes a definition and what does not change it.
 func TestWhatCountsAsAChange(t *testing.T) {
 	pinned := define(t, searchTool)
 	for _, row := range []struct {

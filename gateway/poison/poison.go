@@ -1,5 +1,5 @@
-// Package poison overwrites memory that goes back to a pool, in programs that were
-// built with the race detector, so that whatever still refers to it shows in tests:
-// no request, answer or audit line may hold a part of another one. In other builds
-// it does nothing.
+// Package poison overwrites memory that is returned to a pool, in programs built
+// with the race detector, so that tests detect references to released memory: no
+// request, response or audit line may contain a part of another one. In other
+// builds it does nothing.
 package poison

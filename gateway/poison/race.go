@@ -5,10 +5,10 @@ package poison
 // enabled reports whether memory is overwritten.
 const enabled = true
 
-// filler is no UTF-8 and no JSON.
+// filler is neither valid UTF-8 nor JSON.
 const filler = 0xdb
 
-// Released overwrites the whole capacity of b, which nobody may refer to any more.
+// Released overwrites the whole capacity of b. No references to b may remain.
 func Released(b []byte) {
 	b = b[:cap(b)]
 	for i := range b {

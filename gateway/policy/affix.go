@@ -14,7 +14,7 @@ type affixes struct {
 	lengths [][]int
 }
 
-// enter adds a rule under a prefix or suffix.
+// enter adds a rule for a prefix or suffix.
 func (a *affixes) enter(key string, r *Rule) {
 	if key == "" {
 		a.whole = enter(a.whole, r)

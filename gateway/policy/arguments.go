@@ -5,19 +5,19 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Reasons of denials because of an argument that a rule cannot judge (data.reason).
+// Reasons of denials because of an argument that a rule cannot evaluate (data.reason).
 const (
-	// ReasonArgumentType: an argument is of another type than the matcher of a rule takes,
-	// or ambiguous, and the action of the rule is neither allow nor deny.
+	// ReasonArgumentType: an argument is ambiguous or has another type than the rule's
+	// matcher requires, and the action of the rule is neither allow nor deny.
 	ReasonArgumentType = "argument_type"
-	// ReasonArgumentLimit: the arguments are beyond the bounds of what is examined.
+	// ReasonArgumentLimit: the arguments exceed the limits of the evaluation.
 	ReasonArgumentLimit = "argument_limit"
 )
 
 // meetsArguments reports whether a rule with conditions on arguments matches a message
-// of which the other conditions hold. Only requests with arguments are matched. What is
-// missing or of another type is matched by deny; what is of another type also by the
-// actions that are neither allow nor deny, and decidedBy then denies it.
+// that meets the other conditions. Only requests with arguments match. A missing argument,
+// and an argument of another type, is matched by deny; an argument of another type is also
+// matched by the actions other than allow and deny, and decidedBy then denies the request.
 func (s *Set) meetsArguments(r *Rule, q *Request) bool {
 	if q.Direction != ClientToServer || q.Method != mcp.MethodToolsCall && q.Method != mcp.MethodPromptsGet {
 		return false
@@ -39,23 +39,23 @@ func (s *Set) meetsArguments(r *Rule, q *Request) bool {
 		matches = r.Action == Deny
 	}
 	if matches {
-		// The search goes on only with rules above this one, so the last that matched is
-		// the one that decides, unless a rule without conditions on arguments does.
+		// The search continues only with rules before this one, so the last match decides,
+		// unless a rule without conditions on arguments does.
 		q.outcome = outcome
 	}
 	return matches
 }
 
-// AsksForArguments returns the first rule on whose conditions on arguments the decision
-// about a request depends, nil where it depends on none. The request is one of which the
-// arguments are not known.
+// AsksForArguments returns the first rule whose conditions on arguments the decision about
+// a request depends on, nil when it depends on none. It is for a request whose arguments
+// are unknown.
 func (s *Set) AsksForArguments(q Request) *Rule {
 	q.AnyArguments, q.asking = true, nil
 	s.decide(&q)
 	return q.asking
 }
 
-// valuesOf returns the values of the arguments of a request, which are read once.
+// valuesOf returns the values of the arguments of a request, which are parsed once.
 func (s *Set) valuesOf(q *Request) *arguments.Values {
 	if q.values == nil {
 		q.values = s.arguments.Read(q.Body, q.Arguments)
@@ -63,7 +63,7 @@ func (s *Set) valuesOf(q *Request) *arguments.Values {
 	return q.values
 }
 
-// release gives back what was read of the arguments.
+// release returns the parsed arguments to their pool.
 func (q *Request) release() {
 	if q.values != nil {
 		q.values.Release()
@@ -84,8 +84,8 @@ func decidedBy(r *Rule, q *Request) Decision {
 	return d
 }
 
-// missesArguments describes the condition on arguments that a message does not meet; ""
-// where the rule matches.
+// missesArguments describes the condition on arguments that a message does not meet; "" if
+// the rule matches.
 func (s *Set) missesArguments(r *Rule, q *Request) string {
 	switch {
 	case r.arguments == nil:

@@ -22,7 +22,7 @@ func call(arguments string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":` + arguments + `}}`
 }
 
-// within is a rule on the argument path.
+// within is a rule with a condition on the argument path.
 func within(id, action string) RuleConfig {
 	r := RuleConfig{ID: id, Action: action, When: &When{
 		ToolName: new("read"), Arguments: arguments.Config{"/path": {Test: arguments.Test{PathWithin: new("/srv/data")}}}}}
@@ -37,7 +37,8 @@ func within(id, action string) RuleConfig {
 	return r
 }
 
-// What a missing argument and one of another type mean depends on the action of the rule.
+// The effect of a missing argument, and of one of another type, depends on the action of
+// the rule.
 func TestArgumentsByAction(t *testing.T) {
 	const inside, outside, missing, wrong = `{"path":"/srv/data/x"}`, `{"path":"/etc/passwd"}`, `{}`, `{"path":["/srv/data/x"]}`
 	for _, action := range ActionNames() {
@@ -91,8 +92,8 @@ func TestArgumentsOfOtherMethods(t *testing.T) {
 	}
 }
 
-// The decision about one call is not remembered for a call with other arguments, and
-// those of other tools are still remembered.
+// The decision about one call is not cached for a call with other arguments, and
+// decisions about other tools are still cached.
 func TestMemoryDoesNotMixArguments(t *testing.T) {
 	observing := within("watch", "deny")
 	observing.Mode = "observe"
@@ -122,7 +123,7 @@ func TestMemoryDoesNotMixArguments(t *testing.T) {
 	}
 }
 
-// A tool is listed where some call of it may pass.
+// A tool is listed if some call of it may be allowed.
 func TestRequestsWithAnyArguments(t *testing.T) {
 	for action, want := range map[string]Action{"allow": Allow, "deny": Deny, "redact": Redact} {
 		s, err := Compile(Config{DefaultAction: new("deny"), Rules: []RuleConfig{within("r", action)}})
@@ -144,8 +145,8 @@ func TestRequestsWithAnyArguments(t *testing.T) {
 	}
 }
 
-// TestObservedRulesHaveTheActionThatWouldHaveBeenTaken: deny, where a rule whose action
-// is another one could not have judged an argument.
+// TestObservedRulesHaveTheActionThatWouldHaveBeenTaken: the observed action is deny when
+// a rule with another action could not have evaluated an argument.
 func TestObservedRulesHaveTheActionThatWouldHaveBeenTaken(t *testing.T) {
 	rule := within("watch", "redact")
 	rule.Mode, rule.Redact = "observe", []Substitution{{Regex: "x", Replacement: "y"}}

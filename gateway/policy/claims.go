@@ -22,8 +22,8 @@ func newClaimRule(c *ClaimsConfig) *claimRule {
 	}
 }
 
-// Matcher returns what reports whether a caller meets the conditions of a block; every
-// caller meets those of an empty one.
+// Matcher returns a function that reports whether a caller meets the conditions of a
+// block; every caller meets an empty block.
 func (c *ClaimsConfig) Matcher() func(*Claims) bool {
 	if r := newClaimRule(c); r != nil {
 		return r.match

@@ -70,7 +70,7 @@ func (s *Set) Order() []string {
 // UsesUpstream reports whether a decision may depend on the upstream of a message.
 func (s *Set) UsesUpstream() bool { return s.usesUpstream }
 
-// JudgesServers reports whether some rule, enforced or not, may match a message of a
+// JudgesServers reports whether any rule, enforced or not, may match a message of a
 // server.
 func (s *Set) JudgesServers() bool {
 	for _, r := range s.rules {

@@ -9,7 +9,7 @@ import (
 // policy).
 type Config struct {
 	// DefaultAction is allow or deny, for messages that no rule matches. If it is absent,
-	// tool calls are denied and other methods pass.
+	// tool calls are denied and other methods are allowed.
 	DefaultAction *string `yaml:"default_action"`
 	// Rules are evaluated from the first to the last; the first that matches applies.
 	Rules []RuleConfig `yaml:"rules"`
@@ -18,9 +18,9 @@ type Config struct {
 	// callers whose resources/read or prompts/get is denied. It is off by default without
 	// federation, and on with it.
 	FilterLists *bool `yaml:"filter_lists"`
-	// DenyAs is http (the default) or tool_error: with tool_error a tools/call that a rule,
-	// the default action, a guardrail or a policy of the control plane denies is answered
-	// with a result that the model reads (isError: true), and HTTP status 200.
+	// DenyAs is http (the default) or tool_error: with tool_error, a tools/call that is
+	// denied by a rule, the default action, a guardrail or a policy of the control plane
+	// gets a result that the model reads (isError: true), with HTTP status 200.
 	DenyAs string `yaml:"deny_as"`
 }
 
@@ -65,8 +65,9 @@ type RuleConfig struct {
 	// stream, one after the other. Without it the rule checks plain JSON responses only,
 	// and frames that it matches pass.
 	Frames bool `yaml:"frames"`
-	// Message tells the client why the rule denied: plain text, at most 512 characters. It
-	// is error.data.message, or the text of the result with deny_as: tool_error.
+	// Message is the explanation of a denial for the client: plain text, at most 512
+	// characters. It becomes error.data.message, or the text of the result with deny_as:
+	// tool_error.
 	Message string `yaml:"message"`
 }
 
@@ -92,15 +93,15 @@ type When struct {
 	// ResultType is input_required, for responses with that resultType; it requires
 	// direction server_to_client.
 	ResultType string `yaml:"result_type"`
-	// Upstream lists names of upstreams. A message of a client must be for one of them, and
-	// a message of a server come from one of them. With federation the name svc is that of
-	// the gateway itself, which answers lists.
+	// Upstream lists names of upstreams. A message of a client must be routed to one of
+	// them, and a message of a server come from one of them. With federation the name svc
+	// is the gateway itself, which responds to list requests.
 	Upstream []string `yaml:"upstream"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
 	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON
-	// Pointer, with * for each element or member; the rule never matches another method.
-	// A missing argument, or one of another type than its matcher takes, is matched by
+	// Pointer, with * for each element or member; the rule never matches other methods. A
+	// missing argument, or one of another type than its matcher requires, is matched by
 	// deny and by no other action.
 	Arguments arguments.Config `yaml:"arguments"`
 }

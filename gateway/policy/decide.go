@@ -81,26 +81,26 @@ type Request struct {
 	// ResultType is the resultType of a response; rules use it only in messages from
 	// server to client.
 	ResultType string
-	// Upstream is the upstream that the message is for, or comes from; empty for none. It
-	// is needed only where [Set.UsesUpstream].
+	// Upstream is the upstream that the message is routed to, or comes from; empty for
+	// none. It is needed only if [Set.UsesUpstream] is true.
 	Upstream string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
-	// Body and Arguments are the scanned message, and where the arguments are in it;
-	// zero for none. They are read only where a rule asks for arguments.
+	// Body and Arguments are the scanned message and the span of its arguments; zero for
+	// none. They are read only if a rule has conditions on arguments.
 	Body      []byte
 	Arguments mcp.Span
-	// AnyArguments asks about a request that nobody sent, such as that of a tool in a
-	// list: rules with conditions on arguments match, except for deny rules.
+	// AnyArguments is set for a hypothetical request, such as a call of a tool in a list:
+	// rules with conditions on arguments match, except deny rules.
 	AnyArguments bool
 
-	// values are those of the arguments, once a rule has asked for them.
+	// values are the parsed arguments, once a rule needed them.
 	values *arguments.Values
-	// outcome is what the condition on arguments of the rule that matched last says.
+	// outcome is the result of the conditions on arguments of the rule that matched last.
 	outcome arguments.Outcome
-	// readArguments is set when values were read and given back.
+	// readArguments is set when values were parsed and released.
 	readArguments bool
-	// asking is the first rule that asked for arguments where they are not known.
+	// asking is the first rule that needed arguments while they were unknown.
 	asking *Rule
 }
 
@@ -119,18 +119,18 @@ func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 // Decision is the action for a message, and the rule that decided it.
 type Decision struct {
 	Action Action
-	// RuleID is the id of the rule, [DefaultDenyID], or empty when the message
-	// passes because no rule matched.
+	// RuleID is the id of the rule, [DefaultDenyID], or empty when the message is allowed
+	// because no rule matched.
 	RuleID string
 	// Rule is the rule that matched, nil for the default.
 	Rule *Rule
 	// Default is set when no rule matched.
 	Default bool
-	// Reason is set for a denial because of an argument that the rule cannot judge:
+	// Reason is set for a denial because of an argument that the rule cannot evaluate:
 	// [ReasonArgumentType] or [ReasonArgumentLimit].
 	Reason string
-	// ByArguments is set when some rule was asked about the arguments of the message, so
-	// that the decision may be another one for other arguments.
+	// ByArguments is set when the arguments of the message were evaluated, so that other
+	// arguments may lead to another decision.
 	ByArguments bool
 }
 
@@ -138,14 +138,14 @@ type Decision struct {
 // safe for concurrent use, does not allocate, and retains nothing of q.
 //
 // The default action never applies to messages of a server; responses of a client have no
-// method and pass. With default_action: deny the discovery allowlist passes
+// method and are allowed. With default_action: deny the discovery allowlist is allowed
 // ([mcp.Discovery]); with default_action absent only tool calls are denied.
 func (s *Set) Decide(q *Request) Decision {
 	defer q.release()
 	return s.decide(q)
 }
 
-// decide is Decide; the arguments that were read stay with the request.
+// decide implements Decide; the parsed arguments stay with the request.
 func (s *Set) decide(q *Request) (d Decision) {
 	switch r := s.find(q); {
 	case r != nil:

@@ -16,7 +16,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// mustCompile compiles a section that must be valid.
+// mustCompile compiles a valid section.
 func mustCompile(t testing.TB, cfg Config) *Set {
 	t.Helper()
 	report := diag.New()
@@ -31,7 +31,7 @@ func mustCompile(t testing.TB, cfg Config) *Set {
 	return s
 }
 
-// rules gives allow rules for conditions, named r0, r1 and so on.
+// rules returns allow rules for conditions, named r0, r1 and so on.
 func rules(when ...When) []RuleConfig {
 	var list []RuleConfig
 	for i := range when {
@@ -199,7 +199,8 @@ func TestDefaultAction(t *testing.T) {
 	}
 }
 
-// naive decides as the specification reads: top-down, one rule after the other.
+// naive decides as the specification is written: top-down, one rule after the
+// other.
 func naive(cfg Config, q *Request) int {
 	for i, r := range cfg.Rules {
 		if naiveMatch(r.When, q) {
@@ -246,7 +247,7 @@ func naiveMatch(w *When, q *Request) bool {
 		!slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) })
 }
 
-// modelTools are the tools that generated rules and requests speak of.
+// modelTools are the tool names of generated rules and requests.
 var modelTools = rapid.SampledFrom([]string{"a", "ab", "abc", "abd", "b", "ba", "bc_x", "ab_x", "x", "aé"})
 
 // modelWhen generates conditions of all kinds.
@@ -308,7 +309,7 @@ func modelRequest() *rapid.Generator[Request] {
 	})
 }
 
-// The engine decides as the naive evaluator, whatever the rules and requests.
+// The engine decides like the naive evaluator for all rules and requests.
 func TestDecideModel(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
@@ -340,7 +341,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// mixedRules gives n rules of all kinds, for distinct tools.
+// mixedRules returns n rules of all kinds, for distinct tools.
 func mixedRules(n int) Config {
 	cfg := Config{DefaultAction: ptr("deny")}
 	for i := range n {
@@ -365,8 +366,8 @@ func mixedRules(n int) Config {
 	return cfg
 }
 
-// mixedQueries gives calls that match rules of each kind in a list of n, and
-// some that match none: the same number whatever n is.
+// mixedQueries returns calls that match rules of each kind in a list of n, and
+// some that match none: the same number for every n.
 func mixedQueries(n int) []Request {
 	var list []Request
 	who := &Claims{Subject: "u", Groups: []string{"staff"}}
@@ -401,7 +402,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// Each action has a name of its own, which a rule can be written with.
+// Each action has a distinct name, and the name is accepted in a rule.
 func TestEveryActionHasAName(t *testing.T) {
 	seen := make(map[string]bool)
 	for a := range ActionCount {

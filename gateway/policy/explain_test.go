@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Explain decides as Decide does, whatever the rules and requests; each step but
-// a deciding last one says why its rule did not match, and the specification read
-// rule by rule agrees.
+// Explain decides like Decide for all rules and requests; each step except a
+// deciding last one gives the reason why its rule did not match, and the naive
+// evaluator agrees.
 func TestExplainAgreesWithDecide(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,7 +86,7 @@ func TestExplainReasons(t *testing.T) {
 	}
 }
 
-// The words about the default agree with what the default does.
+// The description of the default agrees with the default's decision.
 func TestFallbackInWords(t *testing.T) {
 	for _, action := range []string{"", "allow", "deny"} {
 		cfg := Config{}

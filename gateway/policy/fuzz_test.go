@@ -12,10 +12,11 @@ import (
 	"svc/gateway/mcp"
 )
 
-// FuzzGlob checks that a pattern that compiles matches as path.Match does,
-// where the two mean the same: no separators in the name, no exclamation mark.
+// FuzzGlob checks that a compiled pattern matches like path.Match if both have
+// the same meaning: no separators in the name, no exclamation mark.
 //
-// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzGlob$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzGlob$' -fuzztime
+// 10m -fuzzminimizetime 1x -parallel 1
 func FuzzGlob(f *testing.F) {
 	for _, c := range [][2]string{{"a*b?c", "axxbyc"}, {"[a-c]*", "bx"}, {"[^a]", "é"}, {`\*[\]]`, "*]"}, {"[", ""}, {"*a*b*", "xaxbx"}, {"[!a]", "!"}} {
 		f.Add(c[0], c[1])
@@ -35,12 +36,13 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// FuzzRedact checks what must hold of any redaction: it is refused, or the
-// result is a message of the same kind, id, method and name, within the bound,
-// that the scan reads as the rule says; and substitution gives what the
-// standard library gives.
+// FuzzRedact checks the properties of every redaction: it is refused, or the
+// result is a message of the same kind, id, method and name, within the limit,
+// that scans to the values Redact returned; and substitutions have the same
+// result as the standard library.
 //
-// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzRedact$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/policy -run '^$' -fuzz '^FuzzRedact$'
+// -fuzztime 10m -fuzzminimizetime 1x -parallel 1
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(mailCall(`AK\u0049A 12`)), `AKIA`, "[key]")
 	f.Add([]byte(mailCall("x12y")), `(\d)(\d)`, "$2$1$$${1}x")

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// memorySlots bounds the number of remembered decisions, because tool names are arbitrary
+// memorySlots bounds the number of cached decisions, because tool names are arbitrary
 // input.
 const memorySlots = 16384
 
-// maxRemembered bounds the size of the strings of one remembered request, in bytes.
+// maxRemembered bounds the size of the strings of one cached request, in bytes.
 const maxRemembered = 256
 
 // Memory caches the decisions of a Set by the request's key, so that repeated calls do
@@ -93,8 +93,8 @@ func (m *Memory) Observe(q *Request) (Decision, []Observed) {
 	decision := m.rules.decide(q)
 	observed := m.rules.Observed(q, decision)
 	if decision.ByArguments || q.readArguments {
-		// The next request with this key may have other arguments. Which rules are asked
-		// up to the first that reads them is the same for all.
+		// The next request with this key may have other arguments. Which rules are
+		// evaluated before the first that reads arguments is the same for all of them.
 		return decision, observed
 	}
 	slot.Store(&remembered{key: key.clone(), decision: decision, observed: observed})

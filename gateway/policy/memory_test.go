@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is remembered is what the rules say, for any request, from several
-// goroutines at once.
+// Cached decisions are the decisions of the rules, for all requests and concurrent
+// callers.
 func TestDecisionsAreThoseOfTheRules(t *testing.T) {
 	text := func(s string) *string { return &s }
 	deny := "deny"
@@ -51,8 +51,8 @@ func TestDecisionsAreThoseOfTheRules(t *testing.T) {
 	wg.Wait()
 }
 
-// A request that differs in any field from a remembered one has another key, or is not
-// remembered at all: a field that the key forgets would get the decision about another
+// A request that differs in any field from a cached one has another key, or is not
+// cached at all: a field missing from the key would return the decision about another
 // request.
 func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 	same, ok := keyOf(&Request{})
@@ -63,9 +63,9 @@ func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 	for i := range fields.NumField() {
 		switch name := fields.Field(i).Name; {
 		case !fields.Field(i).IsExported():
-			continue // what Decide keeps while it runs
+			continue // internal state of Decide
 		case name == "Body" || name == "Arguments":
-			continue // a decision that reads them is not remembered: TestMemoryDoesNotMixArguments
+			continue // a decision that reads arguments is not cached: TestMemoryDoesNotMixArguments
 		}
 		q := Request{}
 		field := reflect.ValueOf(&q).Elem().Field(i)

@@ -43,8 +43,8 @@ func (s *Set) Observed(q *Request, d Decision) []Observed {
 // Observed is what a rule in mode observe would have done.
 type Observed struct {
 	*Rule
-	// Action is that of the rule, or deny where the rule could not have judged an argument;
-	// Reason is then the reason of that.
+	// Action is the action of the rule, or deny when the rule could not have evaluated an
+	// argument; Reason is then the reason of the denial.
 	Action Action
 	Reason string
 }

@@ -9,9 +9,9 @@ import (
 	"svc/gateway/diag"
 )
 
-// Rules in mode observe decide nothing, whatever the rules and requests: the
-// first rule that is enforced does, and all that observe and match before it are
-// told in their order.
+// Rules in mode observe decide nothing, for all rules and requests: the first
+// enforced rule decides, and all observing rules that match before it are
+// reported in order.
 func TestObserveModel(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {

@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 		name  string
 		pairs []string
 		in    string
-		want  string // "" when it must be refused
+		want  string // "" if it must be refused
 		why   string
 	}{
 		{"replaces", []string{`\d{4}-\d{4}`, "[card]"}, mailCall("pay 1234-5678 now 1111-2222"), mailCall("pay [card] now [card]"), ""},
@@ -95,7 +95,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The bound on the result holds while it grows.
+// The limit of the result is enforced while it grows.
 func TestRedactCannotAmplify(t *testing.T) {
 	for _, c := range []struct{ name, regex, replacement, text string }{
 		{"backreference 100 times", `(x+)`, strings.Repeat("$1", 100), strings.Repeat("x", 1<<20)},
@@ -129,7 +129,7 @@ func TestRedactCannotAmplify(t *testing.T) {
 	}
 }
 
-// Substitution gives what the standard library gives.
+// Substitutions have the same result as the standard library.
 func TestSubstitutionModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		expr := rapid.SampledFrom([]string{
@@ -178,15 +178,15 @@ func TestRedactParam(t *testing.T) {
 	}
 }
 
-// On its way down a redaction may change every string, but for what client and
-// gateway correlate the message by.
+// In messages to the client a redaction may change every string except those by
+// which client and gateway correlate the message.
 func TestRedactOnTheWayDown(t *testing.T) {
 	answer := func(members string) string { return `{"jsonrpc":"2.0","id":"i-1","result":{` + members + `}}` }
 	for _, c := range []struct {
 		name  string
 		pairs []string
 		in    string
-		want  string // "" when it must be refused
+		want  string // "" if it must be refused
 	}{
 		{"a uri", []string{"secret", "x"}, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///secret"}}`, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///x"}}`},
 		{"names in a list", []string{"secret", "x"}, answer(`"tools":[{"name":"secret_tool"}]`), answer(`"tools":[{"name":"x_tool"}]`)},

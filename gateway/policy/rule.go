@@ -38,11 +38,11 @@ type Rule struct {
 	inputRequired bool
 	upstreams     []string // empty for any
 	claims        *claimRule
-	arguments     *arguments.Condition // nil without
+	arguments     *arguments.Condition // nil without conditions on arguments
 }
 
-// newRule compiles a rule, whose conditions on arguments are added to the plan. It
-// returns errors only for a configuration that was not validated.
+// newRule compiles a rule and adds its conditions on arguments to the plan. It returns
+// errors only for a configuration that was not validated.
 func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	action := slices.Index(actionNames[:], c.Action)
 	if action < 0 {
@@ -55,10 +55,10 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	if !r.Observe && c.Mode != "" && c.Mode != modeEnforce {
 		return nil, fmt.Errorf("mode is %q", c.Mode)
 	}
-	if err := r.takeAction(c); err != nil {
+	if err := r.setAction(c); err != nil {
 		return nil, err
 	}
-	if err := r.takeWhen(c.When); err != nil {
+	if err := r.setConditions(c.When); err != nil {
 		return nil, err
 	}
 	if c.When.Arguments != nil {
@@ -74,8 +74,8 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	return r, nil
 }
 
-// takeAction sets the fields of the action.
-func (r *Rule) takeAction(c *RuleConfig) error {
+// setAction sets the fields of the action.
+func (r *Rule) setAction(c *RuleConfig) error {
 	switch r.Action {
 	case Redact:
 		if len(c.Redact) == 0 {
@@ -108,8 +108,8 @@ func (r *Rule) takeAction(c *RuleConfig) error {
 	return nil
 }
 
-// takeWhen sets the conditions.
-func (r *Rule) takeWhen(w *When) error {
+// setConditions sets the conditions.
+func (r *Rule) setConditions(w *When) error {
 	switch d := w.Direction; {
 	case d == nil || *d == clientToServer:
 		r.direction = ClientToServer

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// decideTimes returns the least time per decision in each list of queries, the
-// lists taken in turn so that what else the machine does falls on both alike.
+// decideTimes returns the minimum time per decision for each list of queries.
+// The lists are measured alternately, so that other load on the machine affects
+// both alike.
 func decideTimes(sets []*Set, queries [][]Request, rounds int) []time.Duration {
 	const repeat = 50
 	best := make([]time.Duration, len(sets))
@@ -27,8 +28,8 @@ func decideTimes(sets []*Set, queries [][]Request, rounds int) []time.Duration {
 	return best
 }
 
-// A decision among 1,000 rules costs what one among 50 costs. The benchmark
-// holds the figure; here a wide margin keeps a busy machine from failing it.
+// A decision among 1,000 rules costs the same as one among 50. The benchmark
+// measures the figure; this test has a wide margin for busy machines.
 func TestDecideCostDoesNotGrowWithRules(t *testing.T) {
 	best := decideTimes(
 		[]*Set{mustCompile(t, mixedRules(50)), mustCompile(t, mixedRules(1000))},

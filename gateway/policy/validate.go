@@ -41,7 +41,7 @@ func (c *Config) Validate(at diag.At) {
 				Errorf("duplicate", "the id %q is used twice", r.ID)
 		case r.ID == DefaultDenyID:
 			at.Field("id").Hint("choose another id").
-				Errorf("reserved", "the id %q is that of the default action in audit records", r.ID)
+				Errorf("reserved", "the id %q is reserved for the default action in audit records", r.ID)
 		default:
 			seen[r.ID] = i
 		}
@@ -52,7 +52,7 @@ func (c *Config) Validate(at diag.At) {
 // CodeUnknownGuardrail is the code of the findings of [Config.CheckGuardrails].
 const CodeUnknownGuardrail = "unknown-guardrail"
 
-// CheckGuardrails reports rules whose guardrail is not a defined endpoint.
+// CheckGuardrails reports rules whose guardrail is not defined.
 func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	for i := range c.Rules {
 		g := c.Rules[i].Guardrail
@@ -69,7 +69,7 @@ func (c *Config) CheckGuardrails(at diag.At, names []string) {
 	}
 }
 
-// CodeUnknownUpstream is the code of a name that is that of no upstream.
+// CodeUnknownUpstream is the code for a name that no upstream has.
 const CodeUnknownUpstream = "unknown-upstream"
 
 // CheckUpstreams reports rules for upstreams that are not defined.
@@ -91,7 +91,7 @@ func (c *Config) CheckUpstreams(at diag.At, names []string) {
 // maxMessage bounds the message of a rule, in characters.
 const maxMessage = 512
 
-// validateMessage reports a message that is too long, or no plain text.
+// validateMessage reports a message that is too long or not plain text.
 func (r *RuleConfig) validateMessage(at diag.At) {
 	if n := utf8.RuneCountInString(r.Message); n > maxMessage {
 		at.Field("message").Errorf("range", "the message has %d characters, at most %d are allowed", n, maxMessage)
@@ -142,7 +142,7 @@ func (r *RuleConfig) validate(at diag.At) {
 	}
 }
 
-// validateRedact reports what is wrong with the substitutions of a rule.
+// validateRedact reports the errors in the substitutions of a rule.
 func (r *RuleConfig) validateRedact(at diag.At) {
 	if r.Action == Redact.String() && len(r.Redact) == 0 {
 		at.Field("redact").Hint("list at least one regex with its replacement").

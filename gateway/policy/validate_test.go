@@ -129,8 +129,8 @@ func TestValidate(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
-			// What validation passes compiles, and what it refuses never makes
-			// the compiler panic.
+			// A section that passes validation compiles, and a section that
+			// fails it never makes the compiler panic.
 			errs := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return strings.HasSuffix(s, "(warning)") })
 			if _, err := Compile(c.cfg); err != nil && len(errs) == 0 {
 				t.Errorf("compile: %v", err)

@@ -1,9 +1,10 @@
-// Package preflight asks this machine about what a valid configuration names:
+// Package preflight checks on this machine what a valid configuration refers to:
 // the license, keys and certificates, directories, and whether the servers accept
-// connections. It changes nothing and sends nothing.
+// connections. It changes nothing and sends no data.
 //
-// What keeps the gateway from starting is an error, what can mend itself a
-// warning. No finding holds a host or anything of a file.
+// A finding that prevents the gateway from starting is an error; a problem that may
+// resolve itself is a warning. No finding contains a host name or content of a
+// file.
 package preflight
 
 import (
@@ -24,15 +25,15 @@ import (
 	"svc/gateway/targets"
 )
 
-// Options are what the caller takes from the process around it.
+// Options are the dependencies and settings of the check.
 type Options struct {
-	// LicenseKey is the build's own public key in PEM, for a license section that
-	// names none.
+	// LicenseKey is the public key of the build in PEM, for a license section
+	// without a key.
 	LicenseKey []byte
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// Local leaves out the servers: nothing is connected to. A missing directory is
-	// a warning, because systemd makes those of a unit when it starts.
+	// Local omits the servers: no connection is opened. A missing directory is a
+	// warning, because systemd creates the directories of a unit when it starts.
 	Local bool
 	// Timeout bounds one connection attempt; 0 is 3 s.
 	Timeout time.Duration
@@ -47,8 +48,8 @@ const (
 	codeProgram     = "program"
 )
 
-// Check returns what is wrong, by the paths of the fields that name it. It takes
-// at most about the time-out of a connection attempt for every sixteen servers.
+// Check returns the findings, with the paths of the fields that they concern. It
+// takes at most about one connection timeout for every sixteen servers.
 func Check(ctx context.Context, f *config.File, o Options) []diag.Finding {
 	report := diag.New()
 	root := report.Root()
@@ -117,17 +118,17 @@ func checkLicense(at diag.At, cfg license.Config, o Options) {
 	}
 }
 
-// maxFile bounds what is read of a file, in bytes.
+// maxFile bounds the bytes read from a file.
 const maxFile = 4 << 20
 
-// read reads a file; what is wrong with it is reported.
+// read reads a file and reports problems with it.
 func read(at diag.At, path string) ([]byte, bool) {
 	f, err := os.Open(path)
 	if err == nil {
 		defer f.Close()
 		var info fs.FileInfo
 		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-			err = errors.New("it is no regular file")
+			err = errors.New("it is not a regular file")
 		}
 	}
 	var data []byte
@@ -141,7 +142,7 @@ func read(at diag.At, path string) ([]byte, bool) {
 	return data, true
 }
 
-// cause drops the operation and the path.
+// cause removes the operation and the path from an error.
 func cause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -150,7 +151,8 @@ func cause(err error) error {
 	return err
 }
 
-// pair checks a certificate with its key. Nothing named is nothing wrong.
+// pair checks a certificate with its key; nothing is reported if neither is
+// configured.
 func pair(at diag.At, certFile, keyFile string, now time.Time) {
 	if certFile == "" || keyFile == "" {
 		return
@@ -171,7 +173,7 @@ func pair(at diag.At, certFile, keyFile string, now time.Time) {
 	case now.After(leaf.NotAfter):
 		at.Field("cert_file").Hint("renew it").Warnf(codeCertificate, "the certificate expired on %s", leaf.NotAfter.UTC().Format(time.DateOnly))
 	case now.Before(leaf.NotBefore):
-		at.Field("cert_file").Warnf(codeCertificate, "the certificate is good from %s on only", leaf.NotBefore.UTC().Format(time.DateOnly))
+		at.Field("cert_file").Warnf(codeCertificate, "the certificate is not valid before %s", leaf.NotBefore.UTC().Format(time.DateOnly))
 	}
 }
 
@@ -183,13 +185,13 @@ func authority(at diag.At, path string) {
 	if data, ok := read(at, path); ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
 		what := "holds no certificate"
 		if b, _ := pem.Decode(data); b == nil {
-			what = "is no PEM file"
+			what = "is not a PEM file"
 		}
 		at.Hint("it must hold at least one CERTIFICATE block").Errorf(codeCertificate, "%s", what)
 	}
 }
 
-// private checks a file that others must not read.
+// private checks the permissions of a file that others must not read.
 func private(at diag.At, path string) {
 	if path == "" {
 		return
@@ -202,7 +204,7 @@ func private(at diag.At, path string) {
 	}
 }
 
-// program checks what an upstream starts on this machine.
+// program checks the program of an upstream on this machine.
 func program(at diag.At, f *config.File, i int) {
 	field, err, warning := targets.Check(f, i)
 	switch {
@@ -213,11 +215,11 @@ func program(at diag.At, f *config.File, i int) {
 	}
 	for _, in := range targets.HiddenArguments(f, i) {
 		at.Field("command").Hint("keep the configuration, the audit file and state_dir in folders of their own").
-			Warnf(codeProgram, "the program cannot open what it is given in %s: the gateway keeps something private there", in)
+			Warnf(codeProgram, "the program cannot open its files in %s: the gateway keeps private files there and hides the folder", in)
 	}
 }
 
-// directory checks that files can be made somewhere.
+// directory checks that files can be created in a directory.
 func directory(at diag.At, dir string, o Options) {
 	info, err := os.Stat(dir)
 	switch {
@@ -227,6 +229,6 @@ func directory(at diag.At, dir string, o Options) {
 	case err != nil:
 		at.Hint("make the directory, or correct the path").Errorf(codeFile, "its directory: %v", cause(err))
 	case !info.IsDir():
-		at.Errorf(codeFile, "what should be its directory is none")
+		at.Errorf(codeFile, "its parent path is not a directory")
 	}
 }

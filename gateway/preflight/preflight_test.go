@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// machine makes the files that a configuration names, and a server.
+// machine creates the files that a configuration names, and a server.
 func machine(t *testing.T) (dir, address string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 		{"key of another certificate", "DIR/server.key", "DIR/old.key", 0, []string{"error tls.cert_file: cannot be used with key_file"}},
 		{"client_ca is no PEM", "client_ca: DIR/server.pem", "client_ca: DIR/junk.pem", 0, []string{"error tls.client_ca: is no PEM file"}},
 		{"client_ca holds a key", "client_ca: DIR/server.pem", "client_ca: DIR/server.key", 0, []string{"error tls.client_ca: holds no certificate"}},
-		{"a directory for a file", "client_ca: DIR/server.pem", "client_ca: DIR", 0, []string{"error tls.client_ca: it is no regular file"}},
+		{"a directory for a file", "client_ca: DIR/server.pem", "client_ca: DIR", 0, []string{"error tls.client_ca: it is not a regular file"}},
 		{"no directory for the audit file", "DIR/audit.jsonl", "DIR/nowhere/audit.jsonl", 0, []string{"error audit.path: its directory: no such file"}},
 		{"others may read a key", "checkpoint_key_file: DIR/license.key", "checkpoint_key_file: DIR/open.key", 0, []string{"error audit.checkpoint_key_file: its mode is 0644"}},
 		{"nothing listens", "http://ADDR/mcp", "http://127.0.0.1:1/mcp", 0, []string{"warning upstreams[0].url: connection refused"}},
@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A server that takes no connections does not hold the check up.
+// A server that accepts no connections does not delay the check.
 func TestCheckIsBounded(t *testing.T) {
 	dir, _ := machine(t)
 	text := strings.NewReplacer("DIR", dir, "ADDR", "192.0.2.1:9").Replace(good)

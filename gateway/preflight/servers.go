@@ -20,16 +20,17 @@ const (
 	maxDials       = 16
 )
 
-// ports are those of a URL without one.
+// ports are the default ports of URL schemes.
 var ports = map[string]string{"http": "80", "https": "443", "redis": "6379", "rediss": "6379"}
 
-// server is an address that something is at.
+// server is the address of a configured server.
 type server struct {
 	at      diag.At
 	address string
 }
 
-// checkServers connects to every server that the file names, and hangs up.
+// checkServers connects to every server of the configuration, and closes the
+// connections.
 func checkServers(ctx context.Context, root diag.At, f *config.File, o Options) {
 	list := servers(root, f)
 	timeout := o.Timeout
@@ -60,7 +61,7 @@ func checkServers(ctx context.Context, root diag.At, f *config.File, o Options) 
 	}
 }
 
-// servers lists what the file names, as far as it is switched on.
+// servers lists the enabled servers of the configuration.
 func servers(root diag.At, f *config.File) []server {
 	var list []server
 	add := func(at diag.At, text string) {
@@ -97,7 +98,7 @@ func servers(root diag.At, f *config.File) []server {
 		add(root.Field("telemetry").Field("operator").Field("endpoint"), c.Endpoint)
 	}
 	for i, s := range f.Audit.Sinks {
-		if s.Type != audit.SinkSyslog { // often without connections
+		if s.Type != audit.SinkSyslog { // UDP often has no connections
 			add(root.Field("audit").Field("sinks").Index(i).Field("url"), s.URL)
 		}
 	}
@@ -107,7 +108,7 @@ func servers(root diag.At, f *config.File) []server {
 	return list
 }
 
-// firstHost cuts the list of hosts of a store URL down to the first.
+// firstHost returns the store URL with only the first host of its list.
 func firstHost(s string) string {
 	head, tail, ok := strings.Cut(s, ",")
 	if !ok {
@@ -119,7 +120,8 @@ func firstHost(s string) string {
 	return head
 }
 
-// why words an error without the address, which may be from the environment.
+// why describes an error without the address, which may come from the
+// environment.
 func why(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {

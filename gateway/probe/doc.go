@@ -1,6 +1,7 @@
-// Package probe asks every server that a configuration names what a running gateway
-// would ask it, over the same transports and with the same credentials, and puts the
-// answers into words: what works, what does not, why, and what to do about it.
+// Package probe sends to every server of a configuration the requests that a running
+// gateway would send, over the same transports and with the same credentials, and
+// describes the results: what works, what does not work, why, and what to do about it.
 //
-// It changes nothing: it pins no tools, claims no names and takes no tokens of limits.
+// It changes nothing: it pins no tools, claims no names and uses no tokens of rate
+// limits.
 package probe

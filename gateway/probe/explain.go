@@ -15,17 +15,17 @@ import (
 	"svc/gateway/upstream"
 )
 
-// explainNetwork words an error of a connection. field is what of the configuration
+// explainNetwork describes a connection error. field is the configuration field that
 // names the server.
 func (r *Result) explainNetwork(err error, field string) {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // it repeats the URL, which may hold a secret
+		err = wrapped.Err // url.Error repeats the URL, which may contain a secret
 	}
 	cause := upstream.CauseOf(err)
 	var op *net.OpError
 	if cause.Code == upstream.CauseOther && errors.As(err, &op) {
-		cause.Text = printable(op.Err.Error()) // without addresses
+		cause.Text = printable(op.Err.Error()) // the inner error has no addresses
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = upstream.Cause{Code: upstream.CauseTimeout, Text: "no answer in time"}
@@ -33,7 +33,7 @@ func (r *Result) explainNetwork(err error, field string) {
 	r.Cause, r.Advice = cause.Text, adviceFor(cause, field)
 }
 
-// adviceFor returns what to do about a cause.
+// adviceFor returns the advice for a cause.
 func adviceFor(c upstream.Cause, field string) string {
 	switch c.Code {
 	case upstream.CauseCredentials:
@@ -74,8 +74,8 @@ func adviceForTLS(text, field string) string {
 	return "see the certificate of the server, and tls beside " + field
 }
 
-// explain words why an upstream could not be read: err is the error of the reading, and
-// s the last response, zero without one.
+// explain describes why an upstream could not be read: err is the error, and s the last
+// response, zero without one.
 func (r *Result) explain(f *config.File, c *upstream.Config, err error, s *seen) {
 	var failed *upstream.Error
 	if c.IsProcess() {
@@ -87,7 +87,7 @@ func (r *Result) explain(f *config.File, c *upstream.Config, err error, s *seen)
 		return
 	}
 	if errors.Is(err, upstream.ErrNoSubject) {
-		r.Cause = "was not asked: it takes a token that is exchanged for that of a caller"
+		r.Cause = "was not probed: it needs a token that is exchanged for the token of a caller"
 		r.Advice = "put the token of a caller into a variable and name it with --token-env"
 		return
 	}
@@ -137,7 +137,7 @@ func (r *Result) explain(f *config.File, c *upstream.Config, err error, s *seen)
 	}
 }
 
-// explainUnauthorized words a 401.
+// explainUnauthorized describes a 401.
 func (r *Result) explainUnauthorized(c *upstream.Config, s *seen) {
 	scheme, _, _ := strings.Cut(s.challenge, " ")
 	has := false
@@ -168,20 +168,20 @@ func (r *Result) explainUnauthorized(c *upstream.Config, s *seen) {
 	}
 }
 
-// aboutHost reports whether a text refuses a Host header.
+// aboutHost reports whether a text is the refusal of a Host header.
 func aboutHost(text string) bool {
 	text = strings.ToLower(text)
 	return strings.Contains(text, "host header") || strings.Contains(text, "invalid host") || strings.Contains(text, "host not allowed") || strings.Contains(text, "blocked request. this host")
 }
 
-// aboutTLS reports whether a text says that the port is one for TLS, as the server of Go
-// and nginx do.
+// aboutTLS reports whether a text, as Go's server and nginx send it, says that the port
+// expects TLS.
 func aboutTLS(text string) bool {
 	text = strings.ToLower(text)
 	return strings.Contains(text, "http request to an https server") || strings.Contains(text, "plain http request was sent to https port")
 }
 
-// quoted is the beginning of a text answer, to be put behind a status.
+// quoted is the beginning of a text response, to be appended to a status.
 func quoted(s *seen) string {
 	text := s.text()
 	if text == "" || s.isHTML() {
@@ -211,7 +211,7 @@ func (s *seen) isHTML() bool {
 	return strings.HasPrefix(start, "<!doctype html") || strings.HasPrefix(start, "<html")
 }
 
-// title is the title of a web page, to be put behind a status.
+// title is the title of a web page, to be appended to a status.
 func (s *seen) title() string {
 	page := string(s.prefix)
 	lower := strings.ToLower(page)
@@ -229,8 +229,7 @@ func (s *seen) title() string {
 	return ", " + fmt.Sprintf("%q", text)
 }
 
-// text is what the response says: the message of a JSON-RPC error, or the beginning of
-// the body.
+// text is the message of a JSON-RPC error response, or the beginning of the body.
 func (s *seen) text() string {
 	if message := errorMessage(s.prefix); message != "" {
 		return message

@@ -12,7 +12,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// explainProgram words why a program could not be read.
+// explainProgram describes why a program could not be read.
 func (r *Result) explainProgram(f *config.File, err error) {
 	cause := upstream.CauseOf(err)
 	r.Cause = cause.Text
@@ -27,17 +27,17 @@ func (r *Result) explainProgram(f *config.File, err error) {
 		if r.Advice != "" {
 			return
 		}
-		r.Advice = "run the command by hand to see what it prints; it gets no variables of the gateway but those of env and inherit_env"
+		r.Advice = "run the command by hand to see what it prints; of the gateway's variables it gets only those of env and inherit_env"
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		r.Cause = "no answer in time"
-		r.Advice = "see whether it downloads something (start_timeout), or waits for something on its standard input that is no MCP"
+		r.Advice = "see whether it downloads something (start_timeout), or waits for other input than MCP on its standard input"
 	default:
 		r.Cause, r.Advice = printable(err.Error()), "see whether the program is an MCP server on stdio"
 	}
 }
 
-// explainStderr adds what a program wrote before it ended, and advice where it was denied
-// a folder that is hidden from it.
+// explainStderr adds the program's standard error before it ended, and advice if it was
+// denied a folder that is hidden from it.
 func (r *Result) explainStderr(f *config.File, text string) {
 	if text == "" {
 		return
@@ -48,11 +48,11 @@ func (r *Result) explainStderr(f *config.File, text string) {
 	}
 	for _, folder := range targets.Hidden(f) {
 		if strings.Contains(text, folder) {
-			r.Advice = "the gateway hides " + folder + " from programs, because it keeps something private there: move the program's files elsewhere, or the configuration, the audit file and state_dir into folders of their own"
+			r.Advice = "the gateway hides " + folder + " from programs, because it keeps private files there: move the program's files elsewhere, or the configuration, the audit file and state_dir into folders of their own"
 			return
 		}
 	}
 }
 
-// maxStderr bounds what is shown of a program's standard error, in bytes.
+// maxStderr bounds the bytes shown of a program's standard error.
 const maxStderr = 600

@@ -10,15 +10,15 @@ import (
 	"svc/gateway/lister"
 )
 
-// Listed is what one upstream lists.
+// Listed is the lists of one upstream.
 type Listed struct {
-	// Result says why the upstream could not be read, where Offer is nil.
+	// Result is the reason why the upstream could not be read, if Offer is nil.
 	Result Result
 	Offer  *lister.Offer
 }
 
-// Lists reads the lists of all upstreams of a valid configuration, and asks nobody else.
-// They are in the order of the file.
+// Lists reads the lists of all upstreams of a valid configuration, and contacts no other
+// servers. The results are in the order of the file.
 func Lists(ctx context.Context, f *config.File, o Options) []Listed {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	list := make([]Listed, len(f.Upstreams))
@@ -39,8 +39,8 @@ func Lists(ctx context.Context, f *config.File, o Options) []Listed {
 	return list
 }
 
-// Merge merges lists as the federation does; nil without federation. Names that are owned
-// already keep their owners, as far as this user may read who they are.
+// Merge merges lists like the federation does; nil without federation. Names that already
+// have owners keep them, if this user may read the owners.
 func Merge(f *config.File, list []Listed) *catalog.Catalog {
 	all := make([]asked, len(list))
 	for i := range list {

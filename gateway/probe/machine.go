@@ -23,20 +23,21 @@ const (
 )
 
 const (
-	// maxSkew is how far the clock may be off before tokens, licenses and certificates
-	// are judged wrongly. Date fields have whole seconds, and answers take time.
+	// maxSkew is the clock error up to which tokens, licenses and certificates are
+	// validated correctly. Date headers have a resolution of one second, and responses
+	// take time.
 	maxSkew = 30 * time.Second
-	// minFiles is the least limit of open files: each client and each stream holds one,
-	// and each call a second one to its upstream.
+	// minFiles is the minimum limit of open files: each client and each stream uses
+	// one, and each call a second one for its upstream.
 	minFiles = 4096
-	// minFree is the least free space for the audit log and the state, in bytes.
+	// minFree is the minimum free space for the audit log and the state, in bytes.
 	minFree = 256 << 20
 	// fewFree is the free space below which advice is given, in bytes.
 	fewFree = 2 << 30
 )
 
-// Machine checks what this machine gives a gateway: the clock, compared with the clocks
-// of the servers in results, the limit of open files, and the directories.
+// Machine checks the machine: its clock, compared with the clocks of the servers in
+// results, the limit of open files, and the directories.
 func Machine(f *config.File, results []Result, dates []Dated) []Result {
 	for i := range results {
 		if !results[i].Date.IsZero() {
@@ -60,11 +61,11 @@ func Machine(f *config.File, results []Result, dates []Dated) []Result {
 	return list
 }
 
-// Dated is what a server's clock stated at a moment of the local one.
+// Dated is the time of a server's clock and the local time when it was read.
 type Dated struct{ Date, At time.Time }
 
-// AskClock returns what the clock of an HTTP server states, false where it states
-// nothing. Any answer will do.
+// AskClock returns the time of an HTTP server's Date header, false without one. Any
+// response is sufficient.
 func AskClock(ctx context.Context, url string, now func() time.Time) (Dated, bool) {
 	ctx, cancel := context.WithTimeout(ctx, endpointWait)
 	defer cancel()
@@ -82,12 +83,12 @@ func AskClock(ctx context.Context, url string, now func() time.Time) (Dated, boo
 	return Dated{Date: date, At: now()}, err == nil
 }
 
-// clock compares the local clock with those of servers. The median decides, because
-// single servers have wrong clocks too.
+// clock compares the local clock with the servers' clocks. The median decides, because
+// single servers may have wrong clocks too.
 func clock(dates []Dated) Result {
 	r := Result{Kind: KindClock, Name: "clock", OK: true}
 	if len(dates) == 0 {
-		r.Advice = "not compared: no server stated its time"
+		r.Advice = "not compared: no server sent a Date header"
 		return r
 	}
 	var skews []time.Duration
@@ -105,11 +106,11 @@ func clock(dates []Dated) Result {
 	}
 	r.OK = false
 	r.Cause = fmt.Sprintf("the clock is %s %s those of the servers", skew.Abs().Round(time.Second), way)
-	r.Advice = "set the clock of this machine (timedatectl set-ntp true): tokens, certificates and the license are judged by it"
+	r.Advice = "set the clock of this machine (timedatectl set-ntp true): tokens, certificates and the license are validated against it"
 	return r
 }
 
-// files judges the limit of open files; 0 where there is none to be read.
+// files checks the limit of open files; 0 means that it could not be read.
 func files(limit uint64) Result {
 	r := Result{Kind: KindFiles, Name: "open files", OK: limit == 0 || limit >= minFiles}
 	if !r.OK {
@@ -119,12 +120,13 @@ func files(limit uint64) Result {
 	return r
 }
 
-// directory checks that this user may make files in a directory, and that it has room.
+// directory checks that this user can create files in a directory, and that it has
+// enough free space.
 func directory(field, path string) Result {
 	r := Result{Kind: KindDirectory, Name: field}
 	info, err := os.Stat(path)
 	for parent := path; errors.Is(err, fs.ErrNotExist) && field == "state_dir" && parent != filepath.Dir(parent); {
-		parent = filepath.Dir(parent) // the gateway makes it
+		parent = filepath.Dir(parent) // the gateway creates it
 		path = parent
 		info, err = os.Stat(parent)
 	}
@@ -133,7 +135,7 @@ func directory(field, path string) Result {
 		r.Cause, r.Advice = "the directory does not exist", "make it for the user of the gateway: install -d -m 0750 -o svc-gateway -g svc-gateway DIRECTORY"
 		return r
 	case err != nil:
-		r.Cause, r.Advice = "the directory cannot be looked at: "+withoutPath(err), "correct "+field+", or the permissions of the directories above"
+		r.Cause, r.Advice = "the directory cannot be read: "+withoutPath(err), "correct "+field+", or the permissions of the directories above"
 		return r
 	case !info.IsDir():
 		r.Cause, r.Advice = "there is a file in its place", "correct "+field
@@ -152,7 +154,7 @@ func directory(field, path string) Result {
 	}
 	switch free := freeSpace(path); {
 	case free < minFree:
-		r.Cause, r.Advice = fmt.Sprintf("it has %d MiB left", free>>20), "free space, or put it on another disk: without room for audit lines the gateway answers 503"
+		r.Cause, r.Advice = fmt.Sprintf("it has %d MiB left", free>>20), "free space, or put it on another disk: without space for audit lines the gateway answers 503"
 		return r
 	case free < fewFree:
 		r.Advice = fmt.Sprintf("it has %d MiB left", free>>20)
@@ -170,5 +172,5 @@ func withoutPath(err error) string {
 	return err.Error()
 }
 
-// unlimited is what is told of a bound that cannot be read.
+// unlimited represents a limit that cannot be read.
 const unlimited = math.MaxUint64

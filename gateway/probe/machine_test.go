@@ -36,7 +36,7 @@ func TestClockIsComparedWithServers(t *testing.T) {
 	}
 }
 
-// The clock of a server is read from any answer, an error among them.
+// The clock of a server is read from any response, including an error.
 func TestAskClock(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
@@ -70,7 +70,7 @@ func TestDirectories(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		field, path string
-		cause       string // empty for a good one
+		cause       string // empty for a working directory
 	}{
 		{"audit.path", dir, ""},
 		{"audit.path", filepath.Join(dir, "no"), "does not exist"},

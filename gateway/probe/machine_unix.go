@@ -13,8 +13,8 @@ func openFiles() uint64 {
 	return limit.Cur
 }
 
-// freeSpace returns what a user other than root may still write to the file system of
-// a path, in bytes.
+// freeSpace returns the bytes that a user other than root can still write to the file
+// system of a path.
 func freeSpace(path string) uint64 {
 	var s syscall.Statfs_t
 	if syscall.Statfs(path, &s) != nil {

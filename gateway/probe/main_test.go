@@ -7,7 +7,7 @@ import (
 	"svc/gateway/child"
 )
 
-// The test binary is the helper of the programs that are probed.
+// The test binary is also the helper program of the probed programs.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; child.IsHelper(args) {
 		os.Exit(child.Help(args))

@@ -13,7 +13,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// judge adds to the results of upstreams what their lists mean together: names that
+// judge adds to the results of upstreams the conflicts between their lists: names that
 // clash, tools that no call reaches, items that clients do not see or cannot read.
 func judge(f *config.File, list []asked) []Result {
 	results := make([]Result, len(list))
@@ -52,8 +52,8 @@ func judge(f *config.File, list []asked) []Result {
 	return results
 }
 
-// mergedNames merges the lists as the federation does; nil without federation. Names
-// that are owned already keep their owners, as far as this user may read who they are.
+// mergedNames merges the lists like the federation does; nil without federation. Names
+// that already have owners keep them, if this user may read the owners.
 func mergedNames(f *config.File, list []asked) *catalog.Catalog {
 	if !f.Federation.Enabled {
 		return nil
@@ -85,7 +85,7 @@ func mergedNames(f *config.File, list []asked) *catalog.Catalog {
 	return catalog.Build(names, owners, nil, listings)
 }
 
-// takeMerged takes over what the merged lists have of an upstream.
+// takeMerged adds the result of merging for one upstream.
 func (r *Result) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 	for _, left := range c.LeftOut() {
 		name := left.Visible
@@ -110,7 +110,7 @@ func (r *Result) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 	}
 }
 
-// takeRouted tells which tools of an upstream a call by its name does not reach.
+// takeRouted adds the tools of an upstream that a call by name does not reach.
 func (r *Result) takeRouted(f *config.File, a asked, router *upstream.Router) {
 	for _, l := range a.offer.Lists {
 		if l.Kind != catalog.Tool {
@@ -129,7 +129,7 @@ func (r *Result) takeRouted(f *config.File, a asked, router *upstream.Router) {
 	}
 }
 
-// adviseNames says what to do about names; the upstream works.
+// adviseNames adds advice about names, for an upstream that works.
 func (r *Result) adviseNames(f *config.File) {
 	var advice []string
 	add := func(text string) { advice = append(advice, text) }
@@ -164,7 +164,8 @@ func (r *Result) adviseNames(f *config.File) {
 	r.Advice = strings.Join(advice, "; ")
 }
 
-// appendUnreadable adds why clients of a protocol generation cannot read an item.
+// appendUnreadable adds the reason why clients of a protocol generation cannot read an
+// item.
 func appendUnreadable(list []string, kind catalog.Kind, raw []byte) []string {
 	_, legacy := itemcheck.Fit(kind, raw, false)
 	_, modern := itemcheck.Fit(kind, raw, true)
@@ -186,7 +187,7 @@ func appendUnreadable(list []string, kind catalog.Kind, raw []byte) []string {
 	return list
 }
 
-// memberOf returns a text member of an item.
+// memberOf returns a string member of an item.
 func memberOf(raw []byte, member string) string {
 	at := mcp.Find(raw, mcp.Span{End: len(raw)}, member)
 	text, _ := mcp.StringValue(at.Of(raw))

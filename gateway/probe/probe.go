@@ -26,64 +26,62 @@ const (
 	KindControlPlane = "control_plane"
 )
 
-// Result is what was found out about one server.
+// Result is the result for one server.
 type Result struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Revision is the protocol revision that an upstream was asked in.
+	// Revision is the protocol revision that was used with an upstream.
 	Revision string `json:"revision"`
-	// Tools, Prompts and Resources are how many an upstream lists; templates count as
-	// resources.
+	// Tools, Prompts and Resources are the numbers of items that an upstream lists; templates
+	// count as resources.
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
-	// Clashes are the names that belong to other upstreams, Unrouted the tools that no
-	// call reaches, and LeftOut the items that clients cannot see or read, each with the
-	// reason.
+	// Clashes are the names that belong to other upstreams, Unrouted the tools that no call
+	// reaches, and LeftOut the items that clients cannot see or read, each with the reason.
 	Clashes  []string `json:"clashes"`
 	Unrouted []string `json:"unrouted"`
 	LeftOut  []string `json:"left_out"`
 	MS       int64    `json:"ms"`
-	// Cause is why it failed, and Advice what to do. Advice may be there for a server
-	// that works.
+	// Cause is the reason of a failure, and Advice what to do. A server that works may have
+	// Advice too.
 	Cause  string `json:"cause"`
 	Advice string `json:"advice"`
 
-	// Date is the clock of the server, zero where it states none, and At the local
-	// clock then.
+	// Date is the time of the server's clock, zero if unknown, and At the local time when it
+	// was read.
 	Date, At time.Time `json:"-"`
 }
 
-// Options are what the caller takes from the process around it.
+// Options are the dependencies and settings of a probe.
 type Options struct {
-	// Version is the gateway's own.
+	// Version is the gateway's own version.
 	Version string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// Timeout bounds what one server is asked; 0 is 15 s. Time-outs of the
-	// configuration hold too. A program has its start_timeout besides.
+	// Timeout bounds the probe of one server; 0 is 15 s. The timeouts of the configuration
+	// apply too. A program has its start_timeout in addition.
 	Timeout time.Duration
-	// Homes is where programs have their folders for the time of the question, one below
-	// it for each upstream. What a program downloads at its first start stays there for
-	// the next question. Empty for a new folder each time, which is removed afterwards.
+	// Homes is the directory in which programs have their home folders during the probe, one
+	// for each upstream. Data that a program downloads at its first start is reused by the
+	// next probe. If it is empty, each probe uses a new folder, which is removed afterwards.
 	Homes string
-	// ControlPlane asks the control plane at a URL for the policies of this gateway; nil where
-	// the configuration names none.
+	// ControlPlane requests the policies of this gateway from the control plane at a URL; nil
+	// if the configuration names none.
 	ControlPlane func(ctx context.Context, url string) error
-	// Status returns the HTTP status of an error of ControlPlane, 0 without an answer.
+	// Status returns the HTTP status of an error of ControlPlane, 0 without a response.
 	Status func(error) int
 	// CallerToken is the token of a caller that is exchanged for one of an upstream with
 	// token_exchange; empty for none. It is not verified here.
 	CallerToken string
-	// Roots are the authorities that the issuer of tokens is trusted by; those of the
-	// system when nil.
+	// Roots are the certificate authorities for the token issuer; the system's when nil.
 	Roots *x509.CertPool
 }
 
 const (
 	defaultTimeout = 15 * time.Second
-	// maxAsked bounds how many servers are asked at once.
+	// maxAsked bounds the number of servers that are probed concurrently.
 	maxAsked = 16
 	// maxNames bounds each list of names in a result.
 	maxNames = 100
@@ -91,8 +89,8 @@ const (
 	maxText = 200
 )
 
-// Run asks all servers of a valid configuration. The results are in the order of the
-// file, by kind.
+// Run probes all servers of a valid configuration. The results are in the order of the file,
+// by kind.
 func Run(ctx context.Context, f *config.File, o Options) []Result {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	upstreams := make([]asked, len(f.Upstreams))
@@ -128,7 +126,7 @@ func Run(ctx context.Context, f *config.File, o Options) []Result {
 	return results
 }
 
-// Failed reports whether a result has failed.
+// Failed reports whether any result has failed.
 func Failed(results []Result) bool {
 	for i := range results {
 		if !results[i].OK {
@@ -138,7 +136,7 @@ func Failed(results []Result) bool {
 	return false
 }
 
-// complete bounds the lists, and makes those that are absent empty.
+// complete bounds the lists, and replaces nil lists by empty ones.
 func (r *Result) complete() {
 	for _, list := range []*[]string{&r.Clashes, &r.Unrouted, &r.LeftOut} {
 		switch n := len(*list); {
@@ -150,7 +148,7 @@ func (r *Result) complete() {
 	}
 }
 
-// timed fills in how long a server took.
+// timed sets the duration of a probe.
 func timed(o Options, kind, name string, ask func(r *Result)) Result {
 	r := Result{Kind: kind, Name: name}
 	start := o.Now()
@@ -171,15 +169,14 @@ func askGuardrail(ctx context.Context, c guardrail.Config, o Options) Result {
 			r.explainNetwork(p.Err, "this guardrail")
 		case p.Status >= 500:
 			r.Cause = fmt.Sprintf("answers with status %d (%s)", p.Status, http.StatusText(p.Status))
-			r.Advice = "see the log of the guardrail; until it answers, its fail posture decides about messages"
+			r.Advice = "see the log of the guardrail; until it answers, its fail posture applies to messages"
 		default:
 			r.OK = true
 		}
 	})
 }
 
-// otherServers are those that are neither upstreams nor guardrails, as far as the
-// configuration has them.
+// otherServers are the servers of the configuration that are neither upstreams nor guardrails.
 func otherServers(f *config.File, o Options) (list []func(context.Context) Result) {
 	if f.Auth.Enabled && f.Auth.OAuth.Enabled {
 		list = append(list, func(ctx context.Context) Result { return askIssuer(ctx, f, o) })
@@ -199,7 +196,7 @@ func otherServers(f *config.File, o Options) (list []func(context.Context) Resul
 	return list
 }
 
-// askIssuer fetches the keys by which tokens are verified.
+// askIssuer fetches the keys that verify tokens.
 func askIssuer(ctx context.Context, f *config.File, o Options) Result {
 	return timed(o, KindIssuer, f.Auth.OAuth.Issuer, func(r *Result) {
 		oauth := auth.NewOAuth(auth.OAuthOptions{Now: o.Now, Logger: slog.New(slog.DiscardHandler), Roots: o.Roots})
@@ -234,13 +231,13 @@ func askRedis(ctx context.Context, c ratelimit.StoreConfig, o Options) Result {
 		}
 		r.explainNetwork(err, "rate_limit_store.url")
 		if text := err.Error(); containsAny(text, "NOAUTH", "WRONGPASS", "NOPERM", "invalid username-password") {
-			r.Cause, r.Advice = "Redis does not accept the credentials", "put the user and password that may use this Redis into rate_limit_store.url (redis://USER:PASSWORD@HOST)"
+			r.Cause, r.Advice = "Redis does not accept the credentials", "put a user and password with access to this Redis into rate_limit_store.url (redis://USER:PASSWORD@HOST)"
 		}
 	})
 }
 
-// askControlPlane asks for the policies of this gateway, which needs the key that
-// reports traces too.
+// askControlPlane requests the policies of this gateway, which needs the same key as reporting
+// traces.
 func askControlPlane(ctx context.Context, o Options, name, url string) Result {
 	return timed(o, KindControlPlane, name, func(r *Result) {
 		err := o.ControlPlane(ctx, url)
@@ -256,7 +253,7 @@ func askControlPlane(ctx context.Context, o Options, name, url string) Result {
 		case status == http.StatusForbidden:
 			r.Cause, r.Advice = "the key may not do this (status 403)", "set control_plane.ingest_key to a key of scope ingest: svc keys create --name gateway --scope ingest"
 		case status == http.StatusNotFound:
-			r.Cause, r.Advice = "answers with status 404: this is no control plane", "set control_plane.url to the base URL of 'svc serve', without a path"
+			r.Cause, r.Advice = "answers with status 404: this is not a control plane", "set control_plane.url to the base URL of 'svc serve', without a path"
 		case status != 0:
 			r.Cause, r.Advice = fmt.Sprintf("answers with status %d: %s", status, printable(err.Error())), "see the log of the control plane"
 		default:

@@ -21,7 +21,7 @@ import (
 	"svc/gateway/diag"
 )
 
-// fileWith parses a configuration with these lines in it.
+// fileWith parses a configuration that contains these lines.
 func fileWith(t *testing.T, lines string) *config.File {
 	t.Helper()
 	text := "listen: 127.0.0.1:0\nlicense: {path: /l}\npolicy: {default_action: deny}\naudit: {path: " + filepath.Join(t.TempDir(), "a.jsonl") + "}\n" + lines
@@ -65,7 +65,7 @@ func oldServer(t *testing.T) *httptest.Server {
 	return s
 }
 
-// A server that works is counted, in both generations.
+// A working server's items are counted, in both protocol generations.
 func TestAServerThatWorksIsCounted(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		s := sdkServer(t, stateless, "one", "two")
@@ -83,7 +83,7 @@ routes: [{match: {tool_name: one}, upstream: a}]`))[0]
 	}
 }
 
-// The result is written with the members that programs read, the lists never null.
+// The JSON form has all documented members, and lists are never null.
 func TestTheFormOfAResult(t *testing.T) {
 	s := sdkServer(t, true)
 	raw, err := json.Marshal(run(t, fileWith(t, `upstreams: [{name: a, url: "`+s.URL+`/mcp"}]`)))
@@ -105,8 +105,8 @@ func TestTheFormOfAResult(t *testing.T) {
 	}
 }
 
-// What several servers list together: a clash goes to the later one in the file, and a
-// prefix ends it.
+// Conflicts between servers: a clash is reported for the later server in the file, and a
+// prefix resolves it.
 func TestClashesOfNamesAreTold(t *testing.T) {
 	a, b := sdkServer(t, true, "search"), sdkServer(t, true, "search", "other")
 	text := `federation: {enabled: true}
@@ -129,8 +129,8 @@ upstreams:
 	}
 }
 
-// Without federation clients see what default_upstream lists, and can use the prompts and
-// resources of no other server.
+// Without federation clients see only the lists of default_upstream, and cannot use the prompts
+// and resources of other servers.
 func TestServersWhoseListsNobodySees(t *testing.T) {
 	a, b := sdkServer(t, true, "one"), sdkServer(t, true, "two")
 	servers := `upstreams: [{name: a, url: "` + a.URL + `/mcp"}, {name: b, url: "` + b.URL + `/mcp"}]
@@ -157,7 +157,7 @@ routes: [{match: {tool_name: one}, upstream: a}, {match: {tool_name: two}, upstr
 	}
 }
 
-// Nothing is written: no owner of a name is decided by looking.
+// Nothing is written: a probe does not assign owners of names.
 func TestAProbeChangesNothing(t *testing.T) {
 	s := sdkServer(t, true, "search")
 	f := fileWith(t, `federation: {enabled: true}
@@ -178,7 +178,7 @@ func answer(status int, header map[string]string, body string) http.HandlerFunc 
 	}
 }
 
-// Each failure ends in a cause in words, and in what to do.
+// Each failure has a cause in words and advice.
 func TestFailuresHaveACauseAndAdvice(t *testing.T) {
 	plain := map[string]string{"Content-Type": "text/plain"}
 	json := map[string]string{"Content-Type": "application/json"}
@@ -234,8 +234,8 @@ func TestFailuresHaveACauseAndAdvice(t *testing.T) {
 	}
 }
 
-// The transport of 2024-11-05 is recognized at a server of the official SDK, and where
-// the same server has the new one beside it that is advised.
+// The transport of 2024-11-05 of a server of the official SDK is recognized, and if the
+// same server also has the new transport, the advice names it.
 func TestTheOldTransportIsRecognized(t *testing.T) {
 	old := oldServer(t)
 	r := run(t, fileWith(t, `upstreams: [{name: a, url: "`+old.URL+`"}]`))[0]
@@ -254,7 +254,8 @@ func TestTheOldTransportIsRecognized(t *testing.T) {
 	}
 }
 
-// A wrong path of a server that has an endpoint elsewhere ends in the right path.
+// For a wrong path of a server with an endpoint elsewhere, the advice names the right
+// path.
 func TestTheRightPathIsFound(t *testing.T) {
 	s := sdkServer(t, true, "x")
 	r := run(t, fileWith(t, `upstreams: [{name: a, url: "`+s.URL+`/api/mcp/v1"}]`))[0]
@@ -263,7 +264,7 @@ func TestTheRightPathIsFound(t *testing.T) {
 	}
 }
 
-// Failures before there is an answer.
+// Failures before a response.
 func TestServersThatDoNotAnswer(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
@@ -322,7 +323,7 @@ control_plane: {url: "`+gone.URL+`", ingest_key: k}`)
 	}
 }
 
-// Each control plane of a list is asked, and has a row of its own.
+// Each control plane of a list is probed, and has a row of its own.
 func TestEachControlPlaneIsProbed(t *testing.T) {
 	up := httptest.NewServer(answer(500, nil, ""))
 	defer up.Close()
@@ -346,7 +347,8 @@ control_plane: {url: ["http://127.0.0.1:1", "http://127.0.0.1:2"], ingest_key: k
 	}
 }
 
-// A hostile server cannot make the answer long, or write to a terminal.
+// A hostile server cannot make the result long, or write control characters to a
+// terminal.
 func TestTextsOfServersAreBounded(t *testing.T) {
 	s := httptest.NewServer(answer(500, map[string]string{"Content-Type": "text/plain"}, "\x1b[31m"+strings.Repeat("x", 1<<20)))
 	defer s.Close()
@@ -356,7 +358,7 @@ func TestTextsOfServersAreBounded(t *testing.T) {
 	}
 }
 
-// A program is asked as the gateway asks it, and leaves nothing behind.
+// A program is probed like the gateway uses it, and nothing remains afterwards.
 func TestProgramsAreProbed(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	private := filepath.Join(t.TempDir(), "known.json")
@@ -388,10 +390,10 @@ upstreams:
 	}
 }
 
-// An upstream that takes the tokens of callers alone says so, and is asked with the one
-// that is given. The caller's own token does not reach it.
-// What a program downloads when it starts is there when it is asked again, and it has its
-// start_timeout for that.
+// An upstream that accepts only the tokens of callers is reported as such, and is probed
+// with the given token. The caller's own token does not reach it. Data that a program
+// downloads at its start is present at the next probe, and the download has the
+// start_timeout.
 func TestProgramsKeepTheirFolder(t *testing.T) {
 	f := fileWith(t, `
 upstreams:

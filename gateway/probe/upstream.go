@@ -19,17 +19,16 @@ import (
 	"svc/gateway/upstream"
 )
 
-// agent is the name that upstreams are told.
+// agent is the client name in requests to upstreams.
 const agent = "svc-probe"
 
-// asked is what was found out about one upstream: an offer is there where the result
-// is good.
+// asked is the result for one upstream: offer is set if the result is a success.
 type asked struct {
 	result Result
 	offer  *lister.Offer
 }
 
-// askUpstream reads the lists of an upstream as the gateway reads them.
+// askUpstream reads the lists of an upstream like the gateway reads them.
 func askUpstream(ctx context.Context, f *config.File, i int, o Options) (a asked) {
 	c := &f.Upstreams[i]
 	a.result = timed(o, KindUpstream, c.Name, func(r *Result) {
@@ -57,8 +56,8 @@ func askUpstream(ctx context.Context, f *config.File, i int, o Options) (a asked
 	return a
 }
 
-// caller is on whose behalf an upstream is asked; nil where the gateway has credentials
-// of its own, or none.
+// caller is the client on whose behalf an upstream is probed; nil if the gateway has
+// credentials of its own, or none.
 func (o *Options) caller(c *upstream.Config) *transport.Caller {
 	if o.CallerToken == "" || !c.PerCaller() {
 		return nil
@@ -69,8 +68,8 @@ func (o *Options) caller(c *upstream.Config) *transport.Caller {
 	}
 }
 
-// startTime is how much longer an upstream may take to answer the first time: programs
-// may download themselves, and wait for each other while they do.
+// startTime is the additional time for the first response of an upstream: programs may
+// download data, and wait for each other meanwhile.
 func startTime(c *upstream.Config) time.Duration {
 	if !c.IsProcess() {
 		return 0
@@ -78,8 +77,8 @@ func startTime(c *upstream.Config) time.Duration {
 	return c.StartTimeout
 }
 
-// open opens an upstream. A program gets a folder that is not the gateway's: that may
-// belong to another user than this one.
+// open opens an upstream. A program gets a folder other than the gateway's, which may
+// belong to another user.
 func open(f *config.File, i int, o Options) (up *transport.Upstream, done func(), err error) {
 	opts := targets.Options{Version: o.Version, Now: o.Now}
 	remove := func() {}
@@ -98,27 +97,28 @@ func open(f *config.File, i int, o Options) (up *transport.Upstream, done func()
 	return up, func() { _ = up.Transport.Close(); remove() }, nil
 }
 
-// usable reports whether programs can have their folders below dir, which is made: it may
-// be hidden from them, because of what the gateway keeps beside it.
+// usable reports whether programs can have their folders below dir, which is created: it
+// may be hidden from them, because the gateway has private files beside it.
 func usable(f *config.File, dir string) bool {
 	return dir != "" && !targets.IsHidden(f, dir) && os.MkdirAll(dir, 0o700) == nil
 }
 
-// pathTime bounds the search for the endpoint of a server that has none at its path.
+// pathTime bounds the search for the endpoint of a server that has none at the configured
+// path.
 const pathTime = 5 * time.Second
 
-// explainPath looks for what is at a path without an MCP endpoint: the transport of
-// 2024-11-05, or an endpoint at the path that most servers have.
+// explainPath checks a server that has no MCP endpoint at its path: for the transport of
+// 2024-11-05, and for an endpoint at the most common path.
 func (r *Result) explainPath(c *upstream.Config, s *seen, t transport.Transport, o Options) {
 	if s.status < 400 || s.status >= 500 || s.status == 401 || s.status == 403 || s.status == 421 || s.status == 429 {
 		return
 	}
-	// The time of the reading may be used up.
+	// The timeout of the probe may be used up.
 	ctx, cancel := context.WithTimeout(context.Background(), pathTime)
 	defer cancel()
 	if oldTransport(ctx, t) {
 		r.Cause = "has the transport of 2024-11-05 (HTTP+SSE), which the gateway does not support"
-		r.Advice = "use the Streamable HTTP endpoint of the server, mostly /mcp, if its version has one; else put a bridge from SSE to Streamable HTTP before it"
+		r.Advice = "use the Streamable HTTP endpoint of the server, usually /mcp, if its version has one; otherwise put a bridge from SSE to Streamable HTTP before it"
 		if path := endpointAt(ctx, c, o, "/mcp"); path != "" {
 			r.Advice = "use the Streamable HTTP endpoint of the same server: set the path of url to " + path
 		}
@@ -129,8 +129,8 @@ func (r *Result) explainPath(c *upstream.Config, s *seen, t transport.Transport,
 	}
 }
 
-// endpointAt returns the first of some paths at which the server of c has an MCP
-// endpoint; empty for none.
+// endpointAt returns the first of the paths at which the server of c has an MCP endpoint;
+// empty for none.
 func endpointAt(ctx context.Context, c *upstream.Config, o Options, paths ...string) string {
 	u, err := url.Parse(c.URL)
 	if err != nil {

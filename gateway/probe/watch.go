@@ -14,10 +14,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// maxPrefix bounds what is kept of a response, in bytes.
+// maxPrefix bounds the stored beginning of a response, in bytes.
 const maxPrefix = 4 << 10
 
-// seen is what is kept of a response.
+// seen is the stored part of a response.
 type seen struct {
 	status      int
 	contentType string
@@ -27,8 +27,8 @@ type seen struct {
 	prefix      []byte
 }
 
-// watched is a transport that keeps the last response to a message. Everything passes
-// it as it is.
+// watched is a transport that stores the last response to a message. It forwards
+// everything unchanged.
 type watched struct {
 	transport.Transport
 
@@ -68,7 +68,7 @@ func (w *watched) saw() *seen {
 	return &s
 }
 
-// keptBody keeps the beginning of a body while it is read, and reads it where it is
+// keptBody stores the beginning of a body while it is read, and reads it when it is
 // closed unread.
 type keptBody struct {
 	io.ReadCloser
@@ -86,7 +86,8 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// prefixWait bounds how long the beginning of a body that nobody reads is waited for.
+// prefixWait bounds the wait for the beginning of a body that the caller did not
+// read.
 const prefixWait = time.Second
 
 func (b *keptBody) Close() error {
@@ -117,7 +118,7 @@ func errorMessage(body []byte) string {
 const endpointWait = 3 * time.Second
 
 // oldTransport reports whether the server at the address of t has the transport of
-// 2024-11-05: its event stream begins with the address that messages are posted to.
+// 2024-11-05: its event stream begins with the address for messages.
 func oldTransport(ctx context.Context, t transport.Transport) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointWait)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package provenance remembers which upstream showed a caller a URI in a result, so that a
-// request for it goes there although no list has it. An entry says where to ask, never that
-// the caller may.
+// Package provenance stores which upstream returned a URI to a caller in a result, so that a
+// request for the URI is routed there although no list contains it. An entry only selects
+// the upstream; it grants no access.
 package provenance
 
 import (
@@ -17,18 +17,18 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Bounds on what is remembered.
+// Limits of the stored entries.
 const (
 	MaxCallers = 4096
 	MaxURIs    = 16_384  // of one caller
 	maxAll     = 262_144 // of all callers
-	MaxResult  = 256     // of one result
+	MaxResult  = 256     // URIs taken from one result
 	TTL        = 24 * time.Hour
 
-	maxURI = 4096 // bytes
+	maxURI = 4096 // in bytes
 )
 
-// Digest is that of a caller or of a URI.
+// Digest is the digest of a caller or of a URI.
 type Digest [16]byte
 
 func (d Digest) text() string { return base64.RawURLEncoding.EncodeToString(d[:]) }
@@ -39,18 +39,18 @@ func digest(text []byte) (d Digest) {
 	return d
 }
 
-// Store is what replicas share.
+// Store is the store that replicas share.
 type Store interface {
-	// PutSeen remembers the upstream for URIs of a caller, except for those that another
-	// upstream has shown to it within ttl.
+	// PutSeen stores the upstream for URIs of a caller, except for URIs that another
+	// upstream has returned to the caller within ttl.
 	PutSeen(ctx context.Context, caller string, uris []string, upstream string, ttl time.Duration, max int) error
-	// Seen returns the upstream of a URI of a caller; ok is false for none.
+	// Seen returns the upstream of a URI of a caller; ok is false if there is none.
 	Seen(ctx context.Context, caller, uri string, ttl time.Duration) (upstream string, ok bool, err error)
 }
 
-// Memory is what one gateway remembers. What an upstream has shown first stays its own for
-// as long as it is remembered: another one cannot take it over by showing it too. It is safe
-// for concurrent use.
+// Memory is the entries of one gateway. A URI belongs to the upstream that returned it
+// first, as long as the entry exists: another upstream cannot take it over by returning it
+// too. It is safe for concurrent use.
 type Memory struct {
 	now   func() time.Time
 	store Store
@@ -64,7 +64,7 @@ type Memory struct {
 type caller struct {
 	key   Digest
 	uris  map[Digest]*list.Element
-	order *list.List // of *sighting, most recently shown first
+	order *list.List // of *sighting, most recently seen first
 }
 
 type sighting struct {
@@ -73,12 +73,12 @@ type sighting struct {
 	expires  time.Time
 }
 
-// New returns an empty memory. store is what replicas share; nil for none.
+// New returns an empty memory. store is the store that replicas share; nil for none.
 func New(now func() time.Time, store Store) *Memory {
 	return &Memory{now: now, store: store, callers: map[Digest]*list.Element{}, order: list.New()}
 }
 
-// Learn remembers that an upstream has shown URIs to a caller.
+// Learn stores that an upstream has returned URIs to a caller.
 func (m *Memory) Learn(ctx context.Context, who *auth.Principal, upstream string, uris []string) {
 	if len(uris) == 0 {
 		return
@@ -94,7 +94,7 @@ func (m *Memory) Learn(ctx context.Context, who *auth.Principal, upstream string
 		for i := range keys {
 			names[i] = keys[i].text()
 		}
-		_ = m.store.PutSeen(ctx, key.text(), names, upstream, TTL, MaxURIs) // the store reports its failures
+		_ = m.store.PutSeen(ctx, key.text(), names, upstream, TTL, MaxURIs) // the store logs its failures
 	}
 }
 
@@ -120,7 +120,7 @@ func (m *Memory) learn(key Digest, upstream string, uris []Digest) {
 	}
 }
 
-// see remembers one URI. The caller holds mu.
+// see stores one URI. The caller holds mu.
 func (m *Memory) see(c *caller, s *sighting, now time.Time) {
 	if at := c.uris[s.uri]; at != nil {
 		old := at.Value.(*sighting)
@@ -147,7 +147,7 @@ func (m *Memory) dropCaller(at *list.Element) {
 	m.order.Remove(at)
 }
 
-// Upstream returns the upstream that showed a URI to a caller; ok is false where none did
+// Upstream returns the upstream that returned a URI to a caller; ok is false if none did
 // within TTL.
 func (m *Memory) Upstream(ctx context.Context, who *auth.Principal, uri string) (upstream string, ok bool) {
 	key, name := digest(who.AppendKey(nil)), digest([]byte(uri))
@@ -191,8 +191,8 @@ type finder struct {
 	uris []string
 }
 
-// result collects those of a result; outcome is set where it can be that of a task, with
-// the result of the call in it.
+// result collects the URIs of a result; outcome is set if the result may be that of a task,
+// with the result of the call inside.
 func (f *finder) result(at mcp.Span, outcome bool) {
 	for members := mcp.Members(f.body, at); members.Next(); {
 		switch string(members.Name()) {
@@ -214,7 +214,7 @@ func (f *finder) result(at mcp.Span, outcome bool) {
 	}
 }
 
-// blocks collects those of one content block or of several.
+// blocks collects the URIs of one content block or of several.
 func (f *finder) blocks(at mcp.Span) {
 	text := at.Of(f.body)
 	switch {
@@ -238,6 +238,6 @@ func (f *finder) block(at mcp.Span) {
 func (f *finder) uri(at mcp.Span) {
 	uri, ok := mcp.StringValue(mcp.Find(f.body, at, "uri").Of(f.body))
 	if ok && uri != "" && len(uri) <= maxURI && len(f.uris) < MaxResult {
-		f.uris = append(f.uris, strings.Clone(uri)) // the body is rewritten in place
+		f.uris = append(f.uris, strings.Clone(uri)) // the body is modified in place
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Bounds of the work for a schema (decision GOV20).
+// Limits of the work for a schema (decision GOV20).
 const (
 	maxWeight    = 20_000 // parts of a schema with its references expanded
 	maxUnfolding = 64     // levels of expanded references
-	maxDigits    = 64     // of a number as written
+	maxDigits    = 64     // length of a number as written
 	maxExponent  = 3      // digits of an exponent
 )
 
@@ -29,8 +29,8 @@ type local struct{}
 // Load implements jsonschema.URLLoader.
 func (local) Load(string) (any, error) { return nil, errRemote }
 
-// compile returns a compiled schema, or nil for a schema that is not used: it is not
-// valid, has references beyond itself, is recursive, or is too large when expanded
+// compile returns a compiled schema, or nil for a schema that is not used: it is
+// invalid, has external references, is recursive, or is too large when expanded
 // (decision GOV20).
 func compile(text []byte) (sch *jsonschema.Schema) {
 	defer func() {
@@ -60,8 +60,8 @@ func compile(text []byte) (sch *jsonschema.Schema) {
 	return sch
 }
 
-// withinBounds reports whether the numbers of a document have a size that the arithmetic
-// can handle.
+// withinBounds reports whether the arithmetic of a validation can handle the numbers of
+// a document.
 func withinBounds(text []byte) bool {
 	for texts := mcp.TextsIn(text, mcp.Span{Start: 0, End: len(text)}); ; {
 		one, ok := texts.Next()
@@ -111,7 +111,7 @@ func (u *schemaSize) measure(node any, depth int) (weight int, ok bool) {
 			switch key {
 			case "$dynamicRef", "$recursiveRef":
 				return 0, false
-			case "$id", "id": // below it, references are relative to another base
+			case "$id", "id": // below this member, references are relative to another base
 				if _, isText := part.(string); isText && depth > 0 {
 					return 0, false
 				}
@@ -133,7 +133,7 @@ func (u *schemaSize) measure(node any, depth int) (weight int, ok bool) {
 	return weight, true
 }
 
-// follow measures the target of a reference, once.
+// follow measures the target of a reference once.
 func (u *schemaSize) follow(ref string, depth int) (weight int, ok bool) {
 	if n, known := u.weights[ref]; known {
 		return n, true
@@ -153,7 +153,7 @@ func (u *schemaSize) follow(ref string, depth int) (weight int, ok bool) {
 	return weight, ok
 }
 
-// resolve returns the target of a reference into the schema itself.
+// resolve returns the target of a reference within the schema.
 func (u *schemaSize) resolve(ref string) (any, bool) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || strings.Contains(path, "%") {

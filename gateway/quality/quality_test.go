@@ -23,7 +23,7 @@ func list(tools string) string {
 	return `{"jsonrpc":"2.0","id":1,"result":{"tools":[` + tools + `]}}`
 }
 
-// learn shows a list to the collection as the gateway does.
+// learn passes a list to the collection like the gateway does.
 func learn(t testing.TB, s *Schemas, upstream, tools string) bool {
 	t.Helper()
 	m := message(t, list(tools))
@@ -104,8 +104,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Schemas that would make the gateway call someone, or work without end, are not
-// used; ordinary ones with references are.
+// Schemas that would cause requests or unbounded work are not used; ordinary ones
+// with references are.
 func TestSchemasThatAreNotUsed(t *testing.T) {
 	bomb := `"a30":{"type":"object"}`
 	for i := range 30 {
@@ -138,8 +138,7 @@ func TestSchemasThatAreNotUsed(t *testing.T) {
 	}
 }
 
-// Whatever schema and answer an upstream sends, holding one against the other
-// ends.
+// For any schema and response of an upstream, the validation ends.
 func FuzzScore(f *testing.F) {
 	f.Add(`{"type":"object"}`, `{"t":1}`)
 	f.Add(`{"$defs":{"a":{"items":{"$ref":"#/$defs/b"}},"b":{"uniqueItems":true}},"$ref":"#/$defs/a"}`, `[[1,1.0]]`)
@@ -159,12 +158,13 @@ func FuzzScore(f *testing.F) {
 	})
 }
 
-// Lists are learned in the background, answers to calls scored by what was learned.
+// Lists are learned in the background, and responses to calls are scored by the
+// learned schemas.
 func TestGradeLearnsFromListsAndScoresCalls(t *testing.T) {
 	s := New()
 	grade := func(asked, answer string) (float64, bool) {
 		calls := background.New(slog.New(slog.DiscardHandler))
-		defer calls.Stop() // waits for what was begun
+		defer calls.Stop() // wait for the background calls
 		return s.Grade("up", message(t, asked), message(t, answer), calls)
 	}
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather"}}`

@@ -18,7 +18,7 @@ import (
 // Scorer is the name of the score.
 const Scorer = "output_schema"
 
-// Bounds of schemas, lists and responses of upstreams.
+// Limits of schemas, lists and responses of upstreams.
 const (
 	maxTools   = 2000      // tools with a schema, per upstream
 	maxSchema  = 64 << 10  // bytes of one schema
@@ -32,7 +32,7 @@ type Schemas struct {
 	seed  maphash.Seed
 	known atomic.Pointer[map[tool]*schema]
 
-	mu   sync.Mutex        // held by writers of known
+	mu   sync.Mutex        // held while known is written
 	seen map[string]uint64 // hash of the last list of each upstream
 }
 
@@ -112,8 +112,8 @@ func (s *Schemas) Learn(upstream string, result []byte) {
 	s.known.Store(&next)
 }
 
-// Grade scores m, what the upstream answered to asked, as Score does where that is a
-// call of a tool. From a list of tools it learns, in the background. A nil collection
+// Grade scores m, the upstream's response to asked, like Score does if asked is a call of
+// a tool. It learns the schemas of a list of tools in the background. A nil collection
 // does nothing.
 func (s *Schemas) Grade(upstream string, asked, m *mcp.Message, later *background.Calls) (score float64, ok bool) {
 	if s == nil || asked.Kind != mcp.Request {

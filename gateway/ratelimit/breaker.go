@@ -9,7 +9,7 @@ import (
 // specification, rate_limit_store.fail_open).
 const shortCircuit = time.Second
 
-// breaker remembers the last failure of one server. Its times are nanoseconds on a
+// breaker stores the last failure of one server. Its times are nanoseconds on a
 // monotonic clock of the caller. The zero breaker is closed.
 type breaker struct {
 	until   atomic.Int64 // calls fail at once before this time
@@ -26,12 +26,13 @@ func (b *breaker) trip(now time.Duration) (first bool) {
 	return b.failing.CompareAndSwap(false, true)
 }
 
-// lately is the time for which a failure is reported when no further calls are made.
-const lately = time.Minute
+// recentFailure is the time for which a failure is reported when no further calls are
+// made.
+const recentFailure = time.Minute
 
-// failed reports whether the server failed a short time ago and has not responded since.
+// failed reports whether the server failed recently and has not responded since.
 func (b *breaker) failed(now time.Duration) bool {
-	return b.failing.Load() && int64(now) < b.until.Load()+int64(lately)
+	return b.failing.Load() && int64(now) < b.until.Load()+int64(recentFailure)
 }
 
 // answered reports whether this is the first response after a failure.

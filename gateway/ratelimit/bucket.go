@@ -11,7 +11,7 @@ import (
 const maxRetryAfter = 365 * 24 * time.Hour
 
 // rounding is the tolerance of the arithmetic: a caller that waited for the reported time
-// is allowed. The deficit stays in the bucket, so that nothing is gained by it.
+// is allowed. The deficit stays in the bucket, so that a caller cannot gain tokens by it.
 const rounding = 1e-9
 
 // Bucket is one token bucket. It contains neither rate nor burst: both are passed on

@@ -9,35 +9,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Bounds on one map of claims and on one call.
+// Limits of one map of claims and of one call.
 const (
-	// maxClaims bounds the fields of a map. Further ones are not stored, and each replica
-	// decides on them by itself.
+	// maxClaims bounds the fields of a map. Claims beyond it are not stored, and each replica decides about them
+	// locally.
 	maxClaims = 1_000_000
-	// claimBatch bounds the claims of one call, so that it does not keep the server busy
-	// for longer than the calls for rate limits can wait.
+	// claimBatch bounds the claims of one call, so that a call does not block the server for longer than the timeout of
+	// rate-limit calls.
 	claimBatch = 200
-	// claimScan is how many fields one call reads.
+	// claimScan is the number of fields that one call reads.
 	claimScan = 500
-	// claimsTTL is how long a map is kept that no replica uses.
+	// claimsTTL is the time after which a map expires that no replica uses.
 	claimsTTL = 30 * 24 * time.Hour
-	// holderTTL is how long a holder counts after the last replica that is configured with
-	// it has called.
+	// holderTTL is the time for which a holder stays valid after the last call of a replica that is configured with it.
 	holderTTL = 2 * time.Minute
 )
 
-// The scripts of claims. A map of claims is one hash: c: and the name of a field with its
-// holder, h: and each holder with the time up to which it counts, and born and count, which
-// together are the version.
+// The scripts of claims. A map of claims is one hash with the fields: c: and the name of a field, whose value is the
+// holder; h: and a holder, whose value is the time until which the holder is valid; born and count, which together are
+// the version.
 var (
-	// ARGV: the life of the map and that of a holder in milliseconds, the version that the
-	// claims are made for or an empty text, the bound, the number of own holders and these,
-	// and of each claim the field and the position of its holder. The reply is the version
-	// before and after, and the holder of each field, empty where the map is full; the
-	// version before alone when it is another than the one given.
+	// ARGV: the time to live of the map and of a holder in milliseconds, the version that the claims require or an
+	// empty text, the limit, the number of own holders and the own holders, and for each claim the field and the index
+	// of its holder. The reply is the version before and after, and the holder of each field, empty if the map is full;
+	// or only the version before, if it differs from the required one.
 	//
-	// A field keeps its holder, except where its name is that of the holder that claims it,
-	// where its name is of none of the own holders, and where it no longer counts.
+	// A field keeps its holder, unless the holder has the same name as the claiming holder, has the name of none of the
+	// own holders, or is no longer valid.
 	claimsClaim = redis.NewScript(`
 local key, t = KEYS[1], redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -75,7 +73,7 @@ redis.call('PEXPIRE', key, ARGV[1])
 out[2] = born .. '.' .. count
 return out
 `)
-	// ARGV: of each field that is given up its name and the name of its holder.
+	// ARGV: for each field to release its name and the name of its holder.
 	claimsDrop = redis.NewScript(`
 local key, n = KEYS[1], 0
 for i = 1, #ARGV, 2 do
@@ -87,26 +85,24 @@ return n
 `)
 )
 
-// Claims are fields of which each has the holder that claimed it first, over all replicas
-// that share the store. A holder is a text without spaces, a space and a name. Each call is atomic in the server, and fails like Allow. The name
-// must not be chosen by a client. It is safe for concurrent use.
+// Claims are fields that each belong to the holder that claimed them first, across all replicas that share the store. A
+// holder is a text without spaces, a space and a name. Each call is atomic in the server, and fails like Allow. The
+// name must not be chosen by a client. It is safe for concurrent use.
 type Claims struct {
 	r   *Redis
 	key string
 }
 
-// Claims returns the claims of a name. Those of a nil Redis must not be used.
+// Claims returns the claims of a name. The claims of a nil Redis must not be used.
 func (r *Redis) Claims(name string) *Claims {
 	return &Claims{r: r, key: r.prefix + "{claims:" + name + "}"}
 }
 
-// Claim gives each field that nobody holds to the holder at the same index, and returns
-// who holds each, empty where the store takes no more. own are all holders that this replica
-// is configured with. A field is free as well when its holder has a name that none of own
-// has, or when no replica has been configured with it for two minutes; the holder of the
-// same name takes it over. With a version the claims are made for that version of the map:
-// where before is another, nothing was claimed and kept is nil. before and after are the
-// versions of the map, before is empty where there was none.
+// Claim assigns each free field to the holder at the same index, and returns the holder of each field, empty if the
+// store is full. own are all holders that this replica is configured with. A field is also free when its holder has a
+// name that none of own has, or when no replica has been configured with the holder for two minutes; a holder of the
+// same name takes the field over. If version is not empty and differs from the map's version, nothing is claimed and
+// kept is nil. before and after are the versions of the map; before is empty if there was no map.
 func (c *Claims) Claim(ctx context.Context, own, fields, holders []string, version string) (kept []string, before, after string, err error) {
 	kept = make([]string, 0, len(fields))
 	for first := true; first || len(fields) > 0; first = false {
@@ -151,8 +147,8 @@ func (c *Claims) claim(ctx context.Context, own, fields, holders []string, versi
 	return answer, err
 }
 
-// Load returns all fields with their holders, and the version that they have at least:
-// empty for a map that does not exist.
+// Load returns all fields with their holders, and a version that the map has at least: empty for a map that does not
+// exist.
 func (c *Claims) Load(ctx context.Context) (fields map[string]string, version string, err error) {
 	err = c.r.call(ctx, c.key, func(ctx context.Context) error {
 		got, err := c.r.client.HMGet(ctx, c.key, "born", "count").Result()
@@ -184,7 +180,7 @@ func (c *Claims) Load(ctx context.Context) (fields map[string]string, version st
 	return fields, version, err
 }
 
-// Drop gives up fields, each where its holder has the name at the same index.
+// Drop releases fields, each only if its holder has the name at the same index.
 func (c *Claims) Drop(ctx context.Context, fields, names []string) error {
 	for len(fields) > 0 {
 		n := min(len(fields), claimBatch)

@@ -11,9 +11,9 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// Of several that claim a field the first has it, at every replica and on a cluster; a
-// field is free once it was given up, once its holder is not configured any longer, and for
-// the holder of the same name.
+// Of several holders that claim a field the first gets it, at every replica and on a
+// cluster; a field is free after it was released, when its holder is no longer configured,
+// and for a holder of the same name.
 func TestClaimsAreOfTheFirst(t *testing.T) {
 	for name, cfg := range map[string]StoreConfig{
 		"one server": redisConfig(redistest.Start(t).URL()),
@@ -61,7 +61,7 @@ func TestClaimsAreOfTheFirst(t *testing.T) {
 	}
 }
 
-// A holder that another replica is still configured with keeps its fields, also against a
+// A holder that another replica is still configured with keeps its fields, even against a
 // replica that has the name with other settings.
 func TestClaimsOfAnOlderConfigurationStay(t *testing.T) {
 	server := redistest.Start(t)
@@ -81,7 +81,7 @@ func TestClaimsOfAnOlderConfigurationStay(t *testing.T) {
 	claim([]string{"2 a", "1 b"}, "1 b", "1 b")
 }
 
-// Of replicas that claim many fields at the same time all get the same holders.
+// When replicas claim many fields concurrently, all see the same holders.
 func TestClaimsAtTheSameTime(t *testing.T) {
 	cfg := redisConfig(redistest.Start(t).URL())
 	own := []string{"1 a", "1 b", "1 c", "1 d"}

@@ -26,7 +26,7 @@ type StoreConfig struct {
 	// several hosts, separated by commas.
 	URL string `yaml:"url" env:"true"`
 	// Cluster is set when the store is a Redis Cluster: the topology is requested from
-	// the hosts of the URL. Run the cluster with cluster-require-full-coverage no;
+	// the hosts of the URL. Configure the cluster with cluster-require-full-coverage no;
 	// otherwise every bucket fails while one shard elects a new master.
 	Cluster bool `yaml:"cluster"`
 	// KeyPrefix is the prefix of every key in a shared store.
@@ -42,7 +42,7 @@ type StoreConfig struct {
 
 // StoreTLS is rate_limit_store.tls.
 type StoreTLS struct {
-	// Enabled turns TLS on; the scheme rediss:// does so too.
+	// Enabled turns TLS on; the scheme rediss:// does too.
 	Enabled bool `yaml:"enabled"`
 	// CAFile is a PEM bundle that verifies the store's certificate.
 	CAFile string `yaml:"ca_file" env:"true"`

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Put stores a short text under a name for ttl and replaces the old value, for all
-// replicas that share the store. It is for the few facts beside buckets that replicas
-// must agree on. It fails like Allow: within the operation timeout, and at once during
-// the short circuit of the server. The name must not be chosen by a client.
+// Put stores a short text under a name for ttl, replacing the old value, for all
+// replicas that share the store. It is for the few facts other than buckets that
+// replicas must agree on. It fails like Allow: within the operation timeout, and at
+// once during the short circuit of the server. The name must not be chosen by a client.
 func (r *Redis) Put(ctx context.Context, name, text string, ttl time.Duration) error {
 	key := textKey(r.prefix, name)
 	return r.call(ctx, key, func(ctx context.Context) error {

@@ -10,8 +10,8 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// What one replica keeps another finds, until it expires; so on one server and
-// on a cluster.
+// A text that one replica puts is read by another, until it expires; on one
+// server and on a cluster.
 func TestKeptTextsAreShared(t *testing.T) {
 	for name, cfg := range map[string]StoreConfig{
 		"one server": redisConfig(redistest.Start(t).URL()),
@@ -48,7 +48,7 @@ func TestKeptTextsAreShared(t *testing.T) {
 	}
 }
 
-// A store that is down fails these calls as it fails those of buckets.
+// When the store is unavailable, these calls fail like those of buckets.
 func TestKeepingFailsWithTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	r := openRedis(t, redisConfig(server.URL(), within(200*time.Millisecond)))

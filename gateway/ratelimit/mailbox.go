@@ -8,16 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxMail bounds the texts in one mailbox that nobody takes.
+// maxMail bounds the texts in a mailbox that no replica reads.
 const maxMail = 4096
 
 // maxReplicas bounds the replicas that are listed.
 const maxReplicas = 64
 
-// ErrMailboxFull is the error of Put for a mailbox that nobody empties.
+// ErrMailboxFull is the error of Put for a full mailbox.
 var ErrMailboxFull = errors.New("the mailbox in the store is full")
 
-// mailboxPut appends a text to a list of bounded length, and lets it live.
+// mailboxPut appends a text to a list of bounded length, and extends the list's time to
+// live.
 var mailboxPut = redis.NewScript(`
 if redis.call('LLEN', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
 redis.call('RPUSH', KEYS[1], ARGV[1])
@@ -25,15 +26,16 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 `)
 
-// Mailboxes pass texts from one replica to another, in order, each to one taker. Names
-// must not be chosen by a client. It is safe for concurrent use.
+// Mailboxes pass texts from one replica to another, in order; each text is taken once.
+// Names must not be chosen by a client. It is safe for concurrent use.
 type Mailboxes struct{ r *Redis }
 
-// Mailboxes returns the mailboxes of the store. Those of a nil Redis must not be used.
+// Mailboxes returns the mailboxes of the store. The mailboxes of a nil Redis must not be
+// used.
 func (r *Redis) Mailboxes() Mailboxes { return Mailboxes{r} }
 
-// Put puts a text into a mailbox, whose texts live for ttl from now on. It fails like
-// Allow, and with [ErrMailboxFull].
+// Put puts a text into a mailbox, whose texts expire ttl from now. It fails like Allow,
+// and with [ErrMailboxFull].
 func (m Mailboxes) Put(ctx context.Context, name, text string, ttl time.Duration) error {
 	key := mailboxKey(m.r.prefix, name)
 	full := false
@@ -48,8 +50,8 @@ func (m Mailboxes) Put(ctx context.Context, name, text string, ttl time.Duration
 	return err
 }
 
-// replicasPut lists a member until a time, and removes those whose time has passed. The
-// clock is that of the store.
+// replicasPut lists a member with an expiry time, and removes expired members. It uses
+// the clock of the store.
 var replicasPut = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -59,14 +61,13 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 `)
 
-// replicasList lists the members whose time has not passed.
+// replicasList lists the members that have not expired.
 var replicasList = redis.NewScript(`
 local t = redis.call('TIME')
 return redis.call('ZRANGEBYSCORE', KEYS[1], t[1] * 1000 + math.floor(t[2] / 1000), '+inf', 'LIMIT', 0, ARGV[1])
 `)
 
-// Announce lists a replica among those that are there, for ttl from now on. It fails like
-// Allow.
+// Announce registers a replica as present, for ttl from now. It fails like Allow.
 func (m Mailboxes) Announce(ctx context.Context, replica string, ttl time.Duration) error {
 	key := mailboxKey(m.r.prefix, "replicas")
 	return m.r.call(ctx, key, func(ctx context.Context) error {
@@ -74,8 +75,7 @@ func (m Mailboxes) Announce(ctx context.Context, replica string, ttl time.Durati
 	})
 }
 
-// Present lists the replicas that are there, at most maxReplicas. It fails like
-// Allow.
+// Present lists the present replicas, at most maxReplicas. It fails like Allow.
 func (m Mailboxes) Present(ctx context.Context) (replicas []string, err error) {
 	key := mailboxKey(m.r.prefix, "replicas")
 	err = m.r.call(ctx, key, func(ctx context.Context) error {
@@ -85,8 +85,8 @@ func (m Mailboxes) Present(ctx context.Context) (replicas []string, err error) {
 	return replicas, err
 }
 
-// Take takes the oldest text out of a mailbox, and waits for one up to wait; ok is false
-// when none came. It holds a connection while it waits.
+// Take removes and returns the oldest text of a mailbox, and waits for one up to wait; ok
+// is false when none arrived. It holds a connection while it waits.
 func (m Mailboxes) Take(ctx context.Context, name string, wait time.Duration) (text string, ok bool, err error) {
 	got, err := m.r.client.BLPop(ctx, wait, mailboxKey(m.r.prefix, name)).Result()
 	switch {

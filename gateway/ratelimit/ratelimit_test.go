@@ -58,8 +58,9 @@ func TestBucketOfOddLimits(t *testing.T) {
 	}
 }
 
-// TestBucketNeverExceedsItsRate: in any order of waits, no more is allowed than
-// burst and rate give, and who waits as long as asked is served.
+// TestBucketNeverExceedsItsRate: for any sequence of waits, no more calls are
+// allowed than burst and rate permit, and a call after the reported wait is
+// allowed.
 func TestBucketNeverExceedsItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(0.001, 1e6).Draw(t, "rate")
@@ -85,8 +86,8 @@ func TestBucketNeverExceedsItsRate(t *testing.T) {
 	})
 }
 
-// TestMemoryIsBounded: a million principals leave no more than the bound, each of
-// them small.
+// TestMemoryIsBounded: a million principals use no more buckets than the limit,
+// each of them small.
 func TestMemoryIsBounded(t *testing.T) {
 	const bound = 1 << 16
 	m := NewMemory(bound, start)
@@ -110,8 +111,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// TestMemoryForgetsFullBuckets: principals that stay away cost nothing once
-// others come.
+// TestMemoryForgetsFullBuckets: full buckets are removed as other principals
+// arrive.
 func TestMemoryForgetsFullBuckets(t *testing.T) {
 	m := NewMemory(0, start)
 	ask := func(i int, after time.Duration) {
@@ -128,8 +129,8 @@ func TestMemoryForgetsFullBuckets(t *testing.T) {
 	}
 }
 
-// TestMemoryKeepsEmptyBucketsLonger: when a full shard must forget, it is not
-// the one that is being limited.
+// TestMemoryKeepsEmptyBucketsLonger: a full shard evicts full buckets before the
+// bucket of a limited principal.
 func TestMemoryKeepsEmptyBucketsLonger(t *testing.T) {
 	m := NewMemory(shardCount*100, start)
 	limited := Key{Limit: Rule, Rule: "r", Kind: "key", Principal: "limited"}
@@ -145,7 +146,8 @@ func TestMemoryKeepsEmptyBucketsLonger(t *testing.T) {
 	}
 }
 
-// TestMemoryClock: with a monotonic reading a step of the wall clock is not seen.
+// TestMemoryClock: a time with a monotonic reading is not affected by a step of
+// the wall clock.
 func TestMemoryClock(t *testing.T) {
 	m := NewMemory(0, time.Now())
 	k := Key{Limit: Input, Kind: "ip", Principal: "a"}

@@ -21,7 +21,7 @@ const fieldPrefix = "f:"
 // The scripts of records. Each uses one key and is atomic. A record is a hash that
 // expires; a record that has ended contains only the field end, and accepts no other.
 var (
-	// The reply is empty for no record, end for a record that has ended, else the
+	// The reply is empty for no record, end for a record that has ended, otherwise the
 	// creation time. The time to live is written only after half of it has passed.
 	recordTouch = redis.NewScript(`
 local left = redis.call('PTTL', KEYS[1])
@@ -31,8 +31,8 @@ if not born then ttl, born = ARGV[2], 'end' end
 if left < tonumber(ttl) / 2 then redis.call('PEXPIRE', KEYS[1], ttl) end
 return born
 `)
-	// The reply is {0} for a record that has ended, else {1, the value of the field}. A
-	// full record stores no further field: the reply is then the given text.
+	// The reply is {0} for a record that has ended, otherwise {1, the value of the
+	// field}. A full record stores no further field: the reply is then the given text.
 	recordClaim = redis.NewScript(`
 if redis.call('HEXISTS', KEYS[1], 'end') == 1 then return {0} end
 local there = redis.call('HGET', KEYS[1], ARGV[1])

@@ -14,8 +14,9 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// What one replica writes into a record another reads; of two that claim a field
-// one wins; a record that ended takes nothing. So on one server and on a cluster.
+// A field that one replica writes is read by another; of two that claim a field
+// one wins; a record that has ended accepts no fields. On one server and on a
+// cluster.
 func TestRecordsAreShared(t *testing.T) {
 	for name, cfg := range map[string]StoreConfig{
 		"one server": redisConfig(redistest.Start(t).URL()),
@@ -100,7 +101,7 @@ func TestRecordsAreShared(t *testing.T) {
 	}
 }
 
-// A record expires unless it is touched, and holds no more fields than it may.
+// A record expires unless it is touched, and the number of its fields is limited.
 func TestRecordsAreBounded(t *testing.T) {
 	server := redistest.Start(t)
 	r := openRedis(t, redisConfig(server.URL()))
@@ -149,7 +150,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A store that is down fails records as it fails buckets.
+// When the store is unavailable, calls of records fail like those of buckets.
 func TestRecordsFailWithTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redisConfig(server.URL(), within(200*time.Millisecond))).Records()

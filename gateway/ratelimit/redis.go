@@ -36,16 +36,16 @@ type Redis struct {
 	// whose script uses it.
 	clock func(now time.Time) string
 
-	breakers sync.Map // from the address of a server, "" for the store, to *breaker
-	reloaded atomic.Int64
-	strange  breaker // of the warning about keys that are not buckets
-	counts   struct{ allowed, refused, failed, skipped atomic.Uint64 }
+	breakers    sync.Map // from the address of a server, "" for the store, to *breaker
+	reloaded    atomic.Int64
+	foreignKeys breaker // for the warning about keys that are not buckets
+	counts      struct{ allowed, refused, failed, skipped atomic.Uint64 }
 }
 
 var _ Store = (*Redis)(nil)
 
 // ErrShortCircuit is the error of a call that was not made because the store failed less
-// than a second before.
+// than a second ago.
 var ErrShortCircuit = errors.New("rate-limit store failed less than a second ago")
 
 // errAnswer is the error for a server that is not Redis.
@@ -69,8 +69,8 @@ type RedisStats struct {
 }
 
 // NewRedis returns a store for a validated configuration. It reads the CA file and does
-// not connect: while the store is unavailable, calls fail (decision LIM9). log receives
-// the first failure and the recovery of each server; nil discards them.
+// not connect: while the store is unavailable, calls fail (decision LIM9). log gets the
+// first failure and the recovery of each server; nil discards them.
 func NewRedis(cfg StoreConfig, log *slog.Logger) (*Redis, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -191,7 +191,7 @@ func (r *Redis) call(ctx context.Context, key string, do func(context.Context) e
 }
 
 // ended returns the reason why the caller no longer waits, or nil. The deadline of a
-// socket may expire before the deadline of the context that it was derived from.
+// socket may expire before the deadline of the context from which it was derived.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -210,10 +210,10 @@ func (r *Redis) fail(ctx context.Context, b *breaker, server string, err error) 
 	r.counts.failed.Add(1)
 	now := r.since(r.epoch)
 	if redis.HasErrorPrefix(err, badBucket) {
-		// The server works and other buckets are not affected. The warning is logged once
-		// a second.
-		if !r.strange.open(now) {
-			r.strange.trip(now)
+		// The server works, and other buckets are not affected. The warning is logged at
+		// most once a second.
+		if !r.foreignKeys.open(now) {
+			r.foreignKeys.trip(now)
 			r.log.Warn("a key of the rate-limit store is not a bucket: fail_open decides for the callers that it limits", "error", err,
 				"fix", "delete the keys under rate_limit_store.key_prefix that other programs wrote, or choose another prefix")
 		}

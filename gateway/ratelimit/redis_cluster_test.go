@@ -21,9 +21,9 @@ func ownedBy(c *redistest.Cluster, s *Redis, master int) Key {
 	}
 }
 
-// TestClusterShardThatStops: the other shards go on as if nothing were, the calls
-// to the stopped one take the operation time-out and then fail at once; when it
-// goes on, so do they.
+// TestClusterShardThatStops: the other shards are not affected; calls to the
+// stopped shard take the operation timeout and then fail at once; when it
+// continues, so do they.
 func TestClusterShardThatStops(t *testing.T) {
 	c := redistest.StartCluster(t, 3, false)
 	s := openRedis(t, redisConfig(c.URL(), clustered, within(250*time.Millisecond)))
@@ -49,8 +49,8 @@ func TestClusterShardThatStops(t *testing.T) {
 	}
 }
 
-// TestClusterFailover: a killed master's buckets are decided again once its
-// replica is promoted, without help, with calls as short as the default.
+// TestClusterFailover: a killed master's buckets work again after its replica is
+// promoted, without intervention, with timeouts as short as the default.
 func TestClusterFailover(t *testing.T) {
 	c := redistest.StartCluster(t, 3, true)
 	s := openRedis(t, redisConfig(c.URL(), clustered, within(100*time.Millisecond)))
@@ -64,15 +64,15 @@ func TestClusterFailover(t *testing.T) {
 	t.Logf("decisions again %s after the master was killed", took.Round(100*time.Millisecond))
 }
 
-// TestClusterSlotThatMoves: a bucket is found where its slot is being moved to,
-// and where it was moved to.
+// TestClusterSlotThatMoves: a bucket is found while its slot is being moved, and
+// afterwards.
 func TestClusterSlotThatMoves(t *testing.T) {
 	c := redistest.StartCluster(t, 3, false)
 	s := openRedis(t, redisConfig(c.URL(), clustered))
 	key := ownedBy(c, s, 0)
 	slot := c.Slot(bucketKey(s.prefix, key))
 	from, to := c.Masters[0], c.Masters[1]
-	untilAnswered(t, s, ownedBy(c, s, 2)) // knows the topology
+	untilAnswered(t, s, ownedBy(c, s, 2)) // so that the client knows the topology
 	do := func(server *redistest.Server, args ...any) {
 		t.Helper()
 		if _, err := server.Do(args...); err != nil {
@@ -98,7 +98,7 @@ func TestClusterSlotThatMoves(t *testing.T) {
 	}
 }
 
-// TestClusterDownAtTheStart: no node, then all of them.
+// TestClusterDownAtTheStart: at first no node is up, then all of them.
 func TestClusterDownAtTheStart(t *testing.T) {
 	s := openRedis(t, redisConfig("redis://127.0.0.1:1,127.0.0.1:2", clustered))
 	if took, err := fails(t, s, rule("a")); took > time.Second {
@@ -109,7 +109,7 @@ func TestClusterDownAtTheStart(t *testing.T) {
 	}
 }
 
-// TestClusterOfOneSeed: one node of the URL is enough.
+// TestClusterOfOneSeed: one node in the URL is sufficient.
 func TestClusterOfOneSeed(t *testing.T) {
 	c := redistest.StartCluster(t, 3, false)
 	s := openRedis(t, redisConfig("redis://127.0.0.1:1,"+c.Masters[2].Addr, clustered))
@@ -118,14 +118,14 @@ func TestClusterOfOneSeed(t *testing.T) {
 	}
 }
 
-// TestServerThatIsNoCluster: cluster: true at a single server is a failure, not a
-// limit of its own.
+// TestServerThatIsNoCluster: cluster: true with a single server is a failure, not
+// a separate limit.
 func TestServerThatIsNoCluster(t *testing.T) {
 	s := openRedis(t, redisConfig(redistest.Start(t).URL(), clustered))
 	fails(t, s, rule("a"))
 	single := openRedis(t, redisConfig("redis://"+redistest.StartCluster(t, 3, false).Masters[0].Addr))
 	failed := 0
-	for i := range 20 { // and the other way round, for keys of other nodes
+	for i := range 20 { // and the reverse: a single-server client fails for keys of other nodes
 		if _, _, err := single.Allow(context.Background(), rule(fmt.Sprint(i)), 1, 1, start); err != nil {
 			failed++
 		}
@@ -135,7 +135,7 @@ func TestServerThatIsNoCluster(t *testing.T) {
 	}
 }
 
-// answering listens, and answers whatever it is sent.
+// answering is a server that sends a fixed response to everything.
 func answering(t *testing.T, answer string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// untilAnswered asks until there is a decision, and returns how long that took.
+// untilAnswered retries until there is a decision, and returns the time that it
+// took.
 func untilAnswered(t *testing.T, s Store, k Key) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -33,7 +34,7 @@ func untilAnswered(t *testing.T, s Store, k Key) time.Duration {
 	}
 }
 
-// fails wants an error, and returns it and how long it took.
+// fails expects an error, and returns it and the time that it took.
 func fails(t *testing.T, s Store, k Key) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
@@ -45,12 +46,12 @@ func fails(t *testing.T, s Store, k Key) (time.Duration, error) {
 	return took, err
 }
 
-// slack is how much later than it should a busy machine may wake a goroutine.
+// slack is the maximum delay of the scheduler on a busy machine.
 const slack = 100 * time.Millisecond
 
-// TestOperationTimeout: with a server that is stopped a call takes 50 ms, by
-// default, however many there are; then calls fail at once for a second; and
-// when the server goes on, so does the store.
+// TestOperationTimeout: with a stopped server a call takes 50 ms, by default,
+// for any number of concurrent calls; then calls fail at once for a second; and
+// when the server continues, the store works again.
 func TestOperationTimeout(t *testing.T) {
 	for name, warm := range map[string]bool{"with connections": true, "without connections": false} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestOperationTimeout(t *testing.T) {
 	}
 }
 
-// TestShortCircuitLastsOneSecond: to the edge, on a clock of the test's own.
+// TestShortCircuitLastsOneSecond: exactly, on a clock of the test's own.
 func TestShortCircuitLastsOneSecond(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "secret")
 	s := openRedis(t, redisConfig(server.URL()))
@@ -120,8 +121,8 @@ func TestShortCircuitLastsOneSecond(t *testing.T) {
 	}
 }
 
-// TestRedisKilledAndRestarted: during the test, under load. Failures and
-// recovery are told once each, and nothing is left behind.
+// TestRedisKilledAndRestarted: under load. Failure and recovery are logged once
+// each, and no goroutines remain.
 func TestRedisKilledAndRestarted(t *testing.T) {
 	server := redistest.Start(t)
 	var log syncBuffer
@@ -154,15 +155,15 @@ func TestRedisKilledAndRestarted(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	if n := strings.Count(log.String(), "rate-limit store fails"); n != 1 {
-		t.Errorf("the failure was told %d times: %s", n, log.String())
+		t.Errorf("the failure was logged %d times: %s", n, log.String())
 	}
 	if n := strings.Count(log.String(), "answers again"); n != 1 {
-		t.Errorf("the recovery was told %d times: %s", n, log.String())
+		t.Errorf("the recovery was logged %d times: %s", n, log.String())
 	}
 }
 
-// TestRedisDownAtTheStart: a store is made without a server, and used as soon as
-// there is one.
+// TestRedisDownAtTheStart: a store is created without a server, and works once
+// the server is up.
 func TestRedisDownAtTheStart(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
@@ -178,8 +179,8 @@ func TestRedisDownAtTheStart(t *testing.T) {
 	}
 }
 
-// TestRedisAuthentication: password and user of the URL, and what happens
-// without them. No error shows a password.
+// TestRedisAuthentication: user and password of the URL, and failures without
+// them. No error contains a password.
 func TestRedisAuthentication(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "s3cr:@t", "--user", "limits", "on", ">p4ss", "~*", "+@all")
 	for _, tt := range []struct{ name, user, want string }{
@@ -211,7 +212,7 @@ func TestRedisAuthentication(t *testing.T) {
 	}
 }
 
-// TestRedisDatabase: buckets are in the database that the URL names.
+// TestRedisDatabase: buckets are stored in the database of the URL.
 func TestRedisDatabase(t *testing.T) {
 	server := redistest.Start(t)
 	allow(t, openRedis(t, redisConfig(server.URL()+"/3")), rule("a"), 0.001, 1)
@@ -250,8 +251,8 @@ func TestRedisThatCannotWrite(t *testing.T) {
 	}
 }
 
-// TestCallerThatGoesAwayIsNoFailure: a cancelled request says nothing of the
-// store, so that clients cannot switch it off.
+// TestCallerThatGoesAwayIsNoFailure: a canceled request does not count as a
+// failure of the store, so that clients cannot trip the breaker.
 func TestCallerThatGoesAwayIsNoFailure(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redisConfig(server.URL()))
@@ -270,7 +271,7 @@ func TestCallerThatGoesAwayIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestRedisClosed: calls after the end fail and nothing panics.
+// TestRedisClosed: calls after Close fail without a panic.
 func TestRedisClosed(t *testing.T) {
 	server := redistest.Start(t)
 	s, err := NewRedis(redisConfig(server.URL()), nil)
@@ -284,7 +285,7 @@ func TestRedisClosed(t *testing.T) {
 	fails(t, s, rule("a"))
 }
 
-// TestNoRedis: a server of another kind is a failure like any other.
+// TestNoRedis: a server that is not Redis is a failure like any other.
 func TestNoRedis(t *testing.T) {
 	for name, answer := range map[string]string{
 		"http": "HTTP/1.1 400 Bad Request\r\n\r\n", "number": ":1\r\n", "null": "$-1\r\n", "long array": "*1000000\r\n", "huge": "$999999999999\r\n", "ok": "+OK\r\n",
@@ -299,7 +300,7 @@ func TestNoRedis(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer that many may write.
+// syncBuffer is a buffer for concurrent writers.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

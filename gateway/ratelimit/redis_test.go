@@ -23,15 +23,15 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// callerClock is the clock of the suite: the script takes the time from the
-// caller. What follows it is the script that is shipped.
+// callerClock is the clock of the suite: the script gets the time from the
+// caller. The rest of the script is the production one.
 const callerClock = "\nlocal now = tonumber(ARGV[3])\n"
 
-// patient is an operation time-out for tests that are about something else: the
-// machine may be busy.
+// patient is a long operation timeout, for tests that must not time out on a
+// busy machine.
 const patient = 5 * time.Second
 
-// redisConfig returns the section with its defaults.
+// redisConfig returns the section with default values.
 func redisConfig(url string, change ...func(*StoreConfig)) StoreConfig {
 	var c StoreConfig
 	c.SetDefaults()
@@ -62,15 +62,15 @@ func openRedis(t testing.TB, c StoreConfig) *Redis {
 	return r
 }
 
-// followCaller makes a store take its time from the caller.
+// followCaller makes a store use the caller's time.
 func followCaller(r *Redis) *Redis {
 	r.script = redis.NewScript(callerClock + decision)
 	r.clock = func(now time.Time) string { return strconv.FormatInt(now.UnixMicro(), 10) }
 	return r
 }
 
-// suiteOn returns a maker of empty stores on one server: each has a prefix of
-// its own.
+// suiteOn returns a function that creates empty stores on one server, each with
+// a prefix of its own.
 func suiteOn(url string, change ...func(*StoreConfig)) func(*testing.T) Store {
 	var n atomic.Int32
 	return func(t *testing.T) Store {
@@ -87,7 +87,7 @@ func TestRedisCluster(t *testing.T) {
 
 func rule(name string) Key { return Key{Limit: Rule, Rule: "r", Kind: "key", Principal: name} }
 
-// allow asks and wants a decision.
+// allow calls Allow and expects a decision.
 func allow(t testing.TB, s Store, k Key, rate float64, burst int) bool {
 	t.Helper()
 	ok, _, err := s.Allow(context.Background(), k, rate, burst, time.Now())
@@ -97,8 +97,8 @@ func allow(t testing.TB, s Store, k Key, rate float64, burst int) bool {
 	return ok
 }
 
-// TestRedisAnswersLikeBucket: the script and Bucket agree on every call of any
-// history, to the nanosecond of the wait.
+// TestRedisAnswersLikeBucket: the script and Bucket return the same for every
+// call of any history, including the wait to the nanosecond.
 func TestRedisAnswersLikeBucket(t *testing.T) {
 	s := followCaller(openRedis(t, redisConfig(redistest.Start(t).URL())))
 	n := 0
@@ -166,8 +166,8 @@ func TestRedisSharesALimitExactly(t *testing.T) {
 	}
 }
 
-// TestRedisUsesTheClockOfTheServer: callers whose clocks are years apart share a
-// bucket, and who waits as long as asked is served.
+// TestRedisUsesTheClockOfTheServer: callers whose clocks differ by years share a
+// bucket, and a call after the reported wait is allowed.
 func TestRedisUsesTheClockOfTheServer(t *testing.T) {
 	s := openRedis(t, redisConfig(redistest.Start(t).URL()))
 	ctx := context.Background()
@@ -184,8 +184,8 @@ func TestRedisUsesTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-// TestRedisKeys: one key a bucket, prefix and digest, whatever the principal is
-// called; nothing of the principal; it expires.
+// TestRedisKeys: one key for each bucket, of prefix and digest, for every
+// principal; the key does not contain the principal; it expires.
 func TestRedisKeys(t *testing.T) {
 	server := redistest.Start(t)
 	for _, prefix := range []string{"mcpgw:rl:", "", "a{b}c:", "new\nline "} {
@@ -207,15 +207,15 @@ func TestRedisKeys(t *testing.T) {
 				t.Errorf("%.20q under prefix %q: key %q", principal, prefix, name)
 			}
 			ttl, err := server.Do("PTTL", name)
-			if ms, _ := ttl.(int64); err != nil || ms < 10_000 || ms > 12_000 { // two seconds to be full, and ten
+			if ms, _ := ttl.(int64); err != nil || ms < 10_000 || ms > 12_000 { // two seconds until the bucket is full, and ten
 				t.Errorf("%.20q: expires in %v ms, %v", principal, ttl, err)
 			}
 		}
 	}
 }
 
-// TestRedisSlowerRateKeepsTheBucket: a bucket whose rate is lowered is not
-// forgotten at the time at which the old rate would have filled it.
+// TestRedisSlowerRateKeepsTheBucket: a bucket whose rate is lowered does not
+// expire at the time at which the old rate would have filled it.
 func TestRedisSlowerRateKeepsTheBucket(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redisConfig(server.URL()))
@@ -231,7 +231,7 @@ func TestRedisSlowerRateKeepsTheBucket(t *testing.T) {
 	}
 }
 
-// TestRedisOddLimits: limits that no configuration has do no harm.
+// TestRedisOddLimits: limits outside of valid configurations do no harm.
 func TestRedisOddLimits(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redisConfig(server.URL()))
@@ -252,7 +252,7 @@ func TestRedisOddLimits(t *testing.T) {
 	}
 }
 
-// TestRedisScriptFlush: a server that forgot the script is sent it again.
+// TestRedisScriptFlush: a server that lost the script gets it again.
 func TestRedisScriptFlush(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redisConfig(server.URL()))
@@ -267,8 +267,8 @@ func TestRedisScriptFlush(t *testing.T) {
 	}
 }
 
-// TestRedisKeyThatIsNoBucket: the caller of that key gets no decision, the key
-// stays as it is, everyone else goes on.
+// TestRedisKeyThatIsNoBucket: callers of that key get no decision, the key is
+// unchanged, other keys work.
 func TestRedisKeyThatIsNoBucket(t *testing.T) {
 	server := redistest.Start(t)
 	var log bytes.Buffer
@@ -297,7 +297,7 @@ func TestRedisKeyThatIsNoBucket(t *testing.T) {
 		allow(t, s, rule("b"), 1, 1)
 	}
 	if n := strings.Count(log.String(), "is not a bucket"); n < 1 || n > 3 {
-		t.Errorf("told %d times: %s", n, &log)
+		t.Errorf("logged %d times: %s", n, &log)
 	}
 }
 

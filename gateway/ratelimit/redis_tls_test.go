@@ -14,8 +14,8 @@ import (
 	"svc/test/certtest"
 )
 
-// TestRedisTLS: the scheme and tls.enabled both encrypt, ca_file verifies, and
-// nothing goes on with a server that cannot be verified.
+// TestRedisTLS: the scheme and tls.enabled both turn encryption on, ca_file
+// verifies, and the client does not use a server that cannot be verified.
 func TestRedisTLS(t *testing.T) {
 	store := certtest.New(t, t.TempDir(), "store")
 	cert, key := store.CertFile, store.KeyFile
@@ -46,8 +46,8 @@ func TestRedisTLS(t *testing.T) {
 	}
 }
 
-// TestRedisClusterTLS: the same for a cluster, every master of which is reached
-// with TLS, those too that the topology names and the URL does not.
+// TestRedisClusterTLS: the same for a cluster: every master is reached with
+// TLS, including those that only the topology names.
 func TestRedisClusterTLS(t *testing.T) {
 	store := certtest.New(t, t.TempDir(), "store")
 	cert, key := store.CertFile, store.KeyFile
@@ -83,7 +83,7 @@ func TestRedisClusterTLS(t *testing.T) {
 	}
 }
 
-// TestRedisCAFile: a file that cannot be used is an error at the start.
+// TestRedisCAFile: an unusable file is an error at startup.
 func TestRedisCAFile(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {

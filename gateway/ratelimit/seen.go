@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What callers were shown is a hash for each caller: each field is a digest with the time
-// and the upstream that showed it. ARGV: the time to live in milliseconds, the bound, the
-// upstream, and the digests. A hash that is full begins anew.
+// The URIs that a caller has seen are a hash for each caller: each field is a digest, with
+// the time and the upstream that returned it. ARGV: the time to live in milliseconds, the
+// limit, the upstream, and the digests. A full hash is deleted and started again.
 var seenPut = redis.NewScript(`
 local t = redis.call('TIME')
 local now, ttl, max = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -35,9 +35,9 @@ if at and at + ARGV[1] > t[1] * 1000 + math.floor(t[2] / 1000) then return upstr
 return ''
 `)
 
-// PutSeen remembers the upstream that showed URIs, given as digests, to a caller, for all
-// replicas that share the store, except for those that another upstream has shown to it
-// within ttl. Of a caller at most max are kept. It fails like Allow.
+// PutSeen stores the upstream that returned URIs, given as digests, to a caller, for all
+// replicas that share the store, except for URIs that another upstream has returned to the
+// caller within ttl. At most max are stored for a caller. It fails like Allow.
 func (r *Redis) PutSeen(ctx context.Context, caller string, uris []string, upstream string, ttl time.Duration, max int) error {
 	key := seenKey(r.prefix, caller)
 	args := []any{millis(ttl), max, upstream}
@@ -49,7 +49,7 @@ func (r *Redis) PutSeen(ctx context.Context, caller string, uris []string, upstr
 	})
 }
 
-// Seen returns the upstream that PutSeen remembers for a URI of a caller; ok is false when
+// Seen returns the upstream that PutSeen stored for a URI of a caller; ok is false when
 // there is none. It fails like Allow.
 func (r *Redis) Seen(ctx context.Context, caller, uri string, ttl time.Duration) (upstream string, ok bool, err error) {
 	key := seenKey(r.prefix, caller)

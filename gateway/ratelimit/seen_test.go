@@ -10,8 +10,8 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// What one replica has shown to a caller another one knows; what an upstream has shown first
-// stays its own until it expires.
+// A URI that one replica stored is known to another; a URI belongs to the first upstream
+// that returned it until the entry expires.
 func TestWhatCallersWereShownIsShared(t *testing.T) {
 	for name, cfg := range map[string]StoreConfig{
 		"one server": redisConfig(redistest.Start(t).URL()),
@@ -43,7 +43,7 @@ func TestWhatCallersWereShownIsShared(t *testing.T) {
 			for i := range 4 {
 				put(one, "alice", "a", time.Hour, fmt.Sprint("x", i))
 			}
-			want("alice", "3", "", time.Hour) // full: it began anew
+			want("alice", "3", "", time.Hour) // full: it was started again
 			want("alice", "x3", "a", time.Hour)
 		})
 	}

@@ -19,8 +19,8 @@ const (
 	Rule
 )
 
-// Key identifies one bucket. The principal is typed: an API key whose id equals a subject
-// shares nothing with it.
+// Key identifies one bucket. The principal is typed, so an API key whose id equals a
+// subject has a different bucket.
 type Key struct {
 	// Limit is the kind of limit.
 	Limit Limit

@@ -16,9 +16,9 @@ import (
 // be stepped.
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// testStore is what every store must do. made returns an empty store whose clock
-// follows the times that are passed to it, and that holds at least a hundred
-// buckets.
+// testStore checks the requirements of every store. made returns an empty store
+// whose clock follows the times that are passed to it, and that stores at least
+// a hundred buckets.
 func testStore(t *testing.T, made func(t *testing.T) Store) {
 	ctx := context.Background()
 	user := func(name string) Key { return Key{Limit: Rule, Rule: "r", Kind: "key", Principal: name} }
@@ -51,7 +51,7 @@ func testStore(t *testing.T, made func(t *testing.T) Store) {
 			}
 		})
 	}
-	t.Run("keys that differ share nothing", func(t *testing.T) {
+	t.Run("different keys have different buckets", func(t *testing.T) {
 		s := made(t)
 		keys := []Key{
 			{Limit: Input, Kind: "ip", Principal: "a"},
@@ -99,7 +99,7 @@ func testStore(t *testing.T, made func(t *testing.T) Store) {
 			t.Error(diff)
 		}
 	})
-	t.Run("callers at once get exactly the burst", func(t *testing.T) {
+	t.Run("concurrent callers get exactly the burst", func(t *testing.T) {
 		s := made(t)
 		var allowed atomic.Int32
 		var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func testStore(t *testing.T, made func(t *testing.T) Store) {
 			t.Errorf("%d were allowed, want 50", n)
 		}
 	})
-	t.Run("who asks all the time is served all the same", func(t *testing.T) {
+	t.Run("constant calls are still allowed at the rate", func(t *testing.T) {
 		s := made(t)
 		n := 0
 		for i := range 20_001 {

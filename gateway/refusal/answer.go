@@ -9,8 +9,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Note writes into the line of a request that it was refused: the action and the rule
-// stay what was decided before, where the refusal has none of its own.
+// Note records in a request's audit line that it was refused. The action and the rule
+// that were decided before stay, unless the refusal has its own.
 func (r *Refusal) Note(rec *audit.Record) {
 	if r.Action != "" {
 		rec.Action = r.Action
@@ -23,26 +23,27 @@ func (r *Refusal) Note(rec *audit.Record) {
 	rec.ErrorKind = r.Kind
 }
 
-// Reply is what the answer to a request has beside its refusal.
+// Reply is the data of an error response that does not depend on the refusal.
 type Reply struct {
 	// ID is the id of the request, nil for null; see [Refusal.ID].
 	ID        []byte
 	RequestID string
-	// Executed is set once the upstream has begun to answer: a client whose answer
-	// cannot be recorded is told so.
+	// Executed is set once the upstream has begun to respond: a client whose response
+	// cannot be recorded gets this information.
 	Executed bool
-	// ToolErrors is set for a tools/call whose denial is a result that the model reads
-	// (policy.deny_as: tool_error), and Stateless for clients of 2026-07-28.
+	// ToolErrors is set for a tools/call whose denial is sent as a result that the model
+	// reads (policy.deny_as: tool_error), and Stateless for clients of 2026-07-28.
 	ToolErrors, Stateless bool
 }
 
-// isToolError reports whether the answer is a result: the denials are, and nothing that
-// says that the caller or the gateway has a problem.
+// isToolError reports whether the refusal is sent as a result: only denials are, not
+// problems of the caller or the gateway.
 func (r *Refusal) isToolError(a *Reply) bool {
 	return a.ToolErrors && r.Code == mcp.CodePolicyDenied
 }
 
-// For returns the refusal as it is shown to the client: the audit line keeps its status.
+// For returns the refusal in the form for the client: the audit line keeps the original
+// status.
 func (r *Refusal) For(a *Reply) *Refusal {
 	if !r.isToolError(a) {
 		return r
@@ -52,7 +53,7 @@ func (r *Refusal) For(a *Reply) *Refusal {
 	return &shown
 }
 
-// appendToolError appends the result in the place of a denial.
+// appendToolError appends the result that is sent instead of a denial.
 func (r *Refusal) appendToolError(dst []byte, a *Reply) []byte {
 	detail := r.Detail
 	if detail == "" {
@@ -74,9 +75,9 @@ func (r *Refusal) error(a *Reply) mcp.ErrorBody {
 	}
 }
 
-// AppendBody appends the body of the answer. Every answer to a request is JSON and
-// carries the request's own id byte for byte: plain text or a null id in its place ends
-// the session of some clients.
+// AppendBody appends the body of the error response. Every response to a request is JSON
+// and has the request's own id byte for byte: plain text or a null id ends the session
+// in some clients.
 func (r *Refusal) AppendBody(dst []byte, a *Reply) []byte {
 	if r.isToolError(a) {
 		return r.appendToolError(dst, a)
@@ -85,7 +86,7 @@ func (r *Refusal) AppendBody(dst []byte, a *Reply) []byte {
 	return mcp.AppendErrorBody(dst, &body)
 }
 
-// AppendEvent appends the event that takes the place of the answer on a stream.
+// AppendEvent appends the error response as an event of a stream.
 func (r *Refusal) AppendEvent(dst []byte, a *Reply) []byte {
 	if r.isToolError(a) {
 		return append(r.appendToolError(append(dst, "event: message\ndata: "...), a), "\n\n"...)
@@ -94,7 +95,7 @@ func (r *Refusal) AppendEvent(dst []byte, a *Reply) []byte {
 	return mcp.AppendErrorEvent(dst, &body)
 }
 
-// Write sends the answer with a body of AppendBody.
+// Write sends an error response with a body of AppendBody.
 func (r *Refusal) Write(w http.ResponseWriter, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
@@ -113,9 +114,8 @@ func (r *Refusal) Write(w http.ResponseWriter, body []byte) {
 	w.Write(body)
 }
 
-// ID returns the id that the refusal of a message carries: that of the message, an
-// empty string for one that has none (see mcp.EmptyID), null where no message is
-// expected.
+// ID returns the id of the error response for a message: the id of the message, an empty
+// string for a message without one (see mcp.EmptyID), null if no message was expected.
 func (r *Refusal) ID(m *mcp.Message, method string) []byte {
 	if r.NullID {
 		return nil
@@ -123,8 +123,8 @@ func (r *Refusal) ID(m *mcp.Message, method string) []byte {
 	return AnswerID(m, method)
 }
 
-// AnswerID returns the id that an error in the place of an answer to m carries, by the
-// method of the HTTP request that m came with.
+// AnswerID returns the id of an error that replaces the response to m, given the method
+// of m's HTTP request.
 func AnswerID(m *mcp.Message, method string) []byte {
 	switch {
 	case method != http.MethodPost:
@@ -135,9 +135,9 @@ func AnswerID(m *mcp.Message, method string) []byte {
 	return m.ID
 }
 
-// AtShutdown returns the refusal of a request that was cut by a stop of the process, in
-// the place of what failed because of it: whatever waited for an upstream, a guardrail,
-// a store or the rest of the body has ended with an error.
+// AtShutdown returns the refusal of a request that was aborted by the shutdown of the
+// process. It replaces the refusal that the shutdown caused: waiting for an upstream, a
+// guardrail, a store or the rest of the body has ended with an error.
 func (r *Refusal) AtShutdown() *Refusal {
 	switch r.Kind {
 	case Audit.Kind:
@@ -151,9 +151,9 @@ func (r *Refusal) AtShutdown() *Refusal {
 	return r
 }
 
-// Unidentified reports whether the refusal is one of callers who were not identified:
-// anybody can cause as many as the network carries. It is not where a token was good,
-// or where the caller has done nothing.
+// Unidentified reports whether the refusal applies to unidentified callers, who can
+// cause any number of such refusals. It is false if a token was valid, or if the caller
+// did not cause the refusal.
 func (r *Refusal) Unidentified() bool {
 	switch r.Kind {
 	case Scope.Kind, Panic.Kind, Audit.Kind:
@@ -162,12 +162,12 @@ func (r *Refusal) Unidentified() bool {
 	return true
 }
 
-// CloseAfter makes the server close the connection after the answer.
+// CloseAfter makes the server close the connection after the response.
 func CloseAfter(w http.ResponseWriter) {
 	w.Header()["Connection"] = []string{"close"}
 }
 
-// WriteNotFound answers a request for a path that the gateway does not serve.
+// WriteNotFound responds to a request for a path that the gateway does not serve.
 func WriteNotFound(w http.ResponseWriter) {
 	w.Header()["Content-Type"] = []string{"application/json"}
 	w.WriteHeader(http.StatusNotFound)

@@ -71,8 +71,8 @@ func TestTheIDOfARefusal(t *testing.T) {
 	}
 }
 
-// A refusal that came of a stop of the process is told as one; what was refused for a
-// reason of its own keeps it.
+// A refusal caused by the shutdown of the process is reported as shutdown; a refusal
+// with a cause of its own is unchanged.
 func TestARefusalAtAStop(t *testing.T) {
 	for _, tt := range []struct {
 		r    *Refusal

@@ -6,8 +6,8 @@ import (
 	"svc/gateway/audit"
 )
 
-// reasons returns data.reason of the answers with each error_kind. The table is complete
-// only after the variables of the package are initialized.
+// reasons maps each error_kind to the data.reason of its responses. The table is complete
+// only after the package's variables are initialized.
 var reasons = sync.OnceValue(func() map[string]string {
 	table := map[string]string{}
 	for _, r := range All() {
@@ -18,9 +18,9 @@ var reasons = sync.OnceValue(func() map[string]string {
 	return table
 })
 
-// ReasonOf returns what the client of a request was told, as data.reason: empty where the
-// gateway did not answer in the place of the upstream. Audit lines do not have it, because
-// it follows from the action and the error_kind.
+// ReasonOf returns the data.reason that the client of a request got: empty if the response
+// came from the upstream. Audit lines do not contain it, because it follows from the
+// action and the error_kind.
 func ReasonOf(action, kind string) string {
 	switch {
 	case kind != "":

@@ -1,6 +1,6 @@
-// Package refusal is the table of the answers that the gateway gives in the place of an
-// upstream's: one value for each reason, with its HTTP status, its JSON-RPC error and
-// what the audit line says of it. It decides nothing.
+// Package refusal is the table of the gateway's own error responses: one value for each
+// reason, with its HTTP status, its JSON-RPC error and the fields of its audit line. It
+// makes no decisions.
 package refusal
 
 import (
@@ -14,19 +14,18 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Refusal is an answer that the gateway gives in the upstream's place (gateway
-// specification, Errors). The values are a table: one for each reason, never
-// changed; what belongs to one request (Retry-After, a challenge) is added to
-// a copy.
+// Refusal is an error response of the gateway (gateway specification, Errors). The values
+// are a table: one for each reason, never modified; data of one request (Retry-After, a
+// challenge) is added to a copy.
 type Refusal struct {
-	Status  int    // HTTP
-	Code    int    // JSON-RPC
-	Message string // JSON-RPC
+	Status  int    // HTTP status
+	Code    int    // JSON-RPC error code
+	Message string // JSON-RPC error message
 	Reason  string // data.reason: stable, for programs
-	// Kind is the audit line's error_kind; empty where the action says it all.
+	// Kind is the audit line's error_kind; empty if the action is sufficient.
 	Kind string
-	// Action is the audit line's action; empty means deny, or what policy had
-	// decided before.
+	// Action is the audit line's action; empty means the action that policy had decided
+	// before, or else deny.
 	Action string
 	// Rule is the audit line's rule_id; never sent to the client.
 	Rule string
@@ -37,43 +36,43 @@ type Refusal struct {
 	// Versions is set on unsupported_protocol_version: data.supported.
 	Versions  []string
 	Requested string
-	// Detail is what the configuration says of the refusal, for the client: data.message.
+	// Detail is the configured explanation for the client: data.message.
 	Detail string
-	// NullID answers with id null: nothing of the body has been read.
+	// NullID selects id null for the response: no part of the body was read.
 	NullID bool
 }
 
-// After returns a copy that asks the client to wait before it tries again.
+// After returns a copy with a Retry-After.
 func (r Refusal) After(d time.Duration) *Refusal {
 	r.RetryAfter = d
 	return &r
 }
 
-// WithRule returns a copy that names the rule in the audit line.
+// WithRule returns a copy with the rule id for the audit line.
 func (r Refusal) WithRule(id string) *Refusal {
 	r.Rule = id
 	return &r
 }
 
-// Saying returns a copy with what the configuration says of it; empty for nothing.
-func (r Refusal) Saying(detail string) *Refusal {
+// WithDetail returns a copy with an explanation from the configuration, which may be empty.
+func (r Refusal) WithDetail(detail string) *Refusal {
 	r.Detail = detail
 	return &r
 }
 
-// withReason returns a copy with another reason, for programs and the audit line.
+// withReason returns a copy with another data.reason.
 func (r Refusal) withReason(reason string) *Refusal {
 	r.Reason, r.Kind = reason, reason
 	return &r
 }
 
-// withMessage returns a copy with another message, which is its reason too.
+// withMessage returns a copy with another message, which is also its data.reason.
 func (r Refusal) withMessage(message string) *Refusal {
 	r.Message, r.Reason, r.Kind = message, message, message
 	return &r
 }
 
-// WithChallenge returns a copy that asks for credentials with a WWW-Authenticate.
+// WithChallenge returns a copy with a WWW-Authenticate header.
 func (r Refusal) WithChallenge(challenge string) *Refusal {
 	r.Challenge = challenge
 	return &r
@@ -94,9 +93,9 @@ func define(r Refusal) Refusal {
 	return r
 }
 
-// All returns every refusal that there is: the table, and the messages that
-// [mcp.Scan] refuses. Between them they have every error_kind of audit lines, and
-// none can be made outside of this package.
+// All returns every refusal: the table, and the messages that [mcp.Scan] refuses. Together
+// they have every error_kind of audit lines, and none can be created outside of this
+// package.
 func All() []Refusal {
 	all := slices.Clone(defined)
 	for _, e := range mcp.Faults() {
@@ -139,8 +138,8 @@ var (
 	Redact = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
 		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"})
 
-	// An argument that a rule with when.arguments cannot judge, and arguments beyond what is
-	// examined.
+	// An argument that a rule with when.arguments cannot evaluate, and arguments beyond the
+	// limits of the evaluation.
 	ArgumentType  = define(*Policy.withReason("argument_type"))
 	ArgumentLimit = define(*Policy.withReason("argument_limit"))
 
@@ -154,10 +153,10 @@ var (
 	InputRate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: "rate_limited", Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true})
 
-	// The input limit could not be asked of its store.
+	// The store of the input limit was unavailable.
 	InputRateStore = define(*InputRate.withKind("rate_limit_store_unavailable"))
 
-	// A guardrail that could not be asked, where it fails closed.
+	// A guardrail was unavailable and fails closed.
 	GuardrailUnreachable = define(*Policy.withKind(guardrail.KindUnreachable))
 	GuardrailTooLarge    = define(*Policy.withKind(guardrail.KindTooLarge))
 
@@ -178,7 +177,7 @@ var (
 
 	Origin = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
 		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"})
-	// No refusal, but answered like one: without knowing the caller.
+	// Not a refusal, but handled like one: the caller is not identified.
 	Preflight = Refusal{Status: http.StatusNoContent, Kind: audit.CountPreflight, Action: audit.ActionAllow}
 	// The request has passed too many gateways: one of them leads back to another.
 	Loop = define(Refusal{Status: http.StatusLoopDetected, Code: mcp.CodeInternal,
@@ -199,11 +198,11 @@ var (
 		Message: "invalid_header", Reason: "invalid_header", Kind: "invalid_header"})
 	Session = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeInvalidRequest,
 		Message: "session_not_found", Reason: "session_not_found", Kind: "session_not_found"})
-	// Not 404, after which clients give their session up.
+	// Not 404, after which clients discard their session.
 	SessionStore = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "session_store_unavailable", Reason: "session_store_unavailable", Kind: "session_store_unavailable"})
 
-	// What the search tool cannot take.
+	// Invalid arguments of the search tool.
 	search          = Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidParams, Message: mcp.MessageInvalidParams}
 	SearchCursor    = define(*search.withReason("invalid_cursor"))
 	SearchArguments = define(*search.withReason("search_arguments_invalid"))
@@ -211,59 +210,62 @@ var (
 	SearchQuerySize = define(*search.withReason("search_query_too_long"))
 	SearchLimit     = define(*search.withReason("search_limit_invalid"))
 
-	// What the tool that calls another one cannot take.
+	// Invalid arguments of the tool that calls another one.
 	CallArguments = define(*search.withReason("call_arguments_invalid"))
 	CallName      = define(*search.withReason("call_name_invalid"))
 
-	// Messages that refer to something that was never issued, which are acknowledged and
-	// go nowhere: the answer to a request that no upstream made, and progress of one.
+	// Messages that refer to a request that was never issued. They are acknowledged and not
+	// forwarded: a response to a request that no upstream sent, and a progress notification
+	// for one.
 	UnknownResponse = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_response"})
 	UnknownProgress = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_progress"})
 
 	NoRoute = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
 		Message: "no_route", Reason: "no_route", Kind: "no_route"})
-	// A request at the path of a view that there is not, or that is not for its caller. The
-	// answers are the same.
+	// A request at the path of a view that does not exist, or whose conditions its caller
+	// does not meet. The responses are the same.
 	UnknownView = define(*NoRoute.withKind("unknown_view"))
 	ViewDenied  = define(*NoRoute.withKind("view_denied"))
 	NoStream    = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
 		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true})
 	Unreachable = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"})
-	// What the audit line can say more exactly than the answer does.
+	// More specific kinds for the audit line than the response has.
 	DNS = define(*Unreachable.withKind("upstream_dns"))
 	TLS = define(*Unreachable.withKind("upstream_tls"))
-	// The upstream's client gave the exchange up by itself.
+	// The upstream's client canceled the exchange itself.
 	Canceled = define(*Unreachable.withKind("canceled"))
 	Timeout  = define(Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"})
 	// No token for the upstream: upstreams[].credentials.
 	UpstreamCredentials = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_credentials", Reason: "upstream_credentials", Kind: "upstream_credentials"})
-	// Nobody is logged in at the authorization server of the upstream.
+	// No operator is logged in at the upstream's authorization server.
 	UpstreamLogin = define(*UpstreamCredentials.withReason("upstream_login_required"))
-	// The upstream takes a token that is exchanged for the caller's, who has none.
+	// The upstream needs a token that is exchanged for the caller's, and the caller has
+	// none.
 	NoSubjectToken = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
 		Message: "no_subject_token", Reason: "no_subject_token", Kind: "no_subject_token"})
-	// The process of an upstream that is a program ended, or is not started again yet.
+	// The process of a program upstream ended, or is not restarted yet.
 	UpstreamExited = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_exited", Reason: "upstream_exited", Kind: "upstream_exited", RetryAfter: time.Second})
-	// More requests than upstreams[].max_in_flight, or more processes than it may have.
+	// More requests than upstreams[].max_in_flight, or more processes than the upstream may
+	// have.
 	UpstreamBusy = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "upstream_busy", Reason: "upstream_busy", Kind: "upstream_busy", RetryAfter: time.Second})
 	UpstreamInvalid = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"})
 	UpstreamTooLarge = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_invalid", Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"})
-	// The upstream's own refusal, said in plain text; it keeps its status.
+	// The upstream's own refusal, sent in plain text; it keeps its status.
 	ByUpstream = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
 		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"})
 	UpstreamAuth = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_unauthorized", Reason: "upstream_unauthorized", Kind: "upstream_unauthorized"})
 
-	// What a translation between protocol generations refuses.
+	// Refusals of the translation between protocol generations.
 	RequestState = define(*search.withMessage("request_state_mismatch"))
-	// A message, or a part of it, that the other generation does not have.
+	// A message, or a part of it, that does not exist in the other generation.
 	Generation = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
 		Message: "generation_unsupported", Reason: "generation_unsupported", Kind: "generation_unsupported"})
 	ClientInfo         = define(*search.withMessage("client_info"))
@@ -274,23 +276,23 @@ var (
 		Message: mcp.MessageHeaderMismatch, Reason: "header_mismatch_param", Kind: "header_mismatch_param"})
 	RequestID = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
 		Message: "request_id_in_use", Reason: "request_id_in_use", Kind: "request_id_in_use"})
-	// A call that cannot go on after a question of the upstream. Calls of tools get a tool
-	// error.
+	// A call that cannot continue after a server request of the upstream. Calls of tools get
+	// a tool error.
 	InputFailed = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
 		Message: "input_failed", Reason: "input_failed", Kind: "input_failed"})
 
 	Version = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeUnsupportedVersion,
 		Message: mcp.MessageUnsupportedVersion, Reason: "unsupported_protocol_version", Kind: "unsupported_protocol_version"})
-	// What ends a stream before its request was answered; status stays 200.
+	// Reasons that end a stream before its response; the HTTP status stays 200.
 	Truncated = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
 		Message: mcp.MessageTruncated, Reason: "sse_truncated", Kind: "sse_truncated"})
 	Ended = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
 		Message: "upstream_unreachable", Reason: "stream_ended", Kind: "stream_ended"})
-	// The same where the client can resume the stream, and is left to.
+	// The same, if the client can resume the stream and is expected to.
 	EndedResumable = define(Refusal{Kind: "stream_ended"})
 	Revoked        = define(Refusal{Status: http.StatusOK, Code: mcp.CodeUnauthorized,
 		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "key_revoked"})
-	// So does a token that is no longer good.
+	// Revoked also applies to a token that is no longer valid.
 	TokenRevoked = define(*Revoked.withKind("token_revoked"))
 
 	Answer = define(Refusal{Status: http.StatusOK, Code: mcp.CodePolicyDenied,
@@ -299,15 +301,15 @@ var (
 	Replaced     = define(Refusal{Kind: "stream_replaced"})
 	SessionEnd   = define(Refusal{Kind: "session_ended"})
 
-	// For a caller who left while a guardrail was asked: no rule has decided, and the
-	// answer reaches nobody.
+	// The caller disconnected during a guardrail call: no rule has decided, and no response
+	// is sent.
 	CallerGone = define(*Unreachable.withKind("client_closed"))
 
-	// What was in flight when the gateway stopped. On a stream the status stays 200.
+	// Requests in flight when the gateway stopped. On a stream the status stays 200.
 	Shutdown = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "shutting_down", Reason: "shutting_down", Kind: "shutdown"})
 
-	// No refusal: the definition of a tool is not what it was. The line is of kind event.
+	// Not a refusal: the definition of a tool has changed. The audit line is of kind event.
 	ToolChanged = define(Refusal{Kind: "tool_definition_changed"})
 
 	Audit = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,

@@ -16,8 +16,8 @@ import (
 	"svc/gateway/refusal"
 )
 
-// TestEveryKindIsInTheTroubleshootingPage: each error_kind has one row that names what
-// its clients get, and no row names a kind that there is not.
+// TestEveryKindIsInTheTroubleshootingPage: each error_kind has one row that names the
+// client's response, and no row names an unknown kind.
 func TestEveryKindIsInTheTroubleshootingPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "troubleshooting.md"))
 	if err != nil {
@@ -70,13 +70,13 @@ func TestEveryKindIsInTheTroubleshootingPage(t *testing.T) {
 	}
 }
 
-// plain is a cell without its Markdown.
+// plain returns a cell without its Markdown.
 func plain(cell string) string {
 	cell = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(cell, "$1")
 	return strings.TrimSpace(strings.ReplaceAll(cell, "`", ""))
 }
 
-// clientGets returns what the row of a refusal must name.
+// clientGets returns the response that the row of a refusal must name.
 func clientGets(r *refusal.Refusal) []string {
 	if r.Code == 0 && r.Status == 0 {
 		return []string{"nothing"}
@@ -91,8 +91,8 @@ func clientGets(r *refusal.Refusal) []string {
 	return want
 }
 
-// TestKindsAreMadeInTheTableAlone: no other package writes a kind, or a refusal, of its
-// own, which the table and with it the page would lack.
+// TestKindsAreMadeInTheTableAlone: no other package creates a kind or a refusal,
+// because the table and the page would lack it.
 func TestKindsAreMadeInTheTableAlone(t *testing.T) {
 	looked := 0
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
@@ -117,8 +117,8 @@ func TestKindsAreMadeInTheTableAlone(t *testing.T) {
 	}
 }
 
-// writesKind says what a node writes that belongs into the table: the fields of a
-// refusal, or the error_kind of an audit record from anything but the Kind of a value.
+// writesKind describes a write that belongs into the table: of the fields of a refusal,
+// or of the error_kind of an audit record from anything but the Kind of a value.
 func writesKind(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.CompositeLit:
@@ -155,7 +155,7 @@ func isKind(e ast.Expr) bool {
 	return ok && sel.Sel.Name == "Kind"
 }
 
-// TestKindsAreNames: programs and people compare them.
+// TestKindsAreNames: kinds are identifiers, because programs and people compare them.
 func TestKindsAreNames(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	for _, r := range refusal.All() {

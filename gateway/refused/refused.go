@@ -1,7 +1,7 @@
-// Package refused bounds the audit lines of requests that are refused before their
-// caller was identified, and of CORS preflights. Anybody can send those, as many as the network carries,
-// and their lines would rotate everything else out of the audit trail: past a rate
-// they are counted, and one line a second has the counts.
+// Package refused limits the audit lines of requests that were refused before their caller was
+// identified, and of CORS preflights. Anybody can send such requests without limit, and their lines
+// would cause the rotation to delete all other audit lines: above a rate the requests are only counted,
+// and one summary line per second contains the counts.
 package refused
 
 import (
@@ -14,35 +14,35 @@ import (
 	"svc/gateway/clientip"
 )
 
-// The rates up to which a request has a line of its own.
+// The rates up to which each request has a line of its own.
 const (
-	linesPerClient = 10  // a second
-	linesInAll     = 100 // a second
+	linesPerClient = 10  // per second
+	linesInAll     = 100 // per second
 )
 
-// interval is the shortest time between two summaries.
+// interval is the minimum time between two summaries.
 const interval = time.Second
 
-// Options are what a [Counter] needs.
+// Options are the dependencies of a [Counter].
 type Options struct {
-	// Write writes a summary. After an error the counts go into the next one.
+	// Write writes a summary. After an error the counts are added to the next one.
 	Write func(from time.Time, during time.Duration, s *audit.Refused) error
-	// Lost is told of requests whose counts no summary will have.
+	// Lost is called with the number of requests whose counts will be in no summary.
 	Lost func(requests uint64)
-	// Now returns the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Logger receives the same requests, with their counts.
+	// Logger gets the same counts.
 	Logger *slog.Logger
 }
 
-// Counters are one counter of refused requests and one of preflights, which have a
-// bound of their own, so that a flood of these takes no lines from the others.
+// Counters are one counter of refused requests and one of preflights. Each has its own limit, so that a
+// flood of preflights does not use up the lines of the others.
 type Counters struct{ refused, preflights *Counter }
 
-// New returns counters. [Counters.Close] writes what is left.
+// New returns counters. [Counters.Close] writes the remaining counts.
 func New(opts Options) *Counters { return &Counters{NewCounter(opts), NewCounter(opts)} }
 
-// OwnLine is [Counter.OwnLine] of the counter for the kind.
+// OwnLine is [Counter.OwnLine] of the counter for a kind.
 func (c *Counters) OwnLine(client netip.Addr, kind string, at time.Time) bool {
 	if kind == audit.CountPreflight {
 		return c.preflights.OwnLine(client, kind, at)
@@ -50,36 +50,35 @@ func (c *Counters) OwnLine(client netip.Addr, kind string, at time.Time) bool {
 	return c.refused.OwnLine(client, kind, at)
 }
 
-// Close is [Counter.Close] of both.
+// Close is [Counter.Close] of both counters.
 func (c *Counters) Close(patience time.Duration) {
 	c.refused.Close(patience)
 	c.preflights.Close(patience)
 }
 
-// Counter decides which requests have a line of their own, and counts the others.
-// It is safe for concurrent use, and its memory is bounded. Nothing runs while
-// nothing was counted.
+// Counter decides which requests have a line of their own, and counts the others. It is safe for
+// concurrent use, its memory is bounded, and it runs no goroutine while nothing is counted.
 type Counter struct {
 	opts Options
 
-	mu     sync.Mutex // guards what follows; never held while a summary is written
+	mu     sync.Mutex // guards the fields below; never held while a summary is written
 	second second
-	count  tally       // in no summary yet
-	timer  *time.Timer // nil unless a summary is due
+	count  tally       // not in a summary yet
+	timer  *time.Timer // nil unless a summary is scheduled
 	closed bool
-	// written are the counts in the summary that is being written; empty otherwise.
+	// written is the counts of the summary that is being written; empty otherwise.
 	written tally
 
-	writing chan struct{} // holds a token while a summary is written
+	writing chan struct{} // contains a token while a summary is written
 }
 
-// NewCounter returns a counter. [Counter.Close] writes what is left.
+// NewCounter returns a counter. [Counter.Close] writes the remaining counts.
 func NewCounter(opts Options) *Counter {
 	return &Counter{opts: opts, writing: make(chan struct{}, 1)}
 }
 
-// OwnLine reports whether a request that was refused at a time has an audit line of
-// its own, which the caller then writes. Otherwise it was counted.
+// OwnLine reports whether a request that was refused at a time gets an audit line of its own, which the
+// caller then writes. Otherwise the request was counted.
 func (c *Counter) OwnLine(client netip.Addr, errorKind string, at time.Time) bool {
 	network := clientip.Network(client)
 	c.mu.Lock()
@@ -92,14 +91,14 @@ func (c *Counter) OwnLine(client netip.Addr, errorKind string, at time.Time) boo
 	return false
 }
 
-// schedule makes a summary due, unless one is. The caller holds mu.
+// schedule schedules a summary, unless one is scheduled. The caller holds mu.
 func (c *Counter) schedule() {
 	if c.timer == nil && !c.closed {
 		c.timer = time.AfterFunc(interval, c.summarize)
 	}
 }
 
-// summarize writes what was counted. What could not be written is counted again.
+// summarize writes the counts. If that fails, they are added to the count again.
 func (c *Counter) summarize() {
 	c.writing <- struct{}{}
 	defer func() { <-c.writing }()
@@ -121,9 +120,8 @@ func (c *Counter) summarize() {
 	c.written.reset()
 }
 
-// Close writes the last summary; it must be called after the last request has
-// ended. Within the patience the counts are in the audit file, or reported as lost
-// and logged.
+// Close writes the last summary; it must be called after the last request has ended. Within the timeout
+// the counts are in the audit file, or reported as lost and logged.
 func (c *Counter) Close(patience time.Duration) {
 	c.mu.Lock()
 	c.closed = true
@@ -140,7 +138,7 @@ func (c *Counter) Close(patience time.Duration) {
 	defer limit.Stop()
 	select {
 	case <-ended:
-	case <-limit.C: // a summary is being written, and may yet reach the file
+	case <-limit.C: // a summary is being written, and may still reach the file
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"svc/gateway/audit"
 )
 
-// file takes summaries in the place of an audit file.
+// file collects summaries instead of an audit file.
 type file struct {
 	mu    sync.Mutex
 	err   error
@@ -44,7 +44,7 @@ func (f *file) fail(err error) {
 	f.err = err
 }
 
-// requests is how many requests the summaries are about.
+// requests returns the number of requests in the summaries.
 func (f *file) requests() (n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,13 +65,15 @@ var (
 	other = netip.MustParseAddr("2001:db8::ffff") // in the same /64
 )
 
-// pass lets time go by, in a bubble of synctest, and waits for what is due then.
+// pass advances the time in a synctest bubble, and waits for everything that is
+// due.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// send sends so many requests now and returns how many have a line of their own.
+// send sends n requests now and returns the number of those with a line of their
+// own.
 func send(c *Counter, client netip.Addr, kind string, n int) (own int) {
 	for range n {
 		if c.OwnLine(client, kind, time.Now()) {
@@ -81,8 +83,8 @@ func send(c *Counter, client netip.Addr, kind string, n int) (own int) {
 	return own
 }
 
-// Ten requests a second of a client have lines of their own, and one summary has
-// the others.
+// Ten requests per second of a client have lines of their own, and one summary
+// contains the others.
 func TestTheFirstTenOfAClientHaveTheirOwnLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
@@ -129,8 +131,9 @@ func TestTheFirstTenOfAClientHaveTheirOwnLines(t *testing.T) {
 	})
 }
 
-// A hundred lines a second are all, whoever sends, and memory is bounded. The
-// clients that are told apart are counted, and the sixteen busiest named.
+// In total there are a hundred lines per second for any number of clients, and
+// memory is bounded. Distinct clients are counted, and the sixteen with most
+// requests named.
 func TestManyClientsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
@@ -167,7 +170,7 @@ func TestManyClientsAreBounded(t *testing.T) {
 	})
 }
 
-// What could not be written stands in the next summary, once.
+// Counts that could not be written are in the next summary, once.
 func TestCountsOfASummaryThatFailsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
@@ -197,7 +200,7 @@ func TestCountsOfASummaryThatFailsAreKept(t *testing.T) {
 	})
 }
 
-// What no summary will have is reported as lost, and logged.
+// Counts that will be in no summary are reported as lost, and logged.
 func TestCountsThatCannotBeWrittenAtTheEndAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
@@ -214,8 +217,8 @@ func TestCountsThatCannotBeWrittenAtTheEndAreLost(t *testing.T) {
 	})
 }
 
-// A write that does not end holds nothing up: requests are counted meanwhile, and
-// the end waits for as long as it was told.
+// A write that never ends blocks nothing: requests are counted meanwhile, and
+// Close waits only for its timeout.
 func TestASummaryThatIsNotWrittenHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &file{}
@@ -243,7 +246,7 @@ func TestASummaryThatIsNotWrittenHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// Each request has a line or is in one summary, whatever happens at once.
+// Each request has a line or is in one summary, under concurrency.
 func TestEachRequestIsCountedOnce(t *testing.T) {
 	f := &file{}
 	c := f.counter()

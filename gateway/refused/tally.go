@@ -11,21 +11,21 @@ import (
 	"svc/gateway/audit"
 )
 
-// maxClients bounds the clients that are told apart between two summaries. The
-// requests of further ones are counted by their reason alone.
+// maxClients bounds the clients that are counted separately between two summaries.
+// Requests of further clients are counted by reason only.
 const maxClients = 4096
 
 // second counts the lines of one second.
 type second struct {
 	began   time.Time
 	lines   int
-	clients map[netip.Prefix]int // only those with a line: at most linesInAll
+	clients map[netip.Prefix]int // only clients with a line: at most linesInAll
 }
 
-// admits reports whether there is a line for a client, and takes it.
+// admits reports whether a client has a line left, and uses it.
 func (s *second) admits(client netip.Prefix, at time.Time) bool {
-	// Requests that overtake each other, and a clock that is set back a little, begin
-	// no second of their own.
+	// Requests out of order, and a clock that is set back a little, do not begin a
+	// second of their own.
 	if d := at.Sub(s.began); d >= time.Second || d <= -time.Second {
 		s.began, s.lines = at, 0
 		clear(s.clients)
@@ -45,7 +45,7 @@ func (s *second) admits(client netip.Prefix, at time.Time) bool {
 type tally struct {
 	first    time.Time
 	requests uint64
-	kinds    map[string]uint64 // as many as there are refusals
+	kinds    map[string]uint64 // as many as there are error kinds
 	clients  map[netip.Prefix]uint64
 }
 
@@ -67,7 +67,7 @@ func (t *tally) addClient(client netip.Prefix, n uint64) {
 	}
 }
 
-// merge adds the counts of other, which has some.
+// merge adds the counts of other, which is not empty.
 func (t *tally) merge(other *tally) {
 	if t.kinds == nil {
 		t.kinds, t.clients = make(map[string]uint64), make(map[netip.Prefix]uint64)
@@ -84,14 +84,14 @@ func (t *tally) merge(other *tally) {
 	}
 }
 
-// reset forgets the counts and keeps the memory.
+// reset clears the counts and keeps the allocated memory.
 func (t *tally) reset() {
 	t.requests = 0
 	clear(t.kinds)
 	clear(t.clients)
 }
 
-// line is what the line of a summary has.
+// line returns the counts for the line of a summary.
 func (t *tally) line() *audit.Refused {
 	s := &audit.Refused{}
 	for kind, n := range t.kinds {
@@ -106,7 +106,7 @@ func (t *tally) line() *audit.Refused {
 	return s
 }
 
-// text names a client: an IPv4 address, or an IPv6 network.
+// text is the text form of a client: an IPv4 address, or an IPv6 network.
 func text(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()

@@ -1,7 +1,7 @@
-// Package relay decides what becomes of an upstream's response, or of an error in its
-// place, before anything of it is judged: whether it is passed on as one message, as a
-// stream or as an acknowledgement, or which refusal the client gets, and what the log
-// says about the upstream then.
+// Package relay classifies an upstream's response, or the error instead of one, before
+// any rule is applied: it is forwarded as one message, as a stream or as an
+// acknowledgment, or the client gets a refusal. The package also determines the cause
+// that is logged about the upstream.
 package relay
 
 import (
@@ -22,7 +22,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Kind is what becomes of a response.
+// Kind is the classification of a response.
 type Kind uint8
 
 const (
@@ -32,28 +32,28 @@ const (
 	Acknowledge             // a status and no body
 )
 
-// Outcome is what becomes of a response or an error.
+// Outcome is the classification of a response or an error.
 type Outcome struct {
 	Kind    Kind
 	Refused *refusal.Refusal
-	// Cause is what the upstream did wrong; without a code nothing is logged.
+	// Cause is the failure of the upstream; without a code nothing is logged.
 	Cause upstream.Cause
-	// Secret is set where the log may not show the body of the response.
+	// Secret is set if the log must not contain the body of the response.
 	Secret bool
 }
 
-// Request is what is asked of an upstream.
+// Request is the part of a request that the classification of its response depends on.
 type Request struct {
-	// Awaited is set where a response without a message is none: for requests, and for
+	// Awaited is set if a response must contain a message: for requests, and for
 	// streams.
 	Awaited bool
-	// InSession is set where the client has a session, which a 404 ends.
+	// InSession is set if the client has a session, which a 404 ends.
 	InSession bool
 }
 
-// OfError decides about an error in the place of a response, of its body, or of the
-// session at the upstream. left is
-// set where the context of the client's request has ended.
+// OfError classifies an error of a request, of reading its response, or of finding the
+// session at the upstream. left is set if the context of the client's request has
+// ended.
 func OfError(err error, left bool) Outcome {
 	switch {
 	case errors.Is(err, session.ErrUnknown):
@@ -61,7 +61,8 @@ func OfError(err error, left bool) Outcome {
 	case errors.Is(err, session.ErrUnavailable):
 		return Outcome{Refused: refusal.SessionStore.After(time.Second)}
 	case left:
-		// The client has left; the answer reaches nobody, the audit line says why.
+		// The client has disconnected; no response is sent, and the audit line records
+		// the reason.
 		return Outcome{Refused: &refusal.CallerGone}
 	case errors.Is(err, bodies.ErrOverloaded):
 		return Outcome{Refused: &refusal.Overloaded}
@@ -70,7 +71,7 @@ func OfError(err error, left bool) Outcome {
 	case errors.Is(err, context.Canceled):
 		return Outcome{Refused: &refusal.Canceled}
 	case errors.Is(err, upstream.ErrNoSubject):
-		// The upstream has done nothing: it is the caller who lacks something.
+		// The upstream has not failed: the caller lacks a token.
 		return Outcome{Refused: &refusal.NoSubjectToken}
 	}
 	o := Outcome{Refused: &refusal.Unreachable, Cause: upstream.CauseOf(err)}
@@ -101,12 +102,12 @@ func OfError(err error, left bool) Outcome {
 	return o
 }
 
-// OfResponse decides about a response by its status and media type.
+// OfResponse classifies a response by its status and media type.
 func OfResponse(resp *upstream.Response, r Request) Outcome {
 	switch {
 	case resp.Status == http.StatusUnauthorized:
-		// The upstream asks for a credential that is the gateway's business, not
-		// the caller's; its challenge never leaves here.
+		// The upstream requires a credential of the gateway, not of the caller, so its
+		// challenge is not forwarded.
 		return Outcome{Refused: &refusal.UpstreamAuth, Cause: upstream.Cause{
 			Code: "unauthorized", Text: "asks for credentials: see headers and credentials of this upstream",
 		}}
@@ -129,9 +130,9 @@ func OfResponse(resp *upstream.Response, r Request) Outcome {
 	}
 }
 
-// OfMessage decides about a body that was announced as a message: m is what was read
-// of it, with the error of its scan, and answers whether it has the id of the request.
-// The body is not empty but for white space.
+// OfMessage classifies a body that was announced as a message: m is the result of its
+// scan with the error, and answers reports whether it has the id of the request. The
+// body contains more than white space.
 func OfMessage(resp *upstream.Response, r Request, body []byte, m *mcp.Message, err error, answers bool) Outcome {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
@@ -149,10 +150,10 @@ func OfMessage(resp *upstream.Response, r Request, body []byte, m *mcp.Message, 
 	return Outcome{Kind: Message}
 }
 
-// withoutMessage decides about a response without a JSON-RPC message. A notification
-// or a client's response is acknowledged that way; a request is not. What an SDK
-// server says in plain text with a 4xx keeps its status and becomes a JSON-RPC
-// error, because text in its place ends the session of some clients.
+// withoutMessage classifies a response without a JSON-RPC message. Such a response
+// acknowledges a notification or a client's response, but not a request. A plain text
+// response of an SDK server with a 4xx keeps its status and becomes a JSON-RPC error,
+// because plain text ends the session in some clients.
 func withoutMessage(resp *upstream.Response, r Request) Outcome {
 	switch {
 	case resp.Status >= 500:
@@ -172,7 +173,7 @@ func withoutMessage(resp *upstream.Response, r Request) Outcome {
 	return Outcome{Kind: Acknowledge}
 }
 
-// refuseContent refuses a response for its status or its Content-Type.
+// refuseContent refuses a response because of its status or its Content-Type.
 func refuseContent(refused *refusal.Refusal, resp *upstream.Response) Outcome {
 	media := resp.MediaType()
 	cause := upstream.Cause{Code: "status_" + strconv.Itoa(resp.Status), Text: "answered status " + strconv.Itoa(resp.Status)}
@@ -188,9 +189,9 @@ func refuseContent(refused *refusal.Refusal, resp *upstream.Response) Outcome {
 	return Outcome{Refused: refused, Cause: cause}
 }
 
-// invalidMessage says why JSON is not the message that a response must be.
+// invalidMessage returns the reason why JSON is not a valid response message.
 func invalidMessage(err error) upstream.Cause {
-	text := "answered JSON that is no JSON-RPC response"
+	text := "answered JSON that is not a JSON-RPC response"
 	if err != nil {
 		text += ": " + upstream.Printable(err.Error(), maxBody)
 	}
@@ -198,14 +199,14 @@ func invalidMessage(err error) upstream.Cause {
 }
 
 const (
-	// maxBody is how much of a refused response the log shows, in bytes.
+	// maxBody is the number of bytes of a refused response in the log.
 	maxBody = 200
 	// bodyWait bounds the wait for the beginning of a refused response.
 	bodyWait = 250 * time.Millisecond
 )
 
-// Excerpt returns the beginning of a response that is not passed on, for the log: of
-// read where something was read of it, else of its body, which cannot be read any
+// Excerpt returns the beginning of a response that is not forwarded, for the log: of
+// read if a part was read already, otherwise of its body, which cannot be read any
 // further afterwards.
 func (o *Outcome) Excerpt(resp *upstream.Response, read []byte) string {
 	switch {
@@ -215,15 +216,15 @@ func (o *Outcome) Excerpt(resp *upstream.Response, read []byte) string {
 		stop := time.AfterFunc(bodyWait, func() { resp.Body.Close() })
 		defer stop.Stop()
 		b := make([]byte, maxBody+utf8.UTFMax)
-		n, _ := io.ReadFull(resp.Body, b) // what came until then is worth showing
+		n, _ := io.ReadFull(resp.Body, b) // on a timeout, the bytes that arrived are used
 		read = b[:n]
 	}
 	return upstream.Printable(read, maxBody)
 }
 
-// OwnID gives a response the request's own id where the upstream left it null or
-// out, or wrote an id of its own into an error: some clients end their session
-// otherwise. body is the message m as it goes on; id is empty where there is none.
+// OwnID gives a response the request's own id if the upstream's id is null or missing,
+// or differs in an error: some clients end their session otherwise. body is the
+// forwarded form of message m; id is empty if there is none.
 func OwnID(id []byte, m *mcp.Message, body []byte) []byte {
 	if !m.IsError || len(id) == 0 || len(m.ID) > 0 && mcp.SameID(m.ID, id) {
 		return body

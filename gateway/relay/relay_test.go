@@ -18,8 +18,7 @@ import (
 
 func failed(kind error) error { return &upstream.Error{Upstream: "up", Kind: kind} }
 
-// Each error has its refusal; those that are the upstream's doing have a cause for the
-// log.
+// Each error has its refusal; errors caused by the upstream have a cause for the log.
 func TestErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -58,7 +57,8 @@ func response(status int, media, body string, fields ...string) *upstream.Respon
 	return r
 }
 
-// A response is passed on by its status and media type, or refused with a cause.
+// A response is forwarded according to its status and media type, or refused with a
+// cause.
 func TestResponses(t *testing.T) {
 	awaited, notice, session := Request{Awaited: true}, Request{}, Request{Awaited: true, InSession: true}
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestResponses(t *testing.T) {
 		resp *upstream.Response
 		Request
 		kind  Kind
-		want  string // of the refusal: its kind and status
+		want  string // kind and status of the refusal
 		cause string
 	}{
 		{"JSON", response(200, "application/json; charset=utf-8", "{}"), awaited, Message, "", ""},
@@ -99,7 +99,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// A body that was announced as a message is one, and answers the request.
+// A body that was announced as a message is one, and belongs to the request.
 func TestMessages(t *testing.T) {
 	const reply = `{"jsonrpc":"2.0","id":1,"result":{}}`
 	for _, tt := range []struct {
@@ -127,7 +127,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// The log shows the beginning of what was refused, printable, and waits for no more.
+// The log contains the beginning of a refused response, printable, and the wait for it
+// is bounded.
 func TestExcerpts(t *testing.T) {
 	o := Outcome{}
 	if got := o.Excerpt(response(500, "", "a\x1b[2J"+strings.Repeat("x", 2*maxBody)), nil); !strings.HasPrefix(got, `a\x1b[2Jxxx`) || len(got) > 2*maxBody {
@@ -149,7 +150,7 @@ func TestExcerpts(t *testing.T) {
 	})
 }
 
-// An error without the request's id gets it.
+// An error without the request's id gets the id.
 func TestOwnID(t *testing.T) {
 	const e = `"error":{"code":1,"message":"x"}`
 	for body, want := range map[string]string{

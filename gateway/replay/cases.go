@@ -16,15 +16,15 @@ type Cases struct {
 	Cases []Case `yaml:"cases"`
 }
 
-// Case is one request and what must become of it.
+// Case is one request and its expected result.
 type Case struct {
-	// Name says what the case is about; unique.
+	// Name describes the case; it must be unique.
 	Name string `yaml:"name"`
-	// Caller is who sends it. Left out, it is someone without key or token.
+	// Caller is the sender. If absent, it is a caller without key and token.
 	Caller CallerSpec `yaml:"caller"`
-	// Request is what is sent.
+	// Request is the message.
 	Request RequestSpec `yaml:"request"`
-	// Expect is what must become of it; what is left out is not asked.
+	// Expect is the expected result; absent fields are not checked.
 	Expect Expectation `yaml:"expect"`
 }
 
@@ -32,14 +32,14 @@ type Case struct {
 type CallerSpec struct {
 	// Key is the id of the API key that the caller presents.
 	Key string `yaml:"key"`
-	// Subject, Groups and Scopes are those of the caller's OAuth token; with any
-	// of them the caller has one.
+	// Subject, Groups and Scopes are claims of the caller's OAuth token; the caller
+	// has a token if any of them is set.
 	Subject string   `yaml:"subject"`
 	Groups  []string `yaml:"groups"`
 	Scopes  []string `yaml:"scopes"`
 }
 
-// claims returns the identity that rules see, nil for callers without a token.
+// claims returns the identity for rules, nil for callers without a token.
 func (c *CallerSpec) claims() *policy.Claims {
 	if c.Subject == "" && c.Groups == nil && c.Scopes == nil {
 		return nil
@@ -55,37 +55,37 @@ type RequestSpec struct {
 	Method string `yaml:"method"`
 	// Direction is client_to_server (the default) or server_to_client.
 	Direction string `yaml:"direction"`
-	// ResultType is that of an answer.
+	// ResultType is the result type of a response.
 	ResultType string `yaml:"result_type"`
-	// Upstream is the upstream that the message is for, or comes from, for rules with
-	// upstream; left out, it is the one that routes and prefixes lead to.
+	// Upstream is the upstream that the message is routed to, or comes from, for
+	// rules with upstream; if absent, routes and prefixes select it.
 	Upstream string `yaml:"upstream"`
-	// Arguments of the tool, Params of a method, Result of an answer.
+	// Arguments of the tool, Params of a method, Result of a response.
 	Arguments config.JSON `yaml:"arguments"`
 	Params    config.JSON `yaml:"params"`
 	Result    config.JSON `yaml:"result"`
 }
 
-// Expectation is what must become of a message.
+// Expectation is the expected result of a message.
 type Expectation struct {
-	// Action is that of the decision: allow, deny, redact, rate_limit, strip_app
-	// or guardrail. The default action allows or denies.
+	// Action is the action of the decision: allow, deny, redact, rate_limit,
+	// strip_app or guardrail. The default action is allow or deny.
 	Action string `yaml:"action"`
-	// Rule is the id of the rule that decides, default_deny, or empty for the
-	// default that allows.
+	// Rule is the id of the deciding rule, default_deny, or empty for the default
+	// that allows.
 	Rule *string `yaml:"rule"`
-	// Upstream is where the message goes; empty for nowhere.
+	// Upstream is the upstream that the message is routed to; empty for none.
 	Upstream *string `yaml:"upstream"`
-	// Observed are the rules in mode observe that match on the way.
+	// Observed are the rules in mode observe that match before the decision.
 	Observed []string `yaml:"observed"`
-	// Arguments, Params and Result are what of the message goes on, after a
+	// Arguments, Params and Result are the parts of the forwarded message, after
 	// redaction.
 	Arguments config.JSON `yaml:"arguments"`
 	Params    config.JSON `yaml:"params"`
 	Result    config.JSON `yaml:"result"`
 }
 
-// Validate reports what is wrong with the file.
+// Validate reports the errors of the file.
 func (c *Cases) Validate(at diag.At) {
 	if len(c.Cases) == 0 {
 		at.Field("cases").Hint("list at least one, with name, request and expect").Errorf("required", "there are no cases")
@@ -96,7 +96,7 @@ func (c *Cases) Validate(at diag.At) {
 		if k.Name == "" {
 			at.Field("name").Errorf("required", "the case has no name")
 		} else if first, dup := names[k.Name]; dup {
-			at.Field("name").Errorf("duplicate", "the name %q is that of cases[%d] already", k.Name, first)
+			at.Field("name").Errorf("duplicate", "the name %q is already used by cases[%d]", k.Name, first)
 		} else {
 			names[k.Name] = i
 		}
@@ -133,7 +133,7 @@ func (e *Expectation) validate(at diag.At) {
 	}
 }
 
-// direction reads a direction; empty is the default.
+// direction parses a direction; empty is the default.
 func direction(s string) (policy.Direction, bool) {
 	switch s {
 	case "", policy.ClientToServer.String():
@@ -151,24 +151,24 @@ func (r *RequestSpec) encode() ([]byte, error) {
 	return m.Encode()
 }
 
-// Result is what became of a case.
+// Result is the result of a case.
 type Result struct {
 	Case *Case
-	// Failures are empty for a case that went as expected.
+	// Failures is empty if all expectations were met.
 	Failures []Failure
-	// Answer is nil when the case could not be asked.
+	// Answer is nil if the case could not be evaluated.
 	Answer *Answer
 }
 
 // Failure is one expectation that was not met.
 type Failure struct {
-	// What is the part of expect.
+	// What is the field of expect.
 	What string
-	// Want and Got are shown to people; Note says more, or is empty.
+	// Want and Got are texts for people; Note has further details, or is empty.
 	Want, Got, Note string
 }
 
-// OK reports whether the case went as expected.
+// OK reports whether all expectations were met.
 func (r *Result) OK() bool { return len(r.Failures) == 0 }
 
 // Run runs a case.
@@ -178,7 +178,7 @@ func (e *Engine) Run(c *Case) Result {
 		out.Failures = append(out.Failures, Failure{what, want, got, note})
 	}
 	if c.Caller.Key != "" && !e.KnowsKey(c.Caller.Key) {
-		fail("caller", "a key of auth.keys", fmt.Sprintf("%q", c.Caller.Key), "no key has that id, so nobody can call so")
+		fail("caller", "a key of auth.keys", fmt.Sprintf("%q", c.Caller.Key), "no key has this id")
 		return out
 	}
 	d, _ := direction(c.Request.Direction)
@@ -224,13 +224,13 @@ func (e *Engine) Run(c *Case) Result {
 	return out
 }
 
-// compare checks a part of the message that goes on.
+// compare checks a part of the forwarded message.
 func (e *Engine) compare(name string, want []byte, a *Answer, fail func(what, want, got, note string)) {
 	switch {
 	case a.RedactError != nil:
 		fail(name, string(want), "nothing", a.RedactError.Error())
 	case a.Body == nil:
-		fail(name, string(want), "nothing", "the message does not go on")
+		fail(name, string(want), "nothing", "the message is not forwarded")
 	default:
 		got, err := part(a.Body, name)
 		if err != nil || !same(got, want) {
@@ -253,14 +253,14 @@ func orNone(s string) string {
 	return s
 }
 
-// Coverage says which rules some cases reached.
+// Coverage is the set of rules that some cases reached.
 type Coverage struct {
-	// Rules are the ids of all rules, Missed those that decided no case and were
-	// observed in none, both in the order of the rules.
+	// Rules are the ids of all rules; Missed are the rules that decided no case and
+	// were observed in none. Both are in the order of the rules.
 	Rules, Missed []string
 }
 
-// Percent is the share of rules that were reached; 100 without rules.
+// Percent is the percentage of rules that were reached; 100 without rules.
 func (c Coverage) Percent() float64 {
 	if len(c.Rules) == 0 {
 		return 100

@@ -58,7 +58,7 @@ func load(t testing.TB, text string) *Engine {
 	return e
 }
 
-// read reads one case.
+// read parses one case.
 func read(t *testing.T, text string) *Case {
 	t.Helper()
 	var c Cases
@@ -94,8 +94,8 @@ func TestRunCase(t *testing.T) {
 		{"wrong upstream", "request: {tool: search_web}\nexpect: {upstream: shop}", `upstream: want shop, got search, routes[0]`},
 		{"not observed", "request: {tool: search_img}\nexpect: {observed: [trial]}", `observed: want trial, got none`},
 		{"not redacted so", "request: {tool: get_order, arguments: {card: \"4111111111111111\"}}\nexpect: {arguments: {card: x}}", `got {"card":"4111111111111111x"}`},
-		{"denied things do not go on", "request: {tool: delete_order, arguments: {}}\nexpect: {arguments: {}}", `the message does not go on`},
-		{"unknown key", "caller: {key: stranger}\nrequest: {tool: refund}\nexpect: {action: allow}", `no key has that id`},
+		{"a denied message is not forwarded", "request: {tool: delete_order, arguments: {}}\nexpect: {arguments: {}}", `the message is not forwarded`},
+		{"unknown key", "caller: {key: stranger}\nrequest: {tool: refund}\nexpect: {action: allow}", `no key has this id`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := e.Run(read(t, c.text))
@@ -111,7 +111,7 @@ func TestRunCase(t *testing.T) {
 	}
 }
 
-// Cases are read strictly, with the place of each mistake.
+// Cases are parsed strictly, with the position of each error.
 func TestCasesAreStrict(t *testing.T) {
 	for _, c := range []struct{ name, text, code, path string }{
 		{"unknown key", "cases: [{name: a, request: {tol: x}, expect: {action: deny}}]", "unknown-key", "cases[0].request"},
@@ -146,9 +146,9 @@ func TestCoverage(t *testing.T) {
 	e := load(t, shop)
 	var results []Result
 	for _, text := range []string{
-		"request: {tool: delete_x}\nexpect: {action: allow}", // a case that fails covers, too
+		"request: {tool: delete_x}\nexpect: {action: allow}", // a failed case counts for coverage too
 		"request: {tool: search_web}\nexpect: {action: allow}",
-		"caller: {key: stranger}\nrequest: {tool: refund}\nexpect: {action: allow}", // was not asked
+		"caller: {key: stranger}\nrequest: {tool: refund}\nexpect: {action: allow}", // was not evaluated
 	} {
 		results = append(results, e.Run(read(t, text)))
 	}
@@ -164,8 +164,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestRoutes: tool calls go by routes alone, the rest to
-// default_upstream, and the reason says so.
+// TestRoutes: tool calls are routed by routes only, other messages to default_upstream,
+// and the reason is given.
 func TestRoutes(t *testing.T) {
 	e := load(t, strings.Replace(shop, "default_upstream: shop\n", "", 1))
 	for _, c := range []struct {
@@ -207,7 +207,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// A route leads nowhere where its upstream has no tool that clients see under the name.
+// A route has no effect if its upstream has no tool that clients see under the name.
 func TestRoutesAndVisibleNames(t *testing.T) {
 	const upstreams = `
 listen: 127.0.0.1:1
@@ -233,7 +233,7 @@ policy: {default_action: allow}
 	}
 }
 
-// TestCasesAreDocumented: the page on test cases names every key.
+// TestCasesAreDocumented: the page about test cases names every key.
 func TestCasesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy-cookbook.md")
 	if err != nil {
@@ -246,7 +246,7 @@ func TestCasesAreDocumented(t *testing.T) {
 		for i := range typ.NumField() {
 			key := typ.Field(i).Tag.Get("yaml")
 			if part == "" && key != "name" {
-				continue // told part by part
+				continue // documented key by key
 			}
 			if !strings.Contains(string(page), "`"+part+key+"`") {
 				t.Errorf("the page does not tell %s%s", part, key)

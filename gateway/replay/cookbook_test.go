@@ -12,9 +12,9 @@ import (
 	"svc/gateway/lint"
 )
 
-// TestCookbook: every recipe of docs/cookbook is a valid file that lint has
-// nothing to say about, its cases pass and reach every rule, and the page shows
-// its rules as they are.
+// TestCookbook: every recipe of docs/cookbook is a valid file without lint
+// findings, its cases pass and reach every rule, and the page shows the rules
+// of the file.
 func TestCookbook(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy-cookbook.md")
 	if err != nil {

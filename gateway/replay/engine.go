@@ -1,10 +1,10 @@
-// Package replay asks the rules and routes of a configuration about messages that
-// nobody sent: described ones, test cases, and those that an audit trail records.
+// Package replay evaluates the rules and routes of a configuration on messages that are
+// not sent: described messages, test cases, and messages recorded in an audit log.
 //
-// It decides with the very engine of the gateway (package policy, package
-// upstream), and owns the words around it: the format of test cases, the report
-// of a replay, and what cannot be known of a recorded request. It performs
-// nothing: no guardrail is asked and no bucket loses a token.
+// It uses the engine of the gateway (package policy, package upstream), and owns the
+// format of test cases, the report of a replay, and the handling of data that a
+// recorded request does not have. It has no side effects: no guardrail is called and no
+// rate-limit token is used.
 package replay
 
 import (
@@ -23,20 +23,20 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Engine holds the rules and routes of one configuration. It does not change and
-// is safe for concurrent use.
+// Engine is the rules and routes of one configuration. It is immutable and safe for
+// concurrent use.
 type Engine struct {
 	rules           *policy.Set
-	routes          []*upstream.Router // one for each route, so that the one that matches can be named
+	routes          []*upstream.Router // one router for each route, to determine which route matches
 	defaultUpstream string
 	searches        bool     // the gateway answers the search tool itself
-	prefixes        []prefix // of upstreams, the longest first; none without federation
+	prefixes        []prefix // prefixes of upstreams, the longest first; none without federation
 	federated       bool
-	names           *catalog.Names  // nil where they are the upstreams' own
-	keys            map[string]bool // nil when any caller may come
+	names           *catalog.Names  // nil if the names are the upstreams' own
+	keys            map[string]bool // nil if authentication is off
 }
 
-// prefix is what the names of an upstream's tools begin with.
+// prefix is the prefix of the tool names of an upstream.
 type prefix struct{ text, upstream string }
 
 // New returns the engine of a valid configuration.
@@ -77,42 +77,42 @@ func New(f *config.File) (*Engine, error) {
 // Rules returns the compiled rules.
 func (e *Engine) Rules() *policy.Set { return e.rules }
 
-// KnowsKey reports whether callers may present an API key of that id.
+// KnowsKey reports whether the configuration has an API key with this id.
 func (e *Engine) KnowsKey(id string) bool { return e.keys == nil || e.keys[id] }
 
-// Answer is what became of a message.
+// Answer is the result for a message.
 type Answer struct {
-	// Request is what the rules saw of the message.
+	// Request is the part of the message that rules match on.
 	Request policy.Request
-	// Decision is what they said, and Steps how they came to it.
+	// Decision is the decision of the rules, and Steps its explanation.
 	Decision policy.Decision
 	Steps    []policy.Step
-	// Fallback says in words what the default did; empty when a rule decided.
+	// Fallback explains the decision of the default; empty when a rule decided.
 	Fallback string
 	// Observed are the rules in mode observe that would have decided.
 	Observed []policy.Observed
-	// Route is where the message goes.
+	// Route is the route of the message.
 	Route Route
-	// Body is the message that goes on, redacted by a redact rule; nil when
-	// nothing goes on. RedactError says why a redaction makes the message
-	// unusable: the gateway refuses it then.
+	// Body is the forwarded message, after redaction; nil when the message is not
+	// forwarded. RedactError is the reason why a redaction makes the message unusable:
+	// the gateway refuses it then.
 	Body        []byte
 	RedactError error
 }
 
-// Route is the upstream of a message, or why it has none.
+// Route is the upstream of a message, or the reason why it has none.
 type Route struct {
-	// Upstream is empty when the message goes nowhere, or to one that only a
-	// session knows.
+	// Upstream is empty when the message is not forwarded, or when its upstream depends
+	// on a session.
 	Upstream string
-	// Index is the place of the route that matched, -1 for none.
+	// Index is the index of the matching route, -1 for none.
 	Index int
-	// Reason says in words how it came to that.
+	// Reason explains the choice of the upstream.
 	Reason string
 }
 
-// upstreamOf returns the upstream of a message of a client, as far as the configuration
-// tells it: what upstreams list is not known.
+// upstreamOf returns the upstream of a client's message as far as the configuration
+// determines it: the lists of upstreams are unknown.
 func (e *Engine) upstreamOf(method, tool string) string {
 	if method == mcp.MethodToolsCall {
 		for _, r := range e.routes {
@@ -138,10 +138,9 @@ func (e *Engine) upstreamOf(method, tool string) string {
 	return ""
 }
 
-// Ask decides on a message, which must pass [mcp.ScanReplacing], and may change in
-// body as there; the error is that of the scan.
-// at is the upstream that it is for, or comes from; empty for the one that the
-// configuration leads to.
+// Ask decides about a message, which must pass [mcp.ScanReplacing] and may be modified
+// by it; the error is the error of the scan. at is the upstream that the message is
+// routed to, or comes from; empty for the upstream that the configuration selects.
 func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims, at string) (*Answer, error) {
 	var m mcp.Message
 	if _, err := mcp.ScanReplacing(body, &m); err != nil {
@@ -174,7 +173,7 @@ func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims, at 
 	return a, nil
 }
 
-// route finds where a message goes, as the gateway does (gateway specification,
+// route finds the upstream of a message like the gateway does (gateway specification,
 // routes).
 func (e *Engine) route(m *mcp.Message, d policy.Direction, a *Answer) Route {
 	none := func(reason string) Route { return Route{Index: -1, Reason: reason} }

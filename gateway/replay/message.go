@@ -11,23 +11,23 @@ import (
 	"svc/gateway/policy"
 )
 
-// Message describes a message in the words of a rule.
+// Message describes a message with the terms of a rule.
 type Message struct {
 	// Tool is the tool of a tools/call; it makes the method tools/call.
 	Tool string
-	// Method is the JSON-RPC method; empty for an answer.
+	// Method is the JSON-RPC method; empty for a response.
 	Method string
-	// Direction is who sends it.
+	// Direction is the direction of the message.
 	Direction policy.Direction
-	// ResultType makes it an answer with that result type.
+	// ResultType makes it a response with that result type.
 	ResultType string
-	// Arguments are those of a tool call, Params of any other method, Result of an
-	// answer, as JSON; nil for none.
+	// Arguments are the arguments of a tool call, Params the params of any other
+	// method, Result the result of a response, as JSON; nil for none.
 	Arguments, Params, Result []byte
 }
 
-// Encode writes the message that is described. The error says what does not go
-// together.
+// Encode returns the described message as JSON. The error names fields that cannot
+// be combined.
 func (m *Message) Encode() ([]byte, error) {
 	method := m.Method
 	if m.Tool != "" {
@@ -70,7 +70,7 @@ func (m *Message) Encode() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// answer writes an answer.
+// answer writes a response.
 func (m *Message) answer() ([]byte, error) {
 	result := m.Result
 	if m.ResultType != "" {
@@ -115,8 +115,8 @@ func part(body []byte, name string) ([]byte, error) {
 	return call.Arguments, nil
 }
 
-// same reports whether two JSON texts have the same value: order of members and
-// white space do not count.
+// same reports whether two JSON texts have the same value: the order of members
+// and white space are ignored.
 func same(a, b []byte) bool {
 	decode := func(data []byte) (string, bool) {
 		d := json.NewDecoder(bytes.NewReader(data))

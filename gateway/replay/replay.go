@@ -13,12 +13,12 @@ import (
 	"svc/gateway/policy"
 )
 
-// Replay re-decides the lines of an audit trail under another configuration. It
-// is used by one goroutine, and its memory does not grow with the trail.
+// Replay re-evaluates the lines of an audit log under another configuration. It is
+// used by one goroutine, and its memory does not grow with the log.
 //
-// A line tells what the rules saw of a message, but for the claims of its caller
-// and the groups they come from: where a rule asks for them the line is counted as
-// undecidable, with the reason. Nothing is guessed.
+// A line contains everything that rules match on except the caller's claims and the
+// arguments: if the decision depends on them, the line is counted as undecidable,
+// with the reason. Nothing is guessed.
 type Replay struct {
 	engine *Engine
 	rules  map[string]*policy.Rule
@@ -28,12 +28,12 @@ type Replay struct {
 	malformed   uint64
 	groups      map[groupKey]*group
 	rows        int
-	principals  [2]int // remembered, apart for changes of the rule only
+	principals  [2]int // remembered separately for changes of the rule only
 	undecided   map[string]uint64
 	skipped     map[string]uint64
 }
 
-// Bounds on what a replay remembers.
+// Limits of what a replay stores.
 const (
 	maxMemo       = 64 << 10
 	maxRows       = 10_000
@@ -42,15 +42,16 @@ const (
 	maxExamples   = 3
 )
 
-// question is what a decision depends on, as far as a line tells it.
+// question is the part of a line that a decision depends on.
 type question struct {
 	direction                policy.Direction
 	method, tool, resultType string
-	upstream                 string // only where a rule asks for it
+	upstream                 string // only if a rule has the condition
 	hasTool, identified      bool
 }
 
-// judgement is what the rules say of a question, or why that cannot be told.
+// judgement is the decision for a question, or the reason why it cannot be
+// determined.
 type judgement struct {
 	decision policy.Decision
 	unknown  string
@@ -66,8 +67,8 @@ func (e *Engine) NewReplay() *Replay {
 	return r
 }
 
-// Read re-decides every line of in. It returns the error of in, and none for
-// lines that are no audit lines: those are counted.
+// Read re-evaluates every line of in. It returns the errors of in; lines that are
+// not audit lines are counted and are no error.
 func (r *Replay) Read(in io.Reader) error {
 	buf := bufio.NewReaderSize(in, 4*audit.MaxLine)
 	var rec audit.Record
@@ -107,7 +108,7 @@ func skipLine(in *bufio.Reader) error {
 	}
 }
 
-// record re-decides one line.
+// record re-evaluates one line.
 func (r *Replay) record(rec *audit.Record) {
 	if why := r.skip(rec); why != "" {
 		count(r.skipped, why)
@@ -117,7 +118,7 @@ func (r *Replay) record(rec *audit.Record) {
 	if rec.Kind == audit.KindFrame {
 		q.direction, q.tool = policy.ServerToClient, ""
 	} else {
-		// The result type on the line of a request is that of its answer.
+		// The result type on the line of a request is the one of its response.
 		q.resultType = ""
 		q.hasTool = rec.Tool != ""
 	}
@@ -130,8 +131,8 @@ func (r *Replay) record(rec *audit.Record) {
 	j := r.remembered(q)
 	if rule := r.rules[rec.RuleID]; q.direction == policy.ClientToServer && rule != nil && rule.Direction() == policy.ServerToClient &&
 		j.unknown == "" && j.decision.Action != policy.Deny {
-		// The line tells what was decided on the answer, so the request had passed,
-		// and it passes again: the answer is what is to be decided.
+		// The recorded decision is about the response, so the request was allowed.
+		// If it is allowed under the new rules too, the response is evaluated.
 		answer := question{direction: policy.ServerToClient, resultType: rec.ResultType, identified: q.identified}
 		if uses {
 			answer.upstream = rec.Upstream
@@ -145,13 +146,13 @@ func (r *Replay) record(rec *audit.Record) {
 	r.compare(rec, &j.decision)
 }
 
-// remembered judges a question, once.
+// remembered evaluates a question once.
 func (r *Replay) remembered(q question) judgement {
 	j, ok := r.memo[q]
 	if !ok {
 		j = r.judge(q)
 		if len(r.memo) < maxMemo {
-			// The texts of a record are parts of its line; keep them alone.
+			// The strings of a record share memory with its line; copy them.
 			q.method, q.tool, q.resultType = strings.Clone(q.method), strings.Clone(q.tool), strings.Clone(q.resultType)
 			q.upstream = strings.Clone(q.upstream)
 			r.memo[q] = j
@@ -160,7 +161,7 @@ func (r *Replay) remembered(q question) judgement {
 	return j
 }
 
-// skip says why a line tells no decision of rules on a message.
+// skip returns the reason why a line contains no decision of rules about a message.
 func (r *Replay) skip(rec *audit.Record) string {
 	switch rec.Kind {
 	case audit.KindCheckpoint:
@@ -183,25 +184,26 @@ func (r *Replay) skip(rec *audit.Record) string {
 	return ""
 }
 
-// governed reports whether a policy of the control plane had the last word.
+// governed reports whether a policy of the control plane made the final decision.
 func governed(rec *audit.Record) bool {
 	return strings.HasPrefix(rec.ErrorKind, "governance_") || slices.ContainsFunc(rec.PoliciesFired, func(p audit.PolicyFired) bool { return p.Action == "block" || p.Action == "redact" })
 }
 
-// wasCut reports whether a text ends as the log ends those that it cuts.
+// wasCut reports whether a text ends like the texts that the log truncates.
 func wasCut(s string) bool { return strings.HasSuffix(s, "…") }
 
-// judge decides on a question. Where the caller has an identity whose claims the
-// line does not tell, a rule with claims may match or not, and nothing below it is
-// known.
+// judge decides about a question. If the caller has an identity whose claims are
+// unknown, a rule with claims may match or not, and the rules after it are
+// undecidable.
 func (r *Replay) judge(q question) judgement {
 	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType, Upstream: q.upstream}
 	if r.engine.rules.UsesUpstream() && (q.upstream == "" || q.upstream == federation.Name && q.direction == policy.ServerToClient) {
-		// Not told, or an answer that was judged in the parts of several upstreams.
+		// The upstream is unknown, or the response was assembled from several
+		// upstreams.
 		for _, rule := range r.engine.rules.Rules() {
 			failed, _ := rule.Misses(&req)
 			if failed == policy.ConditionUpstream && !rule.Observe {
-				return judgement{unknown: fmt.Sprintf("rule %q asks for the upstream, and the line does not tell it", rule.ID)}
+				return judgement{unknown: fmt.Sprintf("rule %q has a condition on the upstream, which the line does not contain", rule.ID)}
 			}
 			if failed == "" && !rule.Observe {
 				break
@@ -217,22 +219,22 @@ func (r *Replay) judge(q question) judgement {
 			if failed == "" {
 				break
 			}
-			// Claims are looked at last: all else holds.
+			// Claims are checked last: all other conditions are met.
 			if failed == policy.ConditionClaims {
-				return judgement{unknown: fmt.Sprintf("rule %q asks for claims, and audit lines do not carry them", rule.ID)}
+				return judgement{unknown: fmt.Sprintf("rule %q has a condition on claims, which audit lines do not contain", rule.ID)}
 			}
 		}
 	}
 	if rule := r.engine.rules.AsksForArguments(req); rule != nil {
-		return judgement{unknown: fmt.Sprintf("rule %q asks for arguments, and audit lines do not carry them", rule.ID)}
+		return judgement{unknown: fmt.Sprintf("rule %q has a condition on arguments, which audit lines do not contain", rule.ID)}
 	}
 	return judgement{decision: r.engine.rules.Decide(&req)}
 }
 
-// outcome is an action and the rule behind it.
+// outcome is an action and the deciding rule.
 type outcome struct{ Action, Rule string }
 
-// compare files a line under what changes.
+// compare counts a line by the kind of change.
 func (r *Replay) compare(rec *audit.Record, d *policy.Decision) {
 	from, to := outcome{rec.Action, rec.RuleID}, outcome{d.Action.String(), d.RuleID}
 	agrees := allows(d.Action, rec.Action)
@@ -243,8 +245,8 @@ func (r *Replay) compare(rec *audit.Record, d *policy.Decision) {
 	r.file(rec, from, to, from.Rule != to.Rule && from.Action == to.Action)
 }
 
-// allows reports whether a decision can have led to the action of an audit line:
-// a limit lets pass or not, a guardrail does what it was told.
+// allows reports whether a decision can have led to the action of an audit line: a
+// limit allows or denies, a guardrail may lead to several actions.
 func allows(a policy.Action, recorded string) bool {
 	switch a {
 	case policy.RateLimit:
@@ -252,13 +254,13 @@ func allows(a policy.Action, recorded string) bool {
 	case policy.Guardrail:
 		return recorded == audit.ActionAllow || recorded == audit.ActionDeny || recorded == audit.ActionRedact
 	case policy.Redact:
-		return recorded == audit.ActionRedact || recorded == audit.ActionDeny // what a redaction broke is refused
+		return recorded == audit.ActionRedact || recorded == audit.ActionDeny // a message that a redaction made invalid is refused
 	}
 	return recorded == a.String()
 }
 
-// count counts a reason; reasons come from the trail in part, so their number is
-// bounded.
+// count counts a reason; a part of the reasons comes from the log, so their number
+// is bounded.
 func count(m map[string]uint64, reason string) {
 	if _, ok := m[reason]; !ok && len(m) >= maxReasons {
 		reason = "other reasons"

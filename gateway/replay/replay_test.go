@@ -18,7 +18,7 @@ import (
 	"svc/gateway/policy"
 )
 
-// trail writes records as the gateway does, and returns the file.
+// trail writes records like the gateway does, and returns the file.
 func trail(t testing.TB, records ...audit.Record) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -42,7 +42,7 @@ func writeTrail(t rapid.TB, path string, records []audit.Record) {
 	}
 }
 
-// auditConfig returns the section with its defaults.
+// auditConfig returns the section with default values.
 func auditConfig(path string) audit.Config {
 	file, _ := config.Parse("f.yaml", []byte(shop), nil)
 	file.Audit.Path = path
@@ -64,7 +64,7 @@ func replayed(t rapid.TB, e *Engine, path string) *Report {
 	return r.Report()
 }
 
-// call is the line of a tools/call of an API key.
+// call is the audit line of a tools/call with an API key.
 func call(tool, action, rule string) audit.Record {
 	return audit.Record{Time: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), RequestID: "req-" + tool, RPC: audit.RPCRequest,
 		Method: "tools/call", Tool: tool, Action: action, RuleID: rule, Principal: "bot", PrincipalKind: "key"}
@@ -75,7 +75,7 @@ func with(r audit.Record, change func(*audit.Record)) audit.Record {
 	return r
 }
 
-// TestReplayLine: what each kind of line comes to.
+// TestReplayLine: the result for each kind of line.
 func TestReplayLine(t *testing.T) {
 	e := load(t, shop)
 	frame := func(method, action, rule string) audit.Record {
@@ -84,7 +84,7 @@ func TestReplayLine(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rec  audit.Record
-		want string // same, or the kind and text of what is reported
+		want string // same, or the kind and text of the reported change
 	}{
 		{"same rule, same action", call("delete_x", "deny", "no-deletes"), "same"},
 		{"default deny", call("other", "deny", "default_deny"), "same"},
@@ -107,7 +107,7 @@ func TestReplayLine(t *testing.T) {
 		{"another rule, the same action", call("search_a", "allow", "tools"), "rule only allow tools -> allow search"},
 		{"an observing rule decides nothing", call("search_web", "allow", "search"), "same"},
 
-		{"claims could decide", with(call("search_a", "allow", "search"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), `undecided rule "staff" asks for claims`},
+		{"claims could decide", with(call("search_a", "allow", "search"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), `undecided rule "staff" has a condition on claims`},
 		{"claims that come too late", with(call("delete_x", "allow", "x"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), "changed allow x -> deny no-deletes"},
 		{"claims on other tools", with(call("refund", "allow", "slow"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), "same"},
 		{"an address has no claims", with(call("search_a", "allow", "search"), func(r *audit.Record) { r.PrincipalKind = "ip" }), "same"},
@@ -171,8 +171,8 @@ func describe(r *Report) []string {
 	return out
 }
 
-// Under the rules that made it a trail changes nothing, whatever the rules, as
-// long as no claims are involved; with claims no line is said to change.
+// Under the rules that produced it an audit log has no changes, for any rules, as long as
+// no claims are involved; with claims no line is reported as changed.
 func TestReplayUnderTheSameRules(t *testing.T) {
 	actions := rapid.SampledFrom([]string{"allow", "deny", "strip_app", "rate_limit"})
 	tools := rapid.SampledFrom([]string{"a", "ab", "b", "b_x"})
@@ -230,7 +230,7 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 				rec.Action = rapid.SampledFrom([]string{"allow", "rate_limit_blocked"}).Draw(t, "bucket")
 			}
 			if q.Direction == policy.ClientToServer && d.Action != policy.Deny && rec.Action != "rate_limit_blocked" {
-				// The stronger decision, on the answer, takes the place of the request's.
+				// The decision about the response replaces the one about the request.
 				answer := policy.Request{Direction: policy.ServerToClient, Claims: q.Claims}
 				if a := e.rules.Decide(&answer); a.RuleID != "" && a.Action != policy.Allow && a.Action != policy.RateLimit {
 					rec.Action, rec.RuleID = a.Action.String(), a.RuleID
@@ -249,7 +249,7 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 	})
 }
 
-// Groups count lines and callers by tool, with examples, and stay bounded.
+// Groups count lines and callers by tool, with examples, and are bounded.
 func TestReplayGroups(t *testing.T) {
 	e := load(t, shop)
 	var records []audit.Record
@@ -269,7 +269,7 @@ func TestReplayGroups(t *testing.T) {
 	}
 }
 
-// A trail of ever new names takes no more memory than its bounds.
+// A log with ever new names uses no more memory than the limits.
 func TestReplayIsBounded(t *testing.T) {
 	e := load(t, shop)
 	r := e.NewReplay()
@@ -292,7 +292,7 @@ func TestReplayIsBounded(t *testing.T) {
 	}
 }
 
-// What is no audit line is counted, however long, and the rest is read.
+// Lines of any length that are not audit lines are counted, and the rest is read.
 func TestReplayMalformed(t *testing.T) {
 	e := load(t, shop)
 	good, err := os.ReadFile(trail(t, call("delete_x", "deny", "no-deletes")))
@@ -331,7 +331,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// BenchmarkReplay re-decides lines as gateways write them; MB/s is the figure.
+// BenchmarkReplay re-evaluates lines as gateways write them, in MB/s.
 func BenchmarkReplay(b *testing.B) {
 	e := load(b, shop)
 	var records []audit.Record

@@ -10,7 +10,7 @@ import (
 	"svc/gateway/audit"
 )
 
-// groupKey is what a group has in common.
+// groupKey identifies a group.
 type groupKey struct {
 	from, to outcome
 	ruleOnly bool
@@ -21,7 +21,7 @@ type rowKey struct{ method, tool, direction string }
 type group struct {
 	lines uint64
 	rows  map[rowKey]*row
-	rest  row // of what did not find room
+	rest  row // lines beyond the limit of rows
 }
 
 type row struct {
@@ -64,8 +64,8 @@ func (r *Replay) file(rec *audit.Record, from, to outcome, ruleOnly bool) {
 	}
 }
 
-// addPrincipal counts the caller. Those of lines that keep their action do not
-// take the room of the others.
+// addPrincipal counts the caller. Callers of lines that keep their action have
+// a limit of their own.
 func (r *Replay) addPrincipal(w *row, rec *audit.Record, ruleOnly bool) {
 	left := &r.principals[0]
 	if ruleOnly {
@@ -86,22 +86,23 @@ func (r *Replay) addPrincipal(w *row, rec *audit.Record, ruleOnly bool) {
 	w.principals[who] = struct{}{}
 }
 
-// Report is the outcome of a replay.
+// Report is the result of a replay.
 type Report struct {
-	// Lines are those read, Redecided those that a decision was compared for.
+	// Lines counts the lines read, Redecided those with a decision that was
+	// compared.
 	Lines     uint64 `json:"lines"`
 	Redecided uint64 `json:"redecided"`
-	// Same are the lines whose decision stays.
+	// Same counts the lines whose decision is the same.
 	Same uint64 `json:"same"`
 	// Changed are the decisions that would change, RuleOnly those that another
-	// rule would take with the same action; most lines first.
+	// rule would make with the same action; most lines first.
 	Changed  []Group `json:"changed"`
 	RuleOnly []Group `json:"rule_only"`
-	// Undecided counts lines that do not tell enough, by reason; Skipped those
-	// that tell no decision of rules.
+	// Undecided counts lines without enough data for a decision, by reason;
+	// Skipped counts lines without a decision of rules.
 	Undecided []Reason `json:"undecided"`
 	Skipped   []Reason `json:"skipped"`
-	// Malformed are lines that are no audit lines.
+	// Malformed counts lines that are not audit lines.
 	Malformed uint64 `json:"malformed"`
 }
 
@@ -110,13 +111,13 @@ type Group struct {
 	From  Decided `json:"from"`
 	To    Decided `json:"to"`
 	Lines uint64  `json:"lines"`
-	// Rows tell the group apart by what was asked.
+	// Rows are the parts of the group by request.
 	Rows []Row `json:"rows"`
-	// Rest are lines beyond the rows that are kept apart.
+	// Rest counts lines beyond the limit of rows.
 	Rest uint64 `json:"rest,omitempty"`
 }
 
-// Decided is an action and the rule that took it; empty for the default.
+// Decided is an action and the deciding rule; empty for the default.
 type Decided struct {
 	Action string `json:"action"`
 	Rule   string `json:"rule,omitempty"`
@@ -128,7 +129,7 @@ type Row struct {
 	Tool      string `json:"tool,omitempty"`
 	Direction string `json:"direction,omitempty"`
 	Lines     uint64 `json:"lines"`
-	// Principals is how many callers are behind the lines; AtLeast says that
+	// Principals is the number of callers in the lines; AtLeast is set when
 	// there may be more.
 	Principals int       `json:"principals"`
 	AtLeast    bool      `json:"at_least,omitempty"`
@@ -143,16 +144,16 @@ type Example struct {
 	PrincipalKind string    `json:"principal_kind,omitempty"`
 }
 
-// Reason is how many lines have something in common.
+// Reason is a number of lines with the same reason.
 type Reason struct {
 	Reason string `json:"reason"`
 	Lines  uint64 `json:"lines"`
 }
 
-// ChangedLines is how many lines would be decided otherwise.
+// ChangedLines is the number of lines with another decision.
 func (r *Report) ChangedLines() uint64 { return linesOf(r.Changed) }
 
-// UndecidedLines is how many lines do not tell enough.
+// UndecidedLines is the number of lines without enough data.
 func (r *Report) UndecidedLines() uint64 {
 	var n uint64
 	for _, u := range r.Undecided {
@@ -169,7 +170,7 @@ func linesOf(groups []Group) uint64 {
 	return n
 }
 
-// Report returns what was found so far.
+// Report returns the results so far.
 func (r *Replay) Report() *Report {
 	out := &Report{Lines: r.lines, Same: r.same, Malformed: r.malformed, Changed: []Group{}, RuleOnly: []Group{},
 		Undecided: reasons(r.undecided), Skipped: reasons(r.skipped)}

@@ -8,7 +8,7 @@ import (
 	"svc/server/api"
 )
 
-// batchStart is how the JSON of an api.TraceBatch begins.
+// batchStart is the beginning of the JSON of an api.TraceBatch.
 const batchStart = `{"traces":[`
 
 // batch is the content of one request: traces, and the position after their audit lines

@@ -14,7 +14,7 @@ func TestConfigValidate(t *testing.T) {
 		want   string // path: code
 	}{
 		{"absent", func(c *Config) { c.URL, c.IngestKey = nil, "" }, ""},
-		{"as it should be", func(*Config) {}, ""},
+		{"valid", func(*Config) {}, ""},
 		{"a key and no URL", func(c *Config) { c.URL = nil }, "url: control-plane-url"},
 		{"a URL and no key", func(c *Config) { c.IngestKey = "" }, "ingest_key: control-plane-key"},
 		{"a URL and no key, and nothing to send", func(c *Config) { c.IngestKey, c.Traces.Enabled = "", false }, ""},
@@ -33,7 +33,7 @@ func TestConfigValidate(t *testing.T) {
 		{"too many", func(c *Config) { c.URL = make(URLs, 17) }, "url: control-plane-url"},
 		{"an agent without a name", func(c *Config) { c.Agents = map[string]string{"ci": ""} }, "agents.ci: control-plane-agents"},
 		{"a batch of nothing", func(c *Config) { c.Traces.BatchSize = 0 }, "traces.batch_size: control-plane-range"},
-		{"a batch above what is taken", func(c *Config) { c.Traces.BatchSize = 1001 }, "traces.batch_size: control-plane-range"},
+		{"a batch above the maximum", func(c *Config) { c.Traces.BatchSize = 1001 }, "traces.batch_size: control-plane-range"},
 		{"a negative backlog", func(c *Config) { c.Traces.MaxBacklog = -1 }, "traces.max_backlog: control-plane-range"},
 		{"no flush interval", func(c *Config) { c.Traces.FlushInterval = 0 }, "traces.flush_interval: control-plane-range"},
 		{"an empty method", func(c *Config) { c.Traces.Methods = []string{""} }, "traces.methods[0]: control-plane-methods"},

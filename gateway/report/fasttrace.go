@@ -19,9 +19,9 @@ const (
 )
 
 // appendTraceFast appends the JSON of the trace of a line without decoding the line. The
-// result equals that of [mapper.trace]. Every request of a loaded gateway is reported,
-// and nearly all lines have the same form: the values that are copied need no escaping
-// and are within all bounds. Other lines are left to the decoder.
+// result equals that of [mapper.trace]. Nearly all lines have the same form: the values
+// that are copied need no escaping and are within all limits. Other lines need the
+// decoder.
 func (m *mapper) appendTraceFast(dst []byte, g *audit.FastLine) ([]byte, outcome) {
 	switch string(g.Kind) {
 	case string(audit.KindRequest):
@@ -123,7 +123,7 @@ func appendMember[T string | []byte](b []byte, name string, value T) []byte {
 	return append(append(append(b, name...), value...), '"')
 }
 
-// kinds of characters.
+// Kinds of characters.
 const (
 	forName = 1 << iota // needs no escaping in a JSON string of encoding/json
 	forID

@@ -13,8 +13,8 @@ import (
 	"svc/gateway/audit"
 )
 
-// usual returns the JSON of the trace of a line the usual way, empty when it
-// makes none.
+// usual returns the JSON of the trace of a line made with the decoder, empty if
+// there is none.
 func usual(m *mapper, line []byte) (string, error) {
 	var rec audit.Record
 	if err := audit.Decode(line, &rec); err != nil {
@@ -28,7 +28,7 @@ func usual(m *mapper, line []byte) (string, error) {
 	return string(b), err
 }
 
-// glanced returns what quick makes of a line.
+// glanced returns the result of appendTraceFast for a line.
 func glanced(m *mapper, line []byte) (string, outcome) {
 	var g audit.FastLine
 	if !g.Read(line) {
@@ -38,7 +38,7 @@ func glanced(m *mapper, line []byte) (string, outcome) {
 	return string(b), became
 }
 
-// recordsOf draws an ordinary record with a few things about it that are not.
+// recordsOf generates ordinary records with some unusual values.
 func recordsOf(t *rapid.T) *audit.Record {
 	name := rapid.OneOf(rapid.StringMatching(`[a-z_./ -]{1,20}`), rapid.SampledFrom([]string{"", "ci", "*", " a", "a ", "a\"b", "<b>", "日本", "a\x1bb", strings.Repeat("n", 250)}))
 	duration := rapid.Map(rapid.OneOf(rapid.Int64Range(0, 5_000_000), rapid.Int64Range(-5, 1<<50)), func(us int64) time.Duration { return time.Duration(us) * time.Microsecond })
@@ -124,8 +124,8 @@ func linesOf(t interface{ Fatal(...any) }, dir string, recs []*audit.Record) [][
 	}
 }
 
-// What is copied from a line is, byte for byte, what decoding and encoding it
-// gives; and ordinary lines are copied.
+// The copied trace is, byte for byte, the result of decoding and encoding the
+// line; and ordinary lines are copied.
 func TestQuickTracesAreTheUsualOnes(t *testing.T) {
 	m := &mapper{Config{Environment: "staging", Agents: map[string]string{"ci": "builder"}}}
 	outcomes := map[outcome]int{}
@@ -165,7 +165,7 @@ func TestQuickTracesAreTheUsualOnes(t *testing.T) {
 	}
 }
 
-// Whatever stands in the file: where both ways take a line, they give the same.
+// For any line that both ways accept, the results are equal.
 func FuzzQuickTraces(f *testing.F) {
 	rec := call(id(1))
 	rec.Agent, rec.Environment, rec.InjectionScore = "ci", "staging", 0.25

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever stands in the state file, reading it ends, and what is accepted can
-// be saved and read again.
+// For any content of the state file, reading it terminates, and an accepted
+// state can be saved and read again.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"version":1,"path":"audit.jsonl","position":{"file":1,"offset":512,"seq":3}}`))
 	f.Add([]byte(`{"version":1,"path":"a","position":{"file":1,"offset":5,"seq":3},"open":[{"id":"x","agentName":"a","status":"error","durationMs":0}]}`))

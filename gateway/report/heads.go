@@ -26,7 +26,7 @@ type HeadLog interface {
 	Sign(text []byte) (public ed25519.PublicKey, signature []byte, err error)
 }
 
-// HeadOptions are what a [HeadReporter] needs.
+// HeadOptions are the parameters of a [HeadReporter].
 type HeadOptions struct {
 	// Gateway is the name of this gateway; the host name when empty.
 	Gateway string
@@ -94,7 +94,7 @@ func (h *HeadReporter) Run(ctx context.Context) {
 	}
 }
 
-// report sends the present head, unless the control plane has it.
+// report sends the current head, unless the control plane has it.
 func (h *HeadReporter) report(ctx context.Context) {
 	now, err := h.present()
 	if err == nil {
@@ -114,7 +114,7 @@ func (h *HeadReporter) report(ctx context.Context) {
 }
 
 // present returns the head to report, signed if checkpoints are signed (decision AUD40).
-// Its number is 0 while no line was written, or when audit.chain is off.
+// Its Seq is 0 while no line was written, or when audit.chain is off.
 func (h *HeadReporter) present() (api.AuditHeadReport, error) {
 	path, head, err := h.opts.Log.Head()
 	if err != nil || head.Hash == (audit.Hash{}) {

@@ -18,7 +18,7 @@ import (
 	"svc/server/api"
 )
 
-// fakeKeeper keeps heads in memory.
+// fakeKeeper stores heads in memory.
 type fakeKeeper struct {
 	mu    sync.Mutex
 	heads []api.AuditHeadReport
@@ -46,9 +46,8 @@ func (k *fakeKeeper) kept() []api.AuditHeadReport {
 	return append([]api.AuditHeadReport(nil), k.heads...)
 }
 
-// The last line of the trail reaches the keeper, changed heads alone, and the
-// last one when the gateway stops; verification with that head finds a trail
-// that was cut back.
+// The last line of the log is reported: only changed heads, and the last one when
+// the gateway stops; verification against that head detects a truncated log.
 func TestAuditHeadsReachTheControlPlane(t *testing.T) {
 	var c audit.Config
 	c.SetDefaults()
@@ -74,7 +73,7 @@ func TestAuditHeadsReachTheControlPlane(t *testing.T) {
 	until(t, "the first head", func() bool { return len(keeper.kept()) == 1 })
 	time.Sleep(30 * time.Millisecond)
 	if n := len(keeper.kept()); n != 1 {
-		t.Errorf("the same head was told %d times", n)
+		t.Errorf("the same head was reported %d times", n)
 	}
 	keeper.mu.Lock()
 	keeper.fail = errors.New("no answer")
@@ -119,7 +118,7 @@ func TestAuditHeadsReachTheControlPlane(t *testing.T) {
 	}
 }
 
-// Without a chain, or without a file, there is nothing to tell.
+// Without a chain, or without a file, nothing is reported.
 func TestNoAuditHeadWithoutAChain(t *testing.T) {
 	var c audit.Config
 	c.SetDefaults()
@@ -137,14 +136,14 @@ func TestNoAuditHeadWithoutAChain(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h.report(context.Background()) // what is closed has nothing to report
+	h.report(context.Background()) // a closed log has nothing to report
 	if keeper.tries != 0 {
 		t.Errorf("%d reports", keeper.tries)
 	}
 }
 
-// A gateway that signs its checkpoints signs the heads, and reports what it wrote
-// itself, not what somebody made of the file.
+// A gateway that signs its checkpoints signs the heads, and reports the lines
+// that it wrote itself, even if the file was modified.
 func TestAuditHeadsAreSignedAndNotReadFromTheFile(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 	"svc/server/api"
 )
 
-// childEnv makes the test binary a gateway that only records and reports.
+// childEnv makes the test binary a gateway that only writes audit lines and
+// reports them.
 const childEnv = "SVC_REPORT_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -135,8 +136,9 @@ func child(dir, url string) error {
 	return <-reported
 }
 
-// Neither side's death loses or doubles a trace: the gateway is killed while
-// calls run, the control plane fails and loses answers meanwhile.
+// The crash of either side neither loses nor duplicates a trace: the gateway is
+// killed while calls run, and the control plane fails and loses responses
+// meanwhile.
 func TestKillLosesAndDoublesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes for some seconds")
@@ -169,7 +171,7 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 			stored[id]++
 		}
 		if posts%7 == 5 {
-			// Stored, and the answer is lost.
+			// The batch is stored, and the response is lost.
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusCreated)
@@ -232,8 +234,8 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 		}
 	}
 	for id := range opens {
-		// The closing line may have been written, and the kill came before it
-		// was said.
+		// The closing line may have been written although the process was
+		// killed before it acknowledged that.
 		if _, ok := plane.get(id); !ok {
 			lost++
 		}

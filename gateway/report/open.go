@@ -6,7 +6,7 @@ import (
 	"svc/server/api"
 )
 
-// openStreams holds the streams whose opening line was read and whose closing line was
+// openStreams are the streams whose opening line was read and whose closing line was
 // not, oldest first (decision AUD46).
 type openStreams struct {
 	byID  map[string]*openStream

@@ -14,12 +14,12 @@ import (
 	"svc/server/api"
 )
 
-// firstPause is the initial backoff; it doubles up to MaxPause.
-const firstPause = 250 * time.Millisecond
+// minBackoff is the initial backoff; it doubles up to MaxPause.
+const minBackoff = 250 * time.Millisecond
 
 // post sends a batch to the control plane and returns true when all traces are stored or
-// quarantined. It retries until ctx ends. An outage, a revoked key and a wrong URL are
-// all retried, because the audit files keep the traces meanwhile (decision AUD49).
+// quarantined. It retries until ctx ends. Outages, a revoked key and a wrong URL are all
+// retried, because the audit files keep the traces meanwhile (decision AUD49).
 func (r *Reporter) post(ctx context.Context, b *batch) bool {
 	for from := 0; from < b.len(); from += r.cfg.Traces.BatchSize {
 		if !r.postPart(ctx, b, from, min(b.len(), from+r.cfg.Traces.BatchSize)) {
@@ -32,7 +32,7 @@ func (r *Reporter) post(ctx context.Context, b *batch) bool {
 // postPart posts the traces from one index up to another.
 func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 	body, id := b.body(from, to), r.batchID(b, from, to)
-	for pause := firstPause; ; pause = min(2*pause, r.opts.MaxPause) {
+	for pause := minBackoff; ; pause = min(2*pause, r.opts.MaxPause) {
 		attempt, cancel := context.WithTimeout(ctx, r.cfg.Traces.Timeout)
 		res, err := r.opts.Sink.PostTraceBatch(attempt, id, body)
 		cancel()
@@ -95,7 +95,7 @@ func (r *Reporter) bisect(ctx context.Context, b *batch, from, to int, cause err
 
 func (r *Reporter) setAside(trace []byte, cause error) {
 	var t api.TraceInput
-	_ = json.Unmarshal(trace, &t) // decodes the reporter's own JSON, for the id
+	_ = json.Unmarshal(trace, &t) // decode the reporter's own JSON to get the id
 	if err := r.quar.add(trace, cause); err != nil {
 		r.stats.dropped.Add(1)
 		r.opts.Logger.Error("a trace that the control plane refused is dropped", "id", t.ID, "refused", cause, "error", err)

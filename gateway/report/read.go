@@ -86,7 +86,7 @@ func (r *Reporter) take(b *batch, rec *audit.Record, size int) {
 
 // add adds a trace to the batch.
 func (r *Reporter) add(b *batch, t *api.TraceInput, size int) {
-	if err := b.add(t, size); err != nil { // a time outside the range of JSON times
+	if err := b.add(t, size); err != nil { // fails for a time outside the range of JSON times
 		r.stats.dropped.Add(1)
 		r.opts.Logger.Warn("a trace cannot be written as JSON", "id", t.ID, "error", err)
 	}

@@ -39,8 +39,8 @@ type Options struct {
 	Reported func(seq uint64)
 	// Logger logs outages and recoveries; nil discards them.
 	Logger *slog.Logger
-	// Poll is the polling interval while no lines come; 100 ms when zero. While lines
-	// come the interval is shorter.
+	// Poll is the polling interval while no lines arrive; 100 ms when zero. While lines
+	// arrive the interval is shorter.
 	Poll time.Duration
 	// FlushTimeout bounds the work of Run after its context has ended; 5 s when zero.
 	FlushTimeout time.Duration
@@ -48,11 +48,11 @@ type Options struct {
 	MaxPause time.Duration
 	// SaveEvery is the minimum time between two saves of the position; 1 s when zero.
 	// After a crash, traces are sent again and recognized by their ids. Each save waits
-	// for the disk, and on a machine with one processor requests may wait with it.
+	// for the disk, and on a machine with one processor requests may be delayed by it.
 	SaveEvery time.Duration
 }
 
-// Bounds of one batch, in addition to the configured number of traces. A trace is less
+// Limit of one batch, in addition to the configured number of traces. A trace is less
 // than twice as long as its line, and the control plane accepts 8 MiB.
 const maxBatchBytes = 3 << 20
 
@@ -63,8 +63,8 @@ const (
 	// turn is the number of lines that are read without a pause. It bounds the time that
 	// a runnable request waits.
 	turn = 16
-	// busyPoll is the polling interval while lines come. The scheduler does not poll the
-	// network while lines are read, so that each read must be short: at 2,000 requests a
+	// busyPoll is the polling interval while lines arrive. The scheduler does not poll
+	// the network while lines are read, so each read must be short: at 2,000 requests per
 	// second it finds 50 lines, not 200. The interval must not be shorter, because each
 	// wake-up also wakes the runtime's monitor thread.
 	busyPoll = 25 * time.Millisecond
@@ -106,7 +106,7 @@ type Reporter struct {
 
 	saved   audit.Position
 	savedAt time.Time
-	posted  time.Time // when the last batch went out
+	posted  time.Time // when the last batch was sent
 
 	stats struct {
 		posted, duplicates, failures, quarantined, dropped, seq atomic.Uint64
@@ -114,8 +114,8 @@ type Reporter struct {
 	}
 }
 
-// New returns a reporter that continues at the saved position, also of another process.
-// It opens only the state file.
+// New returns a reporter that continues at the saved position, which another process may
+// have saved. It opens only the state file.
 func New(cfg Config, opts Options) (*Reporter, error) {
 	if opts.Sink == nil || opts.Status == nil || opts.AuditPath == "" {
 		return nil, errors.New("a reporter needs a sink, its statuses and an audit file")
@@ -145,7 +145,7 @@ func (r *Reporter) begin(path string) error {
 	}
 	s, err := loadState(name)
 	if err != nil {
-		// Every trace has its id, so that starting over takes time and duplicates nothing
+		// Every trace has its id, so that starting over takes time but duplicates nothing
 		// (decision AUD47).
 		r.opts.Logger.Warn("the saved position cannot be read; the audit files are reported from their beginning",
 			"file", name, "error", err)
@@ -164,8 +164,8 @@ func (r *Reporter) begin(path string) error {
 }
 
 // Follow switches the reporter to another audit file after it has reported all of the
-// present one: audit.path was changed, and the old file receives no more lines. Open
-// streams stay open. It is safe for concurrent use.
+// current one: audit.path was changed, and the old file gets no more lines. Open streams
+// stay open. It is safe for concurrent use.
 func (r *Reporter) Follow(path string) { r.follow.Store(&path) }
 
 // moveOn switches to the file that was passed to Follow, if there is one.
@@ -179,7 +179,7 @@ func (r *Reporter) moveOn() bool {
 	r.save(r.saved)
 	r.open = open
 	if err := r.reader.Close(); err != nil {
-		r.opts.Logger.Warn("the previous audit file was not closed in order", "error", err)
+		r.opts.Logger.Warn("the previous audit file was not closed properly", "error", err)
 	}
 	if err := r.begin(*next); err != nil {
 		r.opts.Logger.Error("the new audit file is not reported", "path", *next, "error", err)
@@ -209,9 +209,9 @@ func (r *Reporter) Stats() Stats {
 }
 
 // Run reports until ctx ends, and then the lines that the file contains at that time,
-// within FlushTimeout. Close the audit log before ctx ends, so that no line is left; the
-// next Run reports lines that are left nevertheless. The error is that of saving the
-// state at the end; other errors are retried and logged.
+// within FlushTimeout. Close the audit log before ctx ends, so that all lines are in the
+// file; the next Run reports remaining lines. The error is that of saving the state at
+// the end; other errors are retried and logged.
 func (r *Reporter) Run(ctx context.Context) error {
 	defer r.disk.Close()
 	defer func() { _ = r.reader.Close() }()
@@ -237,8 +237,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 			r.save(b.after)
 		}
 		if end && b.len() == 0 && r.follow.Load() != nil {
-			// Read once more: lines that were written before the call of Follow are in
-			// the old file.
+			// Read once more: lines written before the call of Follow are in the old
+			// file.
 			if end = r.read(&b); end && b.len() == 0 {
 				if b.after != r.saved {
 					r.save(b.after)
@@ -264,13 +264,13 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return r.flush(b)
 }
 
-// flush posts the rest, within FlushTimeout.
+// flush posts the remaining traces, within FlushTimeout.
 func (r *Reporter) flush(b batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.FlushTimeout)
 	defer cancel()
 	for {
 		end := false
-		if !b.lent { // what was sent is sent again with the same boundaries
+		if !b.lent { // a batch that was sent is sent again with the same boundaries
 			end = r.read(&b)
 		}
 		if b.len() > 0 && !r.post(ctx, &b) {
@@ -311,8 +311,8 @@ func (r *Reporter) trySave(p audit.Position) error {
 
 func (r *Reporter) done(p audit.Position) {
 	r.stats.seq.Store(p.Seq)
-	// The numbers of a file that is about to be left mean nothing to the log,
-	// which writes another one already.
+	// Sequence numbers of a file that is about to be left have no meaning for the log,
+	// which already writes another file.
 	if r.opts.Reported != nil && r.follow.Load() == nil {
 		r.opts.Reported(p.Seq)
 	}

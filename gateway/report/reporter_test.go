@@ -17,7 +17,7 @@ import (
 	"svc/server/api"
 )
 
-// statusError is what the fake control plane answers.
+// statusError is an error of the fake control plane with an HTTP status.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("answered %d", int(e)) }
@@ -36,7 +36,7 @@ type fakePlane struct {
 	traces map[string]api.TraceInput
 	order  []string
 	posts  int
-	ids    []string                   // of the batches, in the order of the posts
+	ids    []string                   // of the batches, in the order in which they were posted
 	bodies map[string]string          // by batch id
 	bad    func(*api.TraceInput) bool // refused with 400
 	fail   func(post int) error       // fails whole requests
@@ -183,7 +183,7 @@ func (r *rig) start(rep *Reporter) func() {
 	return stop
 }
 
-// drain reports all that is in the file and ends.
+// drain reports all lines of the file and ends.
 func (r *rig) drain() *Reporter {
 	r.t.Helper()
 	rep := r.reporter()
@@ -270,7 +270,8 @@ func TestOutageLosesNothing(t *testing.T) {
 			r.start(rep)
 			r.write(call(id(1)), call(id(2)))
 			until(t, "two failures", func() bool { return rep.Stats().Failures >= 2 })
-			// The checkpoint that begins the file makes no trace: the reporter may be past it.
+			// The checkpoint at the beginning of the file has no trace: the reporter may be
+			// past it.
 			if s := rep.Stats(); !strings.Contains(s.Failing, row.failing) || s.Seq > 1 {
 				t.Errorf("stats %+v, want failing %q and nothing acknowledged", s, row.failing)
 			}
@@ -283,9 +284,9 @@ func TestOutageLosesNothing(t *testing.T) {
 	}
 }
 
-// TestABatchThatIsSentAgainKeepsItsID: the id and the traces of a batch are the same at
-// every attempt, also at that of the flush, and no two batches share an id (the fake
-// control plane fails such a request).
+// TestABatchThatIsSentAgainKeepsItsID: the id and the traces of a batch are the same at every
+// attempt, including that of the flush, and no two batches share an id (the fake control plane
+// fails such a request).
 func TestABatchThatIsSentAgainKeepsItsID(t *testing.T) {
 	r := newRig(t)
 	r.plane.fail = func(int) error { return statusError(503) }
@@ -352,7 +353,7 @@ func TestStreamThatWasKilledBecomesOneErrorTrace(t *testing.T) {
 	r.now = func() time.Time { return start.Add(90 * time.Second) }
 	r.openLog()
 	r.write(opening(id(1)), opening(id(2)), call(id(3)), call(id(2)))
-	// The reporter of the process that is killed has read the opening lines.
+	// The reporter of the killed process has read the opening lines.
 	rep := r.reporter()
 	stop := r.start(rep)
 	until(t, "the ended ones", func() bool { return r.plane.count() == 2 })
@@ -361,7 +362,7 @@ func TestStreamThatWasKilledBecomesOneErrorTrace(t *testing.T) {
 	if _, ok := r.plane.get(id(1)); ok {
 		t.Fatal("the open stream was reported before its end")
 	}
-	// The log as a killed process leaves it: opened again without a stop.
+	// The log as a killed process leaves it: opened again without a stop line.
 	copyAndReopen(t, r)
 	r.drain()
 	got, ok := r.plane.get(id(1))
@@ -376,8 +377,8 @@ func TestStreamThatWasKilledBecomesOneErrorTrace(t *testing.T) {
 	}
 }
 
-// copyAndReopen gives the rig a log as the kill of its process would: the file
-// as it stands, without a stop line.
+// copyAndReopen gives the rig the log of a killed process: the current file without a stop
+// line.
 func copyAndReopen(t *testing.T, r *rig) {
 	t.Helper()
 	b, err := os.ReadFile(r.audit.Path)
@@ -408,9 +409,9 @@ func TestStateOfAnyKindIsSurvived(t *testing.T) {
 		{"empty", ""}, {"not JSON", "hello"}, {"zeros", "\x00\x00\x00"}, {"null", "null"},
 		{"cut short", `{"version":1,"path":"x","position":{"file":1`},
 		{"another version", `{"version":9,"path":"x","position":{"file":1,"offset":10,"seq":1}}`},
-		{"a place that is not there", `{"version":1,"path":"x","position":{"file":1,"offset":99999999,"seq":4}}`},
-		{"a place inside a line", `{"version":1,"path":"x","position":{"file":1,"offset":17,"seq":2}}`},
-		{"a file that is gone", `{"version":1,"path":"x","position":{"file":7777,"offset":0,"seq":7776}}`},
+		{"a position that does not exist", `{"version":1,"path":"x","position":{"file":1,"offset":99999999,"seq":4}}`},
+		{"a position inside a line", `{"version":1,"path":"x","position":{"file":1,"offset":17,"seq":2}}`},
+		{"a file that does not exist", `{"version":1,"path":"x","position":{"file":7777,"offset":0,"seq":7776}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
@@ -426,7 +427,7 @@ func TestStateOfAnyKindIsSurvived(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.drain()
-			// A position inside the trail is believed as far as its number goes.
+			// A position inside the log is used up to its sequence number.
 			if got := r.plane.count(); got < 7 {
 				t.Errorf("%d traces of 10", got)
 			}
@@ -451,7 +452,7 @@ func TestRotationSparesWhatIsNotReported(t *testing.T) {
 	}
 	files, err := audit.ListRotated(r.audit.Path)
 	if err != nil || len(files) < 4 {
-		t.Fatalf("%d rotated files, %v: they were not spared", len(files), err)
+		t.Fatalf("%d rotated files, %v: they were deleted", len(files), err)
 	}
 	rep := r.drain()
 	if got, s := r.plane.count(), rep.Stats(); got != 8000 || s.Dropped != 0 {
@@ -487,7 +488,7 @@ func TestBacklogPastItsBoundIsDroppedAndCounted(t *testing.T) {
 	if s.Dropped == 0 || r.plane.count() == 0 {
 		t.Errorf("%d dropped, %d reported", s.Dropped, r.plane.count())
 	}
-	// Each line is reported, or dropped, or made by the log itself.
+	// Each line is reported, dropped, or written by the log itself.
 	if sum := s.Dropped + uint64(r.plane.count()); sum < 10_000 || sum > 10_030 {
 		t.Errorf("%d dropped + %d reported = %d of 10000", s.Dropped, r.plane.count(), sum)
 	}
@@ -559,7 +560,8 @@ func TestAnotherAuditPathIsFollowed(t *testing.T) {
 	}
 }
 
-// What one request costs the reporter, the control plane left out.
+// BenchmarkReport measures the cost of one request for the reporter, without the control
+// plane.
 func BenchmarkReport(b *testing.B) {
 	r := newRig(b)
 	r.openLog()
@@ -589,15 +591,15 @@ func BenchmarkReport(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/20_000, "ns/trace")
 }
 
-// nullPlane takes everything.
+// nullPlane accepts everything.
 type nullPlane struct{}
 
 func (nullPlane) PostTraceBatch(_ context.Context, _ string, body []byte) (api.IngestResult, error) {
 	return api.IngestResult{Accepted: bytes.Count(body, []byte(`{"id":`))}, nil
 }
 
-// Each save waits for the disk: under load there is one a while, not one a
-// batch, and the end of the run saves what is left.
+// Each save waits for the disk: under load the position is saved at intervals, not with each
+// batch, and at the end of the run.
 func TestPositionIsSavedOnceInAWhile(t *testing.T) {
 	r := newRig(t)
 	r.openLog()
@@ -612,13 +614,13 @@ func TestPositionIsSavedOnceInAWhile(t *testing.T) {
 		t.Errorf("saved at %+v (%v), told %d; want neither before the hour is over", s.Position, err, rep.Stats().Seq)
 	}
 	stop()
-	if s, err := loadState(rep.name); err != nil || s.Position.Seq != 4 { // behind the start line
+	if s, err := loadState(rep.name); err != nil || s.Position.Seq != 4 { // after the start line
 		t.Errorf("saved at %+v (%v) at the end, want 4", s.Position, err)
 	}
 }
 
-// slowReader is a control plane that does not answer at first, and whose client
-// goes on reading the body for a while after it gave up.
+// slowReader is a control plane that does not respond at first, and whose client continues to
+// read the body for a while after it gave up.
 type slowReader struct {
 	*fakePlane
 	asked chan struct{}
@@ -640,8 +642,8 @@ func (s *slowReader) PostTraceBatch(ctx context.Context, id string, body []byte)
 	return api.IngestResult{}, ctx.Err()
 }
 
-// The end of the process ends a request, and what came meanwhile goes out with
-// the next: the body of the first stays as it was.
+// The end of the process ends a request, and traces that came meanwhile are sent with the
+// next: the body of the first is unchanged.
 func TestBodyOfAFailedRequestStaysAsItIs(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		r := newRig(t)

@@ -15,19 +15,18 @@ import (
 	"svc/server/api"
 )
 
-// Bounds of the saved state.
+// Limits of the saved state.
 const (
 	maxState = 64 << 20
-	// maxOpen is the number of open streams that are tracked. For a stream beyond it only
-	// the trace of a crash is lost, not the trace of its end.
+	// maxOpen is the number of open streams that are tracked. A stream beyond it has no
+	// trace if the gateway crashes; the trace of its regular end is not affected.
 	maxOpen = 10_000
 )
 
 // stateVersion is the version of the state file.
 const stateVersion = 1
 
-// state is the state that is kept across restarts: the reading position, and the open
-// streams there.
+// state is saved across restarts: the reading position, and the open streams there.
 type state struct {
 	Version  int              `json:"version"`
 	Path     string           `json:"path"`

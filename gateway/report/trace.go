@@ -85,8 +85,8 @@ func (m *mapper) agent(r *audit.Record) string {
 	return AgentName(first(r.Agent, m.cfg.AgentOf(r.Principal)))
 }
 
-// AgentName returns the name of an agent in traces: one line of printable text, bounded,
-// and never the name that means all agents.
+// AgentName returns the name of an agent in traces: one line of printable text, of
+// bounded length, and never the name that means all agents.
 func AgentName(agent string) string {
 	name := strings.TrimSpace(line(agent))
 	if name == "" || name == api.AllAgents {
@@ -107,7 +107,7 @@ func Blocked(r *audit.Record) bool {
 }
 
 // traceID returns the request's id, so that a trace that is posted twice is stored once.
-// The id of a line without a usable one is made of its number and time.
+// For a line without a usable id it is made of the line's sequence number and time.
 func traceID(r *audit.Record) string {
 	if api.ValidID(r.RequestID) {
 		return r.RequestID

@@ -121,7 +121,7 @@ func TestStatusAndBlockedOfATrace(t *testing.T) {
 	}
 }
 
-// Whatever a line says, its trace is one that the control plane takes.
+// For any content of a line, the control plane accepts its trace.
 func TestTraceIsAlwaysValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Just("*"), rapid.Just(strings.Repeat("ü", 300)),

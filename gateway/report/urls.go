@@ -10,14 +10,14 @@ import (
 // maxURLs bounds control_plane.url.
 const maxURLs = 16
 
-// URLs are the addresses of control planes with one store, the preferred first. In the
-// file one of them may be given without a list.
+// URLs are the addresses of control planes with one store, the preferred one first. In
+// the file a single address may be written without a list.
 type URLs []string
 
 // OneOrList marks the type for the decoder.
 func (URLs) OneOrList() {}
 
-// At returns the place of an address in the file.
+// At returns the path of an address in the file.
 func (u URLs) At(at diag.At, i int) diag.At {
 	if len(u) == 1 {
 		return at

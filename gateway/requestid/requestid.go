@@ -1,4 +1,4 @@
-// Package requestid makes the ids of requests.
+// Package requestid generates the ids of requests.
 package requestid
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// New returns a UUIDv7 (RFC 9562): time-ordered, so that traces that
-// carry it as their id are appended where they belong. It is a name, not a
-// secret; the generator is fast, not cryptographic.
+// New returns a UUIDv7 (RFC 9562). It is time-ordered, so that traces with this
+// id are appended at the end of an index. It is not a secret: the generator is
+// fast, not cryptographic.
 func New(now time.Time) string {
 	var b [16]byte
 	ms := uint64(now.UnixMilli())

@@ -1,5 +1,5 @@
-// Package routing finds the upstream of a request: by the message that it belongs to, by
-// routes, and with federation by who owns what the request names.
+// Package routing finds the upstream of a request: by the earlier message that it refers to,
+// by routes, and with federation by the owner of the name in the request.
 package routing
 
 import (
@@ -17,21 +17,21 @@ import (
 	"svc/gateway/views"
 )
 
-// Table is what decides where requests go. It does not change after the start.
+// Table is the routing data. It does not change after the start.
 type Table struct {
 	Targets         map[string]*transport.Upstream
 	DefaultUpstream string
 	Router          *upstream.Router
-	// Federation is the default upstream where lists are merged, else nil.
+	// Federation is the default upstream if lists are merged, otherwise nil.
 	Federation *federation.Federation
-	Search     *toolsearch.Service // nil unless tools/list is answered here
+	Search     *toolsearch.Service // nil unless the gateway answers tools/list itself
 	Views      *views.Set          // nil for none
-	// Names are those of tools and prompts as clients see them, without federation; nil
-	// where they are the upstreams' own.
+	// Names are the names of tools and prompts as clients see them, without federation; nil
+	// if they are the upstreams' own.
 	Names *catalog.Names
 }
 
-// NamesOf returns the names that clients see without federation; nil where they are the
+// NamesOf returns the names that clients see without federation; nil if they are the
 // upstreams' own.
 func NamesOf(upstreams []upstream.Config) (*catalog.Names, error) {
 	var naming []catalog.Naming
@@ -46,8 +46,8 @@ func NamesOf(upstreams []upstream.Config) (*catalog.Names, error) {
 	return catalog.NewNames(naming)
 }
 
-// Named returns an upstream's offer with the names that clients see, after keep, which may be
-// nil.
+// Named returns an upstream's offer with the names that clients see, after filtering by keep,
+// which may be nil.
 func (t *Table) Named(keep func(string, *lister.Offer) *lister.Offer) func(string, *lister.Offer) *lister.Offer {
 	if t.Names == nil {
 		return keep
@@ -72,17 +72,16 @@ func (t *Table) Named(keep func(string, *lister.Offer) *lister.Offer) func(strin
 	}
 }
 
-// Found is where a request goes. Upstream is nil for one that goes nowhere.
+// Found is the route of a request. Upstream is nil if no upstream was found.
 type Found struct {
 	Upstream *transport.Upstream
-	// As is how the upstream calls what the request names.
+	// As is the upstream's own name of the item in the request.
 	As federation.Found
 }
 
-// Find finds the upstream of a request (gateway specification, routes): tool calls by
-// their name and by nothing else, answers to server requests back to where they were
-// asked, what asks about a task to where it was made, everything else to
-// default_upstream.
+// Find finds the upstream of a request (gateway specification, routes): for tool calls by
+// name only; for responses to server requests the upstream that sent the request; for
+// requests about a task the upstream that created it; for all others default_upstream.
 func (t *Table) Find(ctx context.Context, r *multiplex.Request) (f Found) {
 	if f.Upstream = r.Follow(ctx); f.Upstream != nil {
 		return f
@@ -103,8 +102,8 @@ func (t *Table) Find(ctx context.Context, r *multiplex.Request) (f Found) {
 	return f
 }
 
-// ToJudge finds the upstream that rules judge a request by, before it is known whether it
-// may go there. Its name is also that of the gateway itself, for which there is none.
+// ToJudge finds the upstream for the evaluation of rules, before the request is allowed. The
+// gateway itself has an upstream name too, but no upstream.
 func (t *Table) ToJudge(ctx context.Context, r *multiplex.Request) (*transport.Upstream, string) {
 	if t.Search.Takes(r.Message) {
 		return nil, t.SearchUpstream()
@@ -115,7 +114,7 @@ func (t *Table) ToJudge(ctx context.Context, r *multiplex.Request) (*transport.U
 	return nil, ""
 }
 
-// SearchUpstream is the upstream that rules see of what the tool search answers.
+// SearchUpstream is the upstream that rules see for responses of the tool search.
 func (t *Table) SearchUpstream() string {
 	if t.Federation != nil {
 		return federation.Name
@@ -123,7 +122,7 @@ func (t *Table) SearchUpstream() string {
 	return ""
 }
 
-// OfTool returns the upstream that routes lead a tool to, by its name alone.
+// OfTool returns the upstream that routes select for a tool, by its name only.
 func (t *Table) OfTool(name string) string {
 	upstream, _ := t.Router.Match(name)
 	return upstream

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// maxEnded is how many ended sessions are remembered over a restart. The file
-	// holds at most twice as many.
+	// maxEnded is the number of ended sessions that are remembered across restarts. The file
+	// contains at most twice as many.
 	maxEnded = 16_384
-	// idText is the length of a session's name in the file, its line end left out.
+	// idText is the length of a session id in the file, without the line end.
 	idText = 22
 )
 
-// Durable is Memory whose ended sessions stay ended after a restart: a client's
-// handle is sealed with a key that outlives the process, so that without this it
-// would begin new sessions at upstreams. What is open is not kept: it is opened
-// again. It must be closed.
+// Durable is a Memory whose ended sessions stay ended after a restart: a client's handle is
+// sealed with a key that outlives the process, so without this an ended handle could begin
+// new upstream sessions. Open sessions are not saved: they are opened again. It must be
+// closed.
 type Durable struct {
 	*Memory
 	path string
 	log  *slog.Logger
 
 	mu     sync.Mutex // guards what follows
-	file   *os.File   // nil when it cannot be written
+	file   *os.File   // nil when the file cannot be written
 	lines  int
 	closed bool
 }
@@ -43,9 +43,8 @@ var (
 	_ ClientSettings   = (*Durable)(nil)
 )
 
-// OpenDurable returns a Memory that knows the sessions of which the file says
-// that they ended; the file is made when it is missing. See NewMemory for max and
-// evicted.
+// OpenDurable returns a Memory that contains the ended sessions of a file; a missing file is
+// created. See NewMemory for max and evicted.
 func OpenDurable(path string, max int, evicted func(open map[string]UpstreamSession), log *slog.Logger) (*Durable, error) {
 	d := &Durable{Memory: NewMemory(max, evicted), path: path, log: log}
 	ids, err := d.compact()
@@ -58,14 +57,14 @@ func OpenDurable(path string, max int, evicted func(open map[string]UpstreamSess
 	return d, nil
 }
 
-// End implements UpstreamSessions. A session whose end could not be written is ended all the
-// same, until the next start.
+// End implements UpstreamSessions. If the end cannot be written, the session is still ended
+// until the next start.
 func (d *Durable) End(ctx context.Context, id ID) map[string]UpstreamSession {
 	open := d.Memory.End(ctx, id)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.append(id); err != nil {
-		d.log.Warn("the end of a session was not written down: after a restart its client could use it again", "file", d.path, "error", err)
+		d.log.Warn("the end of a session was not saved: after a restart its client could use it again", "file", d.path, "error", err)
 	}
 	return open
 }
@@ -81,7 +80,7 @@ func (d *Durable) append(id ID) error {
 		}
 	}
 	if _, err := d.file.Write(line(id)); err != nil {
-		// A part of the line may be there: the next one begins a new file.
+		// A part of the line may have been written: the next append writes a new file.
 		_ = d.file.Close()
 		d.file = nil
 		return err
@@ -90,8 +89,8 @@ func (d *Durable) append(id ID) error {
 	return nil
 }
 
-// compact reads the file, writes its newest lines again, and opens it to append.
-// What is no line is left out, as after a write that was cut off.
+// compact reads the file, rewrites its newest lines, and opens it for appending. Invalid
+// lines, as after a truncated write, are dropped.
 func (d *Durable) compact() ([]ID, error) {
 	if d.file != nil {
 		_ = d.file.Close()
@@ -144,7 +143,7 @@ func line(id ID) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(nil, id[:]), '\n')
 }
 
-// Close closes the file. Sessions that end later are remembered in memory alone.
+// Close closes the file. Later ends of sessions are kept in memory only.
 func (d *Durable) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// A session that ended before a restart is ended after it; one that did not is
+// A session that ended before a restart is ended after it; other sessions are
 // not.
 func TestEndedSessionsStayEndedAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ended")
 	var ids []ID
-	for range 3 { // starts
+	for range 3 { // restarts
 		d := openDurable(t, path)
 		for _, id := range ids {
 			if !d.Ended(t.Context(), id) {
@@ -36,8 +36,8 @@ func TestEndedSessionsStayEndedAfterARestart(t *testing.T) {
 	}
 }
 
-// A file whose last line was cut off, or that holds something else besides, loses
-// nothing else.
+// A file whose last line is truncated, or that contains invalid lines, keeps its
+// other lines.
 func TestEndedSessionsOfAFileThatWasCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ended")
 	one, other := NewID(), NewID()
@@ -59,7 +59,7 @@ func TestEndedSessionsOfAFileThatWasCutOff(t *testing.T) {
 	}
 }
 
-// The file does not grow without end, and keeps the newest.
+// The file has a bounded size, and keeps the newest sessions.
 func TestEndedSessionsFileIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ended")
 	d := openDurable(t, path)
@@ -79,7 +79,7 @@ func TestEndedSessionsFileIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever stands in the file, what is read of it is written back the same.
+// For any content of the file, the parsed sessions are written back unchanged.
 func FuzzReadEnded(f *testing.F) {
 	f.Add(line(NewID()))
 	f.Add(append(line(ID{}), "\n\xff\nAAAA"...))
@@ -104,23 +104,24 @@ func FuzzReadEnded(f *testing.F) {
 	})
 }
 
-// What stands for a pair is read as it was written, and the rest refused.
-func FuzzReadPair(f *testing.F) {
-	f.Add(appendPair(nil, UpstreamSession{ID: "4fd0", Version: "2025-06-18"}))
+// An encoded upstream session is decoded to the same value, and everything else
+// is refused.
+func FuzzReadSession(f *testing.F) {
+	f.Add(appendSession(nil, UpstreamSession{ID: "4fd0", Version: "2025-06-18"}))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
-		o, err := readPair(text)
+		o, err := readSession(text)
 		if err != nil {
 			return
 		}
-		if again, err := readPair(appendPair(nil, o)); again != o || err != nil {
+		if again, err := readSession(appendSession(nil, o)); again != o || err != nil {
 			t.Errorf("%q became %q, %v", o, again, err)
 		}
 	})
 }
 
-// Where it cannot be written a session ends all the same, and that is told.
+// If the file cannot be written, a session still ends, and the failure is logged.
 func TestEndThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := OpenDurable(filepath.Join(dir, "file\x00"), 10, nil, nil); err == nil {
@@ -141,10 +142,10 @@ func TestEndThatCannotBeWritten(t *testing.T) {
 	d.file.Close() // the next write fails
 	id, next := NewID(), NewID()
 	d.End(t.Context(), id)
-	if !d.Ended(t.Context(), id) || !strings.Contains(log.String(), "was not written down") {
+	if !d.Ended(t.Context(), id) || !strings.Contains(log.String(), "was not saved") {
 		t.Errorf("log: %s", log.String())
 	}
-	d.End(t.Context(), next) // opens the file anew
+	d.End(t.Context(), next) // writes a new file
 	if got, err := os.ReadFile(d.path); err != nil || !bytes.Equal(got, line(next)) {
 		t.Errorf("the file holds %q, %v", got, err)
 	}

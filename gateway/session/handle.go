@@ -1,10 +1,9 @@
-// Package session owns what a legacy client sees as its Mcp-Session-Id: a
-// small handle, sealed by the gateway, that names the owner and the session of
-// the default upstream, and the sessions of a client at the several upstreams
-// that it is routed to.
+// Package session owns the Mcp-Session-Id of legacy clients: a small handle, sealed by the
+// gateway, that contains the owner and the session of the default upstream, and it stores
+// the sessions of a client at its upstreams.
 //
-// It does not use HTTP and opens no upstream session: the gateway does, and
-// tells this package what came of it.
+// It does not use HTTP and opens no upstream session: its caller does, and passes the
+// result.
 package session
 
 import (
@@ -25,16 +24,16 @@ const KeySize = 32
 // MaxUpstreamID bounds the session id of an upstream that a handle carries.
 const MaxUpstreamID = 1 << 10
 
-// maxHandle bounds what Open looks at: the longest handle that Seal makes.
+// maxHandle bounds the text that Open accepts: the length of the longest handle of Seal.
 const maxHandle = 2 << 10
 
-// ErrUnknown is returned by Open for anything that Seal did not make with the
-// same key, and by the gateway for a handle of another owner: a stranger's
-// session is answered exactly like one that never was.
+// ErrUnknown is returned by Open for every text that Seal did not make with the same key,
+// and by the gateway for a handle of another owner: a session of another caller gets the
+// same response as one that never existed.
 var ErrUnknown = errors.New("unknown session")
 
-// The first of the sealed bytes is the layout: with versionClient the name and the version
-// of the client stand before the session id of the upstream, each behind its length.
+// The first sealed byte is the layout: with versionClient, the name and the version of the
+// client, each with a length prefix, precede the session id of the upstream.
 const (
 	versionPlain  = 1
 	versionClient = 2
@@ -43,8 +42,8 @@ const (
 // Owner is the digest of the principal that opened a session.
 type Owner [16]byte
 
-// OwnerOf digests the parts that make a principal (kind, issuer, value). The
-// parts are length-prefixed, so no two lists of parts collide by concatenation.
+// OwnerOf digests the parts of a principal (kind, issuer, value). The parts are
+// length-prefixed, so different lists of parts never have the same digest input.
 func OwnerOf(parts ...string) Owner {
 	h := sha256.New()
 	var n [8]byte
@@ -60,34 +59,32 @@ func OwnerOf(parts ...string) Owner {
 	return o
 }
 
-// ID names a session inside the gateway; its upstream sessions are kept under it.
+// ID identifies a session inside the gateway, and is the key of its upstream sessions.
 type ID [16]byte
 
-// NewID returns a random session name.
+// NewID returns a random session id.
 func NewID() ID {
 	var id ID
 	rand.Read(id[:]) // never fails (crypto/rand)
 	return id
 }
 
-// String names the session in audit lines: enough to tell sessions apart, and
-// nothing that anybody could present.
+// String is the session's name in audit lines: it distinguishes sessions, and cannot be
+// used as a handle.
 func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:9]) }
 
-// Handle is what the sealed text holds.
+// Handle is the content of the sealed text.
 type Handle struct {
 	ID    ID
 	Owner Owner
-	// Upstream is the session id that the default upstream made; empty where
-	// it made none.
+	// Upstream is the session id of the default upstream; empty if it issued none.
 	Upstream string
-	// Client is what the client called itself when it opened the session. It is in the
-	// handle so that every replica knows it, also after a restart.
+	// Client is the client's self-declared name and version when it opened the session. It
+	// is in the handle so that every replica knows it, also after a restart.
 	Client mcp.ClientInfo
 }
 
-// Sealer makes and opens handles with AES-256-GCM. It is safe for concurrent
-// use.
+// Sealer seals and opens handles with AES-256-GCM. It is safe for concurrent use.
 type Sealer struct {
 	aead cipher.AEAD
 }
@@ -108,8 +105,8 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{aead: aead}, nil
 }
 
-// Seal returns the text of a handle: base64url, so visible ASCII as the
-// Mcp-Session-Id header asks. scope is what the handle is bound to; nil for a handle of
+// Seal returns the text of a handle: base64url, because the Mcp-Session-Id header must be
+// visible ASCII. scope is additional data that the handle is bound to; nil for a handle of
 // the whole gateway. It fails when h.Upstream is longer than MaxUpstreamID.
 func (s *Sealer) Seal(h Handle, scope []byte) (string, error) {
 	if len(h.Upstream) > MaxUpstreamID {
@@ -132,7 +129,7 @@ func (s *Sealer) Seal(h Handle, scope []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, scope)), nil
 }
 
-// Open reads a handle that Seal made for owner and scope. Every other text is
+// Open reads a handle that Seal made for owner and scope. The error for any other text is
 // ErrUnknown.
 func (s *Sealer) Open(handle string, owner Owner, scope []byte) (Handle, error) {
 	var h Handle
@@ -150,7 +147,7 @@ func (s *Sealer) Open(handle string, owner Owner, scope []byte) (Handle, error) 
 	rest := plain[1:]
 	rest = rest[copy(h.ID[:], rest):]
 	rest = rest[copy(h.Owner[:], rest):]
-	text := string(rest) // all strings of the handle are parts of it
+	text := string(rest) // all strings of the handle share this memory
 	switch plain[0] {
 	case versionPlain:
 	case versionClient:
@@ -168,7 +165,7 @@ func (s *Sealer) Open(handle string, owner Owner, scope []byte) (Handle, error) 
 	return h, nil
 }
 
-// cutClient reads the client at the beginning of a text, and returns what follows.
+// cutClient parses the client at the beginning of a text, and returns the rest.
 func cutClient(text string) (c mcp.ClientInfo, rest string, ok bool) {
 	if len(text) < 2 {
 		return c, "", false

@@ -54,7 +54,7 @@ func roundTrip(t *testing.T, s *Sealer, want Handle) {
 	}
 }
 
-// A session survives a restart of the gateway because the key does.
+// A session survives a restart of the gateway because the key is saved.
 func TestHandleOpensAfterARestartWithTheSameKey(t *testing.T) {
 	alice := OwnerOf("key", "", "alice")
 	text, err := newSealer(t, 1).Seal(Handle{ID: NewID(), Owner: alice, Upstream: "up"}, nil)

@@ -13,10 +13,10 @@ import (
 	"svc/gateway/statefile"
 )
 
-// LoadKey returns the key that session handles are sealed with: the shared
-// one in keyFile, or one of this gateway's own, made at the
-// first start and kept, because clients do not begin a new session after a
-// restart.
+// LoadKey returns the key that seals session handles: the shared key in
+// keyFile, or this gateway's own key, which is created at the first start and
+// saved, because clients do not begin a new session after a restart of the
+// gateway.
 func LoadKey(keyFile, stateDir string) ([]byte, error) {
 	if keyFile != "" {
 		key, err := readSessionKey(keyFile)
@@ -39,7 +39,8 @@ func LoadKey(keyFile, stateDir string) ([]byte, error) {
 	return key, nil
 }
 
-// readSessionKey reads 32 bytes in base64 from a file that others cannot read.
+// readSessionKey reads 32 bytes in base64 from a file that must not be readable
+// by others.
 func readSessionKey(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -49,7 +50,7 @@ func readSessionKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s must be a regular file with mode 0600 or stricter, has %s", path, info.Mode())
 	}
 	if info.Size() > 1024 {
-		return nil, fmt.Errorf("%s holds %d bytes, want the base64 of %d bytes", path, info.Size(), KeySize)
+		return nil, fmt.Errorf("%s contains %d bytes, want the base64 of %d bytes", path, info.Size(), KeySize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,13 +58,13 @@ func readSessionKey(path string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != KeySize {
-		return nil, fmt.Errorf("%s does not hold the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", path, KeySize)
+		return nil, fmt.Errorf("%s does not contain the base64 of %d bytes; create it with: head -c 32 /dev/urandom | base64", path, KeySize)
 	}
 	return key, nil
 }
 
-// makeSessionKey writes a new key. The file appears whole or not at all, and of
-// two gateways that start at once one key stands for both.
+// makeSessionKey writes a new key. The file is created atomically, so two
+// gateways that start concurrently use the same key.
 func makeSessionKey(path string) ([]byte, error) {
 	key := make([]byte, KeySize)
 	if _, err := rand.Read(key); err != nil {

@@ -6,6 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind: neither an open that others wait for nor a
-// connection outlives its test.
+// No test leaks a goroutine or a connection.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

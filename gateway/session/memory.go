@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// Bounds of Memory.
+// Limits of Memory.
 const (
-	// maxParams is the largest initialize parameters that are kept, in bytes.
+	// maxParams is the maximum size of stored initialize parameters, in bytes.
 	maxParams = 16 << 10
-	// maxLevel is the largest logging/setLevel parameters that are kept, in bytes.
+	// maxLevel is the maximum size of stored logging/setLevel parameters, in bytes.
 	maxLevel = 1 << 10
 	// maxUpstreams bounds the upstream sessions of one session.
 	maxUpstreams = 256
@@ -22,7 +22,7 @@ type Memory struct {
 	max     int
 	evicted func(open map[string]UpstreamSession)
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	sessions map[ID]*list.Element
 	order    *list.List // of *entry, most recently used first
 }
@@ -34,22 +34,21 @@ type entry struct {
 	open    map[string]UpstreamSession
 	opening map[string]*opening
 	ended   bool
-	record  string // of [Shared]: which record of the store it was told to
+	record  string // used by [Shared]: the record of the store to which the state was written
 }
 
-// opening is an open call that others wait for.
+// opening is a running call of open that others wait for.
 type opening struct {
 	done   chan struct{}
 	result UpstreamSession
 	err    error
 }
 
-// errNotOpened is what those who waited get when open did not return.
+// errNotOpened is the error for waiting callers when open did not return.
 var errNotOpened = errors.New("session was not opened")
 
-// NewMemory returns an empty store that keeps at most max sessions. evicted gets
-// the open upstream sessions of a session that had to make room, for the caller to close; it
-// must not block and not call back. It may be nil.
+// NewMemory returns an empty store of at most max sessions. evicted is called with the open upstream sessions
+// of an evicted session, which the caller must close; it must not block and not call back. It may be nil.
 func NewMemory(max int, evicted func(open map[string]UpstreamSession)) *Memory {
 	if evicted == nil {
 		evicted = func(map[string]UpstreamSession) {}
@@ -62,8 +61,7 @@ var (
 	_ ClientSettings   = (*Memory)(nil)
 )
 
-// entry returns the entry of a session, made when it is missing. The caller
-// holds mu.
+// entry returns the entry of a session, creating it if it is missing. The caller holds mu.
 func (m *Memory) entry(id ID) *entry {
 	if el, ok := m.sessions[id]; ok {
 		m.order.MoveToFront(el)
@@ -114,7 +112,7 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		m.mu.Lock()
 		delete(e.opening, upstream)
 		if o.err == nil && !e.ended {
-			e := m.entry(id) // another one when it had to make room meanwhile
+			e := m.entry(id) // e may have been evicted while open ran
 			if _, ok := e.open[upstream]; !ok && !e.ended && len(e.open) < maxUpstreams {
 				if e.open == nil {
 					e.open = make(map[string]UpstreamSession)
@@ -125,8 +123,8 @@ func (m *Memory) Session(ctx context.Context, id ID, upstream string, open OpenF
 		m.mu.Unlock()
 		close(o.done)
 	}()
-	// The session is opened for all who wait, so the first of them leaving
-	// must not end it; open bounds its own time.
+	// The session is opened for all waiting callers, so the end of the first caller's request must not cancel
+	// it; open has a timeout of its own.
 	opened, err := open(context.WithoutCancel(ctx))
 	if err == nil && m.Ended(ctx, id) {
 		err = ErrUnknown
@@ -177,7 +175,7 @@ func (m *Memory) All(_ context.Context, id ID) map[string]UpstreamSession {
 	return all
 }
 
-// SetParams implements ClientSettings. Parameters over 16 KiB are not kept.
+// SetParams implements ClientSettings. Parameters over 16 KiB are not stored.
 func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
 	if len(params) > maxParams {
 		return
@@ -189,7 +187,7 @@ func (m *Memory) SetParams(_ context.Context, id ID, params []byte) {
 	}
 }
 
-// Params implements ClientSettings. The result is shared and must not be changed.
+// Params implements ClientSettings. The result is shared and must not be modified.
 func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +197,7 @@ func (m *Memory) Params(_ context.Context, id ID) ([]byte, error) {
 	return nil, nil
 }
 
-// SetLevel implements ClientSettings. Parameters over 1 KiB are not kept.
+// SetLevel implements ClientSettings. Parameters over 1 KiB are not stored.
 func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
 	if len(params) > maxLevel {
 		return
@@ -211,7 +209,7 @@ func (m *Memory) SetLevel(_ context.Context, id ID, params []byte) {
 	}
 }
 
-// Level implements ClientSettings. The result is shared and must not be changed.
+// Level implements ClientSettings. The result is shared and must not be modified.
 func (m *Memory) Level(_ context.Context, id ID) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,8 +246,8 @@ func (m *Memory) find(id ID) *entry {
 	return nil
 }
 
-// recordReplaced reports whether a record of the store is not the one that was told what
-// is known of the session here. It is the one from now on.
+// recordReplaced reports whether record differs from the store's record to which this session's state was
+// written, and stores record as the current one.
 func (m *Memory) recordReplaced(id ID, record string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,7 +259,7 @@ func (m *Memory) recordReplaced(id ID, record string) bool {
 	return true
 }
 
-// Len returns how many sessions are remembered, ended ones included.
+// Len returns the number of stored sessions, including ended ones.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

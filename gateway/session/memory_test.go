@@ -30,7 +30,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// The sessions behind one that had to make room are handed out, to be closed at
+// The upstream sessions of an evicted session are returned, to be closed at
 // their upstreams.
 func TestEvictedPairsAreHandedOut(t *testing.T) {
 	var evicted []map[string]UpstreamSession
@@ -38,18 +38,19 @@ func TestEvictedPairsAreHandedOut(t *testing.T) {
 	first := NewID()
 	m.Session(t.Context(), first, "a", opens("1"))
 	m.Session(t.Context(), first, "b", opens("2"))
-	m.SetParams(t.Context(), NewID(), []byte(`{}`)) // nothing is open for this one
+	m.SetParams(t.Context(), NewID(), []byte(`{}`)) // this session has no upstream sessions
 	m.SetParams(t.Context(), NewID(), []byte(`{}`))
 	if len(evicted) != 1 || len(evicted[0]) != 2 || evicted[0]["a"].ID != "1" || evicted[0]["b"].ID != "2" {
 		t.Fatalf("got %v", evicted)
 	}
 	m.SetParams(t.Context(), NewID(), []byte(`{}`))
 	if len(evicted) != 1 {
-		t.Errorf("a session without pairs handed out %v", evicted[1:])
+		t.Errorf("evicting a session without upstream sessions returned %v", evicted[1:])
 	}
 }
 
-// A session that makes room while one of its pairs is being opened keeps it.
+// A session that is evicted while one of its upstream sessions is being opened
+// keeps it.
 func TestEvictionWhileAPairIsOpened(t *testing.T) {
 	m := NewMemory(1, nil)
 	id := NewID()
@@ -62,7 +63,7 @@ func TestEvictionWhileAPairIsOpened(t *testing.T) {
 	}
 }
 
-// params returns the parameters that are kept.
+// params returns the stored parameters.
 func params(t *testing.T, p kept, id ID) []byte {
 	t.Helper()
 	params, err := p.Params(t.Context(), id)

@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// maxSealed bounds the texts that are read from a store, in bytes.
+// maxSealed bounds texts read from a store, in bytes.
 const maxSealed = 32 << 10
 
-// errSealed is the error of a text that seal did not make for its place.
+// errSealed is the error of a text that was not sealed for its session and field.
 var errSealed = errors.New("not sealed by this gateway for this session")
 
-// additionalData is what a sealed text is bound to: a session and a field of it. A handle
-// is bound to nothing, or to a view, so neither is ever taken for the other.
+// additionalData binds a sealed text to a session and a field of it. A handle is bound to
+// nothing, or to a view, so a sealed text and a handle cannot be exchanged.
 func additionalData(id ID, field string) []byte {
 	out := make([]byte, 0, len("pairs")+len(id)+len(field))
 	out = append(out, "pairs"...)
@@ -20,12 +20,12 @@ func additionalData(id ID, field string) []byte {
 	return append(out, field...)
 }
 
-// seal makes a text that whoever reads the store can do nothing with.
+// seal encrypts a text, so that readers of the store learn nothing from it.
 func (s *Shared) seal(id ID, field string, text []byte) string {
 	return string(s.sealer.aead.Seal(nil, nil, text, additionalData(id, field)))
 }
 
-// open reads what seal made for the same session and field.
+// open decrypts a text that was sealed for the same session and field.
 func (s *Shared) open(id ID, field, sealed string) ([]byte, error) {
 	if len(sealed) > maxSealed {
 		return nil, errSealed
@@ -37,29 +37,29 @@ func (s *Shared) open(id ID, field, sealed string) ([]byte, error) {
 	return text, nil
 }
 
-// sealPair is seal for a pair.
-func (s *Shared) sealPair(id ID, field string, o UpstreamSession) string {
-	return s.seal(id, field, appendPair(nil, o))
+// sealSession is seal for an upstream session.
+func (s *Shared) sealSession(id ID, field string, o UpstreamSession) string {
+	return s.seal(id, field, appendSession(nil, o))
 }
 
-// openPair reads what sealPair made.
-func (s *Shared) openPair(id ID, field, sealed string) (UpstreamSession, error) {
+// openSession is open for an upstream session.
+func (s *Shared) openSession(id ID, field, sealed string) (UpstreamSession, error) {
 	text, err := s.open(id, field, sealed)
 	if err != nil {
 		return UpstreamSession{}, err
 	}
-	return readPair(text)
+	return readSession(text)
 }
 
-// appendPair writes a pair: the length of the id, the id, the revision.
-func appendPair(to []byte, o UpstreamSession) []byte {
+// appendSession encodes an upstream session: the length of the id, the id, the revision.
+func appendSession(to []byte, o UpstreamSession) []byte {
 	to = binary.AppendUvarint(to, uint64(len(o.ID)))
 	to = append(to, o.ID...)
 	return append(to, o.Version...)
 }
 
-// readPair reads what appendPair wrote.
-func readPair(text []byte) (UpstreamSession, error) {
+// readSession decodes the result of appendSession.
+func readSession(text []byte) (UpstreamSession, error) {
 	n, k := binary.Uvarint(text)
 	if k <= 0 || n > uint64(len(text)-k) {
 		return UpstreamSession{}, errSealed

@@ -16,7 +16,7 @@ import (
 	"svc/gateway/ratelimit/redistest"
 )
 
-// replica is Shared with what it discarded.
+// replica is a Shared with the sessions that it discarded.
 type replica struct {
 	*Shared
 	mu        sync.Mutex
@@ -35,14 +35,14 @@ func newReplica(t *testing.T, store Store) *replica {
 	return r
 }
 
-// gone returns what was discarded.
+// gone returns the discarded sessions.
 func (r *replica) gone() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.discarded, " ")
 }
 
-// records connects to a store, with time enough for a busy machine.
+// records connects to a store, with timeouts for a busy machine.
 func records(t *testing.T, url string, cluster bool, timeout time.Duration) ratelimit.Records {
 	t.Helper()
 	var cfg ratelimit.StoreConfig
@@ -66,7 +66,7 @@ func TestStateInACluster(t *testing.T) {
 	testState(t, func(t *testing.T) kept { return newReplica(t, store) })
 }
 
-// opened is the pair that a replica works with; nothing is opened for it.
+// opened is the upstream session that a replica uses; it must not open one.
 func opened(t *testing.T, r *replica, id ID, upstream string) (string, error) {
 	t.Helper()
 	if r.Ended(t.Context(), id) {
@@ -76,7 +76,7 @@ func opened(t *testing.T, r *replica, id ID, upstream string) (string, error) {
 	return o.ID, err
 }
 
-// What one replica opens, is told and ends, so it is at the other.
+// Sessions that one replica opens, sets and ends are the same at the other.
 func TestReplicasShareSessions(t *testing.T) {
 	for name, store := range map[string]Store{
 		"one server": records(t, redistest.Start(t).URL(), false, 5*time.Second),
@@ -103,8 +103,8 @@ func TestReplicasShareSessions(t *testing.T) {
 			if got, err := other.Session(ctx, id, "b", opens("never")); got != first || err != nil {
 				t.Errorf("the other has %v, %v", got, err)
 			}
-			// The other finds that the upstream lost it, and opens it again. The one
-			// finds the same later, and uses what the other opened.
+			// The second replica finds that the upstream lost the session, and opens
+			// it again. The first finds the same later, and uses the new session.
 			other.Forget(ctx, id, "b", first)
 			second, err := other.Session(ctx, id, "b", opens("s2"))
 			if err != nil || second.ID != "s2" {
@@ -131,8 +131,8 @@ func TestReplicasShareSessions(t *testing.T) {
 	}
 }
 
-// Of replicas that open one pair at once one wins. The others use its session and
-// discard their own.
+// If replicas open an upstream session concurrently, one wins. The others use its
+// session and discard their own.
 func TestReplicasThatOpenAPairAtOnce(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
 	const n = 8
@@ -149,7 +149,7 @@ func TestReplicasThatOpenAPairAtOnce(t *testing.T) {
 			wg.Go(func() {
 				o, err := r.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 					ready.Done()
-					ready.Wait() // all are opening
+					ready.Wait() // all replicas are opening
 					return UpstreamSession{ID: fmt.Sprintf("%d.%d", round, i)}, nil
 				})
 				if err != nil {
@@ -171,8 +171,8 @@ func TestReplicasThatOpenAPairAtOnce(t *testing.T) {
 	}
 }
 
-// A session that ends at one replica while another opens a pair for it leaves
-// nothing open.
+// If a session ends at one replica while another opens an upstream session for it,
+// nothing remains open.
 func TestSessionThatEndsElsewhereWhileAPairIsOpened(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
 	one, other := newReplica(t, store), newReplica(t, store)
@@ -189,9 +189,9 @@ func TestSessionThatEndsElsewhereWhileAPairIsOpened(t *testing.T) {
 	}
 }
 
-// While the store is down a replica goes on with what it knows, says of the rest
-// that nobody can tell, and never waits longer than the operation time-out. When
-// the store is back, empty, it is told again.
+// While the store is unavailable a replica uses its own state, returns
+// ErrUnavailable for the rest, and never waits longer than the operation timeout.
+// When the store is back, empty, the state is written to it again.
 func TestStoreOfSessionsThatFails(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	for name, fail := range map[string]struct {
@@ -222,7 +222,7 @@ func TestStoreOfSessionsThatFails(t *testing.T) {
 				t.Errorf("what it does not know: %v", err)
 			}
 			if _, err := one.Session(ctx, known, "c", opens("s")); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("a pair that another may have opened: %v", err)
+				t.Errorf("a session that another may have opened: %v", err)
 			}
 			if _, err := other.Params(ctx, known); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("parameters: %v", err)
@@ -264,8 +264,8 @@ func TestStoreOfSessionsThatFails(t *testing.T) {
 	}
 }
 
-// A store that was flushed is told again by who knows. Where two opened a session
-// meanwhile, one of them goes.
+// After the store was flushed, the replica that has the state writes it again. If
+// two replicas opened a session meanwhile, one of them is discarded.
 func TestStoreOfSessionsThatIsFlushed(t *testing.T) {
 	server := redistest.Start(t)
 	store := records(t, server.URL(), false, 5*time.Second)
@@ -297,9 +297,9 @@ func TestStoreOfSessionsThatIsFlushed(t *testing.T) {
 	}
 }
 
-// Nothing in the store says who the client is, what it told or which session it
-// has; what stands there is good for its own place alone, and only for replicas
-// with the same key.
+// The store's content does not reveal the client's identity, parameters or sessions;
+// each value is valid only for its own session and field, and only for replicas with
+// the same key.
 func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 	server := redistest.Start(t)
 	store := records(t, server.URL(), false, 5*time.Second)
@@ -324,7 +324,8 @@ func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 	if stranger.Params(ctx, id); len(stranger.All(ctx, id)) != 0 {
 		t.Error("another key opens it")
 	}
-	// Whoever writes to the store moves a value to another session, or writes one.
+	// An attacker with write access to the store moves a value to another session,
+	// or writes one.
 	fields, err := store.Fields(ctx, name(id))
 	if err != nil {
 		t.Fatal(err)
@@ -342,15 +343,15 @@ func TestStoreOfSessionsHoldsNothingOfUse(t *testing.T) {
 		if got := other.All(ctx, victim); len(got) != 0 {
 			t.Errorf("took %v", got)
 		}
-		// It makes room for a session that is opened again.
+		// An invalid value is replaced by a session that is opened again.
 		if got, err := other.Session(ctx, victim, "b", opens("again")); got.ID != "again" || err != nil {
 			t.Errorf("%v, %v", got, err)
 		}
 	}
 }
 
-// The memory of this process is bounded, and a session that had to make room in
-// it stays open: others use it.
+// The memory of this process is bounded, and the upstream sessions of an evicted
+// session stay open: other replicas use them.
 func TestSharedIsBounded(t *testing.T) {
 	store := records(t, redistest.Start(t).URL(), false, 5*time.Second)
 	discarded := false
@@ -377,8 +378,8 @@ func TestSharedIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest is what a request costs whose session has several upstreams:
-// whether it has ended, and the pair.
+// BenchmarkRequest measures the lookups of a request whose session has several
+// upstreams: whether it has ended, and its upstream session.
 func BenchmarkRequest(b *testing.B) {
 	var cfg ratelimit.StoreConfig
 	cfg.SetDefaults()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Both implementations do what they promise, and so does the one that writes down
-// what ended.
+// All implementations of State meet the requirements of the interfaces, including
+// the durable one.
 func TestStateInMemory(t *testing.T) {
 	testState(t, func(t *testing.T) kept { return NewMemory(100, nil) })
 }
@@ -32,27 +32,27 @@ func openDurable(t *testing.T, path string) *Durable {
 	return d
 }
 
-// kept is what one implementation keeps.
+// kept is the interface of an implementation.
 type kept interface {
 	UpstreamSessions
 	ClientSettings
 }
 
-// testState is what every implementation must do. made returns one that holds at
-// least a hundred sessions.
+// testState checks the requirements of every implementation. made returns one for
+// at least a hundred sessions.
 func testState(t *testing.T, made func(t *testing.T) kept) {
 	for name, test := range map[string]func(*testing.T, kept){
-		"a pair is opened once for all who wait":        testOpenOnce,
-		"a failed open is not kept":                     testFailedOpen,
-		"an open that panics is not under way":          testPanic,
-		"a waiter leaves when its request ends":         testWaiterLeaves,
-		"a late complaint spares a newer session":       testForget,
-		"the end returns what was open":                 testEnd,
-		"an ended session stays ended":                  testStaysEnded,
-		"the level of logs is kept until the end":       testLevel,
-		"what is too long is not kept":                  testTooLong,
-		"sessions share nothing":                        testApart,
-		"an upstream without a session id is a session": testEmpty,
+		"an upstream session is opened once for all waiting callers": testOpenOnce,
+		"a failed open is not stored":                                testFailedOpen,
+		"an open that panics is no longer running":                   testPanic,
+		"a waiter leaves when its request ends":                      testWaiterLeaves,
+		"a late error does not affect a newer session":               testForget,
+		"the end returns what was open":                              testEnd,
+		"an ended session stays ended":                               testStaysEnded,
+		"the level of logs is kept until the end":                    testLevel,
+		"oversized settings are not stored":                          testTooLong,
+		"sessions share nothing":                                     testApart,
+		"an upstream without a session id is a session":              testEmpty,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, made(t)) })
 	}

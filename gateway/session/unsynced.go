@@ -2,9 +2,9 @@ package session
 
 import "context"
 
-// markUnsynced remembers that the shared store lacks what this process knows of a
-// session. Past the bound it is not remembered: then the session is opened again, or
-// its end is known here alone.
+// markUnsynced records that the shared store lacks state that this process has for a
+// session. Beyond the limit nothing is recorded: then the session is opened again, or
+// its end is known in this process only.
 func (s *Shared) markUnsynced(id ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,9 +34,9 @@ func (s *Shared) syncOne(ctx context.Context) {
 	}
 }
 
-// publish writes to the store what this process knows of a session: that it ended,
-// or what is open. An upstream session that another replica wrote before stays, and this
-// one's is discarded.
+// publish writes to the store what this process knows of a session: its end, or its open
+// upstream sessions. An upstream session that another replica wrote before stays, and
+// this replica's is discarded.
 func (s *Shared) publish(ctx context.Context, id ID) {
 	ctx = context.WithoutCancel(ctx)
 	if s.local.Ended(ctx, id) {
@@ -55,20 +55,20 @@ func (s *Shared) publish(ctx context.Context, id ID) {
 		s.set(ctx, id, fieldLevel, level)
 	}
 	for upstream, opened := range s.local.All(ctx, id) {
-		field := fieldPair + upstream
-		sealed := s.sealPair(id, field, opened)
+		field := fieldSession + upstream
+		sealed := s.sealSession(id, field, opened)
 		holds, ended, err := s.store.Claim(ctx, name(id), field, sealed, sharedTTL)
 		switch {
 		case err != nil:
 			s.markUnsynced(id)
 			return
 		case ended:
-			return // the next question finds that out
+			return // the next access detects that
 		case holds == sealed:
 			continue
 		}
-		// The other's is taken up when it is next asked for.
-		if first, err := s.openPair(id, field, holds); err == nil && first != opened {
+		// The other replica's session is used from the next access on.
+		if first, err := s.openSession(id, field, holds); err == nil && first != opened {
 			s.local.Forget(ctx, id, upstream, opened)
 			s.discard(map[string]UpstreamSession{upstream: opened})
 		}

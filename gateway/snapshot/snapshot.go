@@ -1,6 +1,7 @@
-// Package snapshot is all of the configuration that a reload can replace, compiled: one
-// immutable value, of which a request sees one from start to end and a long stream that
-// of each frame's moment. Who keeps the value in force, and swaps it, is package gateway.
+// Package snapshot is the compiled form of all configuration that a reload can replace:
+// one immutable value. A request uses one snapshot from start to end; a long stream uses
+// the current one for each frame. Package gateway holds the current snapshot and replaces
+// it.
 package snapshot
 
 import (
@@ -20,12 +21,12 @@ import (
 	"svc/gateway/verdict"
 )
 
-// Snapshot is a compiled configuration. Nothing of it changes but the memory of its
-// rules and the state of its breakers, which are safe for concurrent use.
+// Snapshot is a compiled configuration. It is immutable, except for the decision cache of
+// its rules and the state of its breakers, which are safe for concurrent use.
 type Snapshot struct {
 	Config *config.File
 	Rules  *policy.Set
-	// Verdict is what messages are judged by.
+	// Verdict is the configuration of the decisions about messages.
 	Verdict   verdict.Snapshot
 	Callers   *caller.Rules
 	Admission admission.Rules
@@ -33,11 +34,11 @@ type Snapshot struct {
 	ForwardHeaders []string
 }
 
-// Sources are what outlives a reload and a snapshot uses.
+// Sources are the objects that outlive a reload and that a snapshot uses.
 type Sources struct {
-	// Listen is the address of the start, whatever the configuration says now.
+	// Listen is the address at startup; a reload does not change it.
 	Listen      string
-	Secure      bool // TLS is served
+	Secure      bool // the gateway serves TLS
 	OffersTools bool // the gateway answers tools/list itself
 	Limits      ratelimit.Store
 	Verifier    *auth.Verifier
@@ -46,9 +47,9 @@ type Sources struct {
 	Now         func() time.Time
 }
 
-// Build makes the snapshot of a configuration that was validated. It changes nothing
-// that runs. All breakers of its guardrails are closed; they must be closed when
-// the snapshot is no longer in force.
+// Build compiles a validated configuration into a snapshot. It does not affect running
+// parts. The breakers of its guardrails start closed. The snapshot's guardrails must be
+// closed when it is no longer in use.
 func Build(cfg *config.File, from Sources) (*Snapshot, error) {
 	s := &Snapshot{
 		Config:         cfg,
@@ -65,7 +66,7 @@ func Build(cfg *config.File, from Sources) (*Snapshot, error) {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	s.Verdict = verdict.Snapshot{
-		Rules:       policy.NewMemory(s.Rules), // a reload begins a new one
+		Rules:       policy.NewMemory(s.Rules), // a reload begins with an empty cache
 		FilterLists: cfg.FiltersLists(), OffersTools: from.OffersTools, FailOpen: cfg.RateLimitStore.FailOpen,
 	}
 	for _, r := range s.Rules.Rules() {

@@ -60,7 +60,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection from an address; false means that it is above the limit.
+// enter counts a connection from an address; false means that the limit is exceeded.
 func (l *Listener) enter(remote net.Addr) (release func(), ok bool) {
 	tcp, isTCP := remote.(*net.TCPAddr)
 	if !isTCP || l.limits.PerAddress == nil {
@@ -93,8 +93,8 @@ func (l *Listener) leave(key netip.Addr) {
 	}
 }
 
-// network returns the unit of counting of an address: itself, or its network of 64 bits,
-// of which one host may use all addresses.
+// network returns the unit for counting an address: the address itself, or its 64-bit
+// network for IPv6, all of whose addresses one host may use.
 func network(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
@@ -131,7 +131,7 @@ func (c *accepted) Write(p []byte) (n int, err error) {
 	}
 }
 
-// arm extends the deadline, unless the present one is late enough.
+// arm extends the deadline, unless the current one is late enough.
 func (c *accepted) arm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Connections are counted by address, those of an IPv6 network of 64 bits together,
-// and a connection that is closed twice makes room for one.
+// Connections are counted by address, those of a 64-bit IPv6 network together, and
+// a connection that is closed twice is subtracted once.
 func TestConnectionsAreCountedByNetwork(t *testing.T) {
 	refused := 0
 	l := NewListener(nil, Limits{

@@ -53,7 +53,7 @@ func New(nc net.Conn) *Conn {
 }
 
 // Ordinary switches to the calls of the wrapped connection, which may extend the write
-// deadline by itself. It must not be called during a read or a write.
+// deadline itself. It must not be called during a read or a write.
 func (c *Conn) Ordinary() { c.rc = nil }
 
 // Read implements [net.Conn].

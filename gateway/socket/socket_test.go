@@ -79,8 +79,8 @@ func TestReadErrors(t *testing.T) {
 	})
 }
 
-// What does not fit into the kernel's buffer is written as the reader makes room,
-// in order and to the last byte.
+// Data that exceeds the kernel's buffer is written as the reader reads, in order
+// and to the last byte.
 func TestWritesAllOfIt(t *testing.T) {
 	piece := func(n int, c byte) []byte { return bytes.Repeat([]byte{c}, n) }
 	tests := []struct {
@@ -140,7 +140,7 @@ func TestWriteErrors(t *testing.T) {
 	})
 }
 
-// A connection that is no TCP socket is served by its own methods.
+// A connection that is not a TCP socket is used through its own methods.
 func TestOtherConnections(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -154,8 +154,8 @@ func TestOtherConnections(t *testing.T) {
 	}
 }
 
-// A request is written to its last byte, whatever the kernel has room for, and
-// its answer is there for the next read.
+// A request is written to its last byte, for any size of the kernel's buffer, and
+// its response is available to the next read.
 func TestAsksAndReads(t *testing.T) {
 	for _, size := range []int{1, 100, 300 << 10, 8 << 20} {
 		c, far := pair(t)
@@ -165,7 +165,7 @@ func TestAsksAndReads(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			all := make([]byte, len("head")+size)
 			n, _ := io.ReadFull(far, all)
-			time.Sleep(10 * time.Millisecond) // the answer is waited for
+			time.Sleep(10 * time.Millisecond) // the client waits for the response
 			far.Write([]byte("answer"))
 			got <- n
 		}()
@@ -209,14 +209,14 @@ func TestAskErrors(t *testing.T) {
 			t.Errorf("%v, want ErrClosed", err)
 		}
 	})
-	t.Run("the peer has spoken, or left, before it was asked", func(t *testing.T) {
+	t.Run("the peer has sent data, or closed, before the request", func(t *testing.T) {
 		for name, before := range map[string]func(*net.TCPConn){
 			"spoken": func(far *net.TCPConn) { far.Write([]byte("503")) },
 			"left":   func(far *net.TCPConn) { far.CloseWrite() },
 		} {
 			c, far := pair(t)
 			if !c.CanProbe() {
-				t.Log("Ask is WriteParts here")
+				t.Log("WriteRequest is WriteParts here")
 				return
 			}
 			before(far)

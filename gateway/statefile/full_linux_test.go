@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A disk that takes a part of a file and no more leaves the old one. A limit on
-// the size of files stands for it: the system call ends alike.
+// A disk that is full in the middle of a write leaves the old file. A limit on
+// file sizes simulates it: the system call fails in the same way.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
@@ -38,7 +38,7 @@ func TestDiskFull(t *testing.T) {
 	holds(t, path, "old")
 }
 
-// A pipe that nobody writes to does not hold up the start.
+// A named pipe without a writer does not block the start.
 func TestReadOfAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -56,7 +56,7 @@ func TestReadOfAPipe(t *testing.T) {
 	}
 }
 
-// What has no size until it is read is bounded all the same.
+// The limit also applies to files whose size is unknown before they are read.
 func TestReadOfWhatHasNoSize(t *testing.T) {
 	if data, err := Read("/proc/self/status", 10); err == nil || data != nil {
 		t.Errorf("%q, %v; want it refused", data, err)

@@ -1,11 +1,10 @@
-// Package statefile keeps small private files, such as what a program has to know
-// again at its next start. A file is written whole: whoever reads it, also after
-// a crash, finds the old content or the new one and never a part of it. It has
-// mode 0600, for some hold secrets.
+// Package statefile stores small private files, such as the state that a program
+// needs at its next start. A file is replaced atomically: a reader, also after a
+// crash, finds the old content or the new one and never a part of it. It has mode
+// 0600, because some files contain secrets.
 //
-// What the content means, and what to do when it is missing or damaged, is its
-// owner's affair. So is the directory: it has to be there, and nobody else may
-// write to it.
+// The owner of a file defines the meaning of its content, and handles missing and
+// damaged files. The directory must exist, and must not be writable by others.
 package statefile
 
 import (
@@ -21,18 +20,18 @@ import (
 )
 
 const (
-	// suffix ends the name of a file that is being written.
+	// suffix is the suffix of the name of a file that is being written.
 	suffix = ".new"
-	// abandoned is the age at which a file that is being written is removed: its
-	// writer was killed.
+	// abandoned is the age at which such a file is removed, because its writer
+	// must have been killed.
 	abandoned = time.Hour
 )
 
-// Read returns the content of a file of at most max bytes. The error of one that
-// is not there is [io/fs.ErrNotExist]; a file that is larger, or that is none, is
-// refused without being read. A symbolic link is followed.
+// Read returns the content of a file of at most max bytes. The error for a
+// missing file is [io/fs.ErrNotExist]; a larger file, and anything that is not a
+// regular file, is refused without being read. A symbolic link is followed.
 func Read(path string, max int) ([]byte, error) {
-	// Without O_NONBLOCK the opening of a pipe would wait for its writer.
+	// Without O_NONBLOCK the opening of a pipe would block until it has a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -47,22 +46,22 @@ func Read(path string, max int) ([]byte, error) {
 	}
 	var data []byte
 	if info.Size() <= int64(max) {
-		// Not the size of before: the file may grow.
+		// Do not rely on the size from before: the file may grow.
 		if data, err = io.ReadAll(io.LimitReader(f, int64(max)+1)); err != nil {
 			return nil, err
 		}
 	}
 	if info.Size() > int64(max) || len(data) > max {
-		return nil, fmt.Errorf("%s holds more than %d bytes: remove it", path, max)
+		return nil, fmt.Errorf("%s has more than %d bytes: remove it", path, max)
 	}
 	return data, nil
 }
 
-// Replace writes a file in place of the one at path, if there is one. When it
-// returns nil the new content survives a power cut; when it fails the old file
-// stands, unless it was the directory that could not be brought to the disk. A
-// symbolic link at path is replaced, and what it leads to is left alone. Of
-// several writers at once the last one's file stands.
+// Replace atomically writes a file, replacing the one at path, if any. When it
+// returns nil the new content survives a power failure; when it fails the old
+// file is unchanged, except if syncing the directory failed. A symbolic link at
+// path is replaced, and its target is not touched. Of several concurrent writers
+// the last one wins.
 func Replace(path string, data []byte) error {
 	if err := ReplaceWith(path, data, (*os.File).Sync); err != nil {
 		return err
@@ -70,9 +69,9 @@ func Replace(path string, data []byte) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// ReplaceWith is Replace for those who write often: sync brings the new file to
-// the disk, and the directory is left to the kernel. After a power cut the file
-// at path is the old one or the new one.
+// ReplaceWith is Replace for frequent writes: sync syncs the new file, and the
+// directory is not synced. After a power failure the file at path is the old one
+// or the new one.
 func ReplaceWith(path string, data []byte, sync func(*os.File) error) error {
 	name, err := write(path, data, sync)
 	if err != nil {
@@ -84,8 +83,8 @@ func ReplaceWith(path string, data []byte, sync func(*os.File) error) error {
 	return nil
 }
 
-// Create writes a file that must not be there yet. When something is there, or
-// another writer was first, the error is [io/fs.ErrExist] and that file stands.
+// Create writes a file that must not exist yet. If it exists, or another writer
+// was first, the error is [io/fs.ErrExist] and that file is unchanged.
 func Create(path string, data []byte) error {
 	name, err := write(path, data, (*os.File).Sync)
 	if err != nil {
@@ -106,7 +105,7 @@ func write(path string, data []byte, sync func(*os.File) error) (string, error) 
 		return "", err
 	}
 	if _, err = f.Write(data); err == nil {
-		err = errors.Join(f.Chmod(0o600), sync(f)) // whatever the umask
+		err = errors.Join(f.Chmod(0o600), sync(f)) // independent of the umask
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
@@ -114,8 +113,8 @@ func write(path string, data []byte, sync func(*os.File) error) (string, error) 
 	return f.Name(), nil
 }
 
-// sweep removes what writers of a file left behind that were killed. It is no
-// error when it cannot: what is left is in nobody's way.
+// sweep removes temporary files of writers that were killed. Errors are ignored:
+// such files do no harm.
 func sweep(dir, base string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -133,8 +132,9 @@ func sweep(dir, base string) {
 	}
 }
 
-// syncDirectory makes names last. Where directories cannot be brought to the
-// disk, as on Windows and on some network file systems, it is left to the kernel.
+// syncDirectory syncs a directory, so that file names survive a power failure. On
+// systems that cannot sync directories, such as Windows and some network file
+// systems, it does nothing.
 func syncDirectory(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -21,8 +21,8 @@ var writers = map[string]func(path string, data []byte) error{
 	},
 }
 
-// What is written is read, the file is its owner's alone, and nothing is left
-// beside it.
+// A written file is read back, is readable by its owner only, and no temporary
+// file remains.
 func TestReplaceAndRead(t *testing.T) {
 	for name, replace := range writers {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestReplaceAndRead(t *testing.T) {
 					t.Fatal(err)
 				}
 				holds(t, path, want)
-				if err := os.Chmod(path, 0o644); err != nil { // the next one is private again
+				if err := os.Chmod(path, 0o644); err != nil { // the next write makes it private again
 					t.Fatal(err)
 				}
 			}
@@ -54,7 +54,7 @@ func TestReadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []struct{ name, path, want string }{
-		{"too large", file("large", strings.Repeat("x", 11)), "holds more than 10 bytes: remove it"},
+		{"too large", file("large", strings.Repeat("x", 11)), "has more than 10 bytes: remove it"},
 		{"a directory", dir, "is not a regular file: remove it"},
 		{"a device", os.DevNull, "is not a regular file"},
 		{"a link to itself", loop, "too many levels"},
@@ -78,7 +78,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A writer that fails leaves the old file and nothing else.
+// A failed write leaves the old file and no temporary file.
 func TestReplaceFails(t *testing.T) {
 	full := errors.New("no space left on device")
 	for _, row := range []struct {
@@ -105,8 +105,7 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// Neither a missing directory nor one that stands where the file belongs is made
-// good.
+// A missing directory, and a directory at the path of the file, are errors.
 func TestReplaceWhereThereIsNoPlace(t *testing.T) {
 	for name, write := range map[string]func(string, []byte) error{"Replace": Replace, "ReplaceWith": writers["ReplaceWith"], "Create": Create} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +126,9 @@ func TestReplaceWhereThereIsNoPlace(t *testing.T) {
 	}
 }
 
-// A writer that was killed leaves a part beside the file. The file is read as it
-// was, and the part goes with a later writer, once nobody can be writing it.
+// A writer that was killed leaves a temporary file. The file itself is
+// unchanged, and a later write removes the temporary file once its writer cannot
+// exist any longer.
 func TestCrashLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
@@ -148,7 +148,7 @@ func TestCrashLeftovers(t *testing.T) {
 	for _, name := range kept {
 		put(name, 2*abandoned)
 	}
-	put(".state.456.new", abandoned/2) // may be of a writer that is not done
+	put(".state.456.new", abandoned/2) // its writer may still be running
 	if data, err := Read(path, 10); err != nil || string(data) != "old" {
 		t.Fatalf("%q, %v", data, err)
 	}
@@ -169,7 +169,8 @@ func TestCrashLeftovers(t *testing.T) {
 	}
 }
 
-// A link is read through. It is replaced itself, and what it leads to stays.
+// Reading follows a link. Replacing replaces the link, and leaves its target
+// unchanged.
 func TestSymbolicLink(t *testing.T) {
 	dir := t.TempDir()
 	target, path := filepath.Join(dir, "target"), filepath.Join(t.TempDir(), "state")
@@ -189,8 +190,8 @@ func TestSymbolicLink(t *testing.T) {
 	holds(t, target, "old")
 }
 
-// Of those who create one file at once one succeeds, and the others find its
-// content whole.
+// Of concurrent calls of Create for one file one succeeds, and the others find
+// its whole content.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	const n = 8
@@ -220,7 +221,7 @@ func TestCreate(t *testing.T) {
 	holds(t, path, strings.Repeat(string(rune('a'+winner)), 100))
 }
 
-// Several writers do not mix their files.
+// Concurrent writers do not mix their contents.
 func TestWritersAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	var wg sync.WaitGroup
@@ -242,7 +243,8 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// holds checks a file that stands alone in its directory.
+// holds checks the content and mode of a file, and that it is alone in its
+// directory.
 func holds(t *testing.T, path, want string) {
 	t.Helper()
 	if data, err := os.ReadFile(path); err != nil || string(data) != want {

@@ -13,19 +13,19 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on the messages that wait to be read in a response.
+// Limits of the messages that wait to be read in a response.
 const (
 	maxQueued      = 1024
 	maxQueuedBytes = 8 << 20
 )
 
-// maxRoom bounds the bytes that wait to be read from all processes of an upstream.
+// maxRoom bounds the bytes that wait to be read, for all processes of an upstream.
 const maxRoom = 128 << 20
 
 // room counts these bytes.
 type room struct{ used atomic.Int64 }
 
-// take reports whether there was room for n bytes, which are taken then.
+// take reserves n bytes, and reports whether the limit permits it.
 func (r *room) take(n int) bool {
 	if r.used.Add(int64(n)) > maxRoom {
 		r.used.Add(-int64(n))
@@ -36,27 +36,27 @@ func (r *room) take(n int) bool {
 
 func (r *room) give(n int) { r.used.Add(-int64(n)) }
 
-// call is a request that waits for its answer.
+// call is a request that waits for its response.
 type call struct {
 	p       *process
-	session *session // nil for a request without one
-	own     bool     // the gateway asks for itself
+	session *session // nil for a request without a session
+	own     bool     // a request of the gateway itself
 	number  uint64
 	id      []byte // of the client's request, as written
 	token   []byte // its progress token; empty for none
 	wake    chan struct{}
-	closed  chan struct{} // closed when the response is
+	closed  chan struct{} // closed when the response is closed
 
 	mu       sync.Mutex
-	queued   [][]byte // messages before the answer
+	queued   [][]byte // messages before the response
 	bytes    int
-	done     []byte // the answer
+	done     []byte // the response
 	answered bool
-	left     bool // nobody reads any more
+	left     bool // the reader has closed the response
 	err      error
 }
 
-// request returns the text of the request as the program gets it.
+// request returns the text of the request for the program.
 func (c *call) request(m *mcp.Message) []byte {
 	number := strconv.AppendUint(nil, c.number, 10)
 	id, token := mcp.Edit{At: m.Spans.ID, With: number}, mcp.Edit{At: m.Spans.ProgressToken, With: number}
@@ -66,8 +66,8 @@ func (c *call) request(m *mcp.Message) []byte {
 	return mcp.Splice(nil, m.Body, id, token)
 }
 
-// push adds a message that comes before the answer. It returns false when there is no
-// room: whoever waits reads too slowly.
+// push adds a message that precedes the response. It returns false when the limit is
+// exceeded, because the client reads too slowly.
 func (c *call) push(body []byte) bool {
 	c.mu.Lock()
 	ok := !c.answered && !c.left && len(c.queued) < maxQueued && c.bytes+len(body) <= maxQueuedBytes && c.p.t.room.take(len(body))
@@ -80,7 +80,7 @@ func (c *call) push(body []byte) bool {
 	return ok
 }
 
-// finish sets the answer.
+// finish sets the response.
 func (c *call) finish(body []byte) {
 	c.mu.Lock()
 	switch {
@@ -88,13 +88,13 @@ func (c *call) finish(body []byte) {
 	case c.p.t.room.take(len(body)):
 		c.done, c.answered = body, true
 	default:
-		c.err = c.p.t.fail(opRead, upstream.ErrBusy, true, errors.New("answers that callers have not read yet take up the memory for them"))
+		c.err = c.p.t.fail(opRead, upstream.ErrBusy, true, errors.New("unread responses of other calls use up the memory limit"))
 	}
 	c.mu.Unlock()
 	c.notify()
 }
 
-// leave gives up what waits to be read.
+// leave discards unread messages.
 func (c *call) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,8 @@ func (c *call) notify() {
 	}
 }
 
-// take returns the next message; nil when none has arrived. last is set for the answer.
+// take returns the next message; nil when none has arrived. last is set for the
+// response.
 func (c *call) take() (body []byte, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,14 +128,14 @@ func (c *call) take() (body []byte, last bool) {
 	return body, c.answered
 }
 
-// failed returns why the answer that arrived is not there.
+// failed returns the reason why the response is missing.
 func (c *call) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// wait returns the next message, and waits for it at most for limit; 0 is no limit.
+// wait returns the next message, waiting at most limit; 0 is no limit.
 func (c *call) wait(ctx context.Context, limit time.Duration) (body []byte, last bool, err error) {
 	if body, last = c.take(); body != nil {
 		return body, last, nil
@@ -170,7 +171,7 @@ func (c *call) wait(ctx context.Context, limit time.Duration) (body []byte, last
 	}
 }
 
-// answer waits for the answer and ignores what comes before it.
+// answer waits for the response and ignores the messages before it.
 func (c *call) answer(ctx context.Context) ([]byte, error) {
 	for {
 		body, last, err := c.wait(ctx, 0)
@@ -202,7 +203,7 @@ func (c *call) respond(ctx context.Context, limits upstream.Timeouts) (*upstream
 	return stream(&callStream{call: c, ctx: ctx, between: limits.Between, out: event(nil, body)}), nil
 }
 
-// abandon ends a call that nobody waits for any more, and tells the program.
+// abandon ends a call whose caller no longer waits, and cancels it at the program.
 func (c *call) abandon() {
 	p := c.p
 	c.leave()
@@ -213,8 +214,8 @@ func (c *call) abandon() {
 		p.t.release(p)
 		return
 	}
-	// It counts as pending until the program was told, so that what waits to be written
-	// is bounded.
+	// The call counts as pending until the cancellation is written, so that pending
+	// writes are bounded.
 	go func() {
 		defer p.t.release(p)
 		defer p.forget(c)
@@ -225,7 +226,7 @@ func (c *call) abandon() {
 	}()
 }
 
-// cancelPatience bounds the wait for other writers before a cancellation.
+// cancelPatience bounds the wait for other writers before a cancellation is written.
 const cancelPatience = 5 * time.Second
 
 // event appends a message as an event.
@@ -238,14 +239,14 @@ var messageType = []byte("message")
 // errBodyClosed is the error of a read after Close.
 var errBodyClosed = errors.New("the body was closed")
 
-// callStream is the body of a response that is a stream. It ends after the answer.
+// callStream is the body of a streamed response. It ends after the response message.
 type callStream struct {
 	call    *call
 	ctx     context.Context
 	between time.Duration
 	before  func() // see upstream.Response.BeforeWait
 
-	out   []byte // what is read next
+	out   []byte // the data that is read next
 	last  bool
 	err   error
 	close sync.Once
@@ -288,7 +289,8 @@ func (s *callStream) fill() error {
 	return nil
 }
 
-// Close implements io.Closer. Without the answer the call is canceled.
+// Close implements io.Closer. If the response message has not arrived, the call is
+// canceled.
 func (s *callStream) Close() error {
 	s.close.Do(func() {
 		close(s.call.closed)
@@ -297,5 +299,5 @@ func (s *callStream) Close() error {
 	return nil
 }
 
-// number is the number of a call as the program gets it.
+// number is the number of a call as the program receives it.
 func number(c *call) []byte { return strconv.AppendUint(nil, c.number, 10) }

@@ -9,7 +9,7 @@ import (
 	"svc/gateway/mcp"
 )
 
-// readMessages reads what the program writes to its standard output until it ends.
+// readMessages reads the program's standard output until it ends.
 func (p *process) readMessages() {
 	in := lines{r: p.child.Stdout, limit: p.t.config.MaxLineBytes}
 	for {
@@ -26,15 +26,15 @@ func (p *process) readMessages() {
 	p.closedStream("closed its standard output")
 }
 
-// receive leads one line to where it belongs. What is no message is logged.
+// receive dispatches one line. Lines that are not messages are logged.
 func (p *process) receive(line []byte) {
 	if len(line) == 0 {
 		return
 	}
 	var m mcp.Message
 	if err := mcp.Scan(line, &m); err != nil {
-		// Lone surrogates are replaced, and counted, by whoever reads the response: the
-		// places of the parts are the same.
+		// Lone surrogates are replaced, and counted, by the reader of the response: the
+		// positions of the parts are the same.
 		replaced := bytes.Clone(line)
 		if n, err2 := mcp.ScanReplacing(replaced, &m); err2 != nil || n == 0 {
 			p.t.notes.skipped(p, line, err)
@@ -52,7 +52,7 @@ func (p *process) receive(line []byte) {
 	}
 }
 
-// receiveAnswer gives the answer to a call to whoever waits for it.
+// receiveAnswer delivers the response to a call.
 func (p *process) receiveAnswer(m *mcp.Message) {
 	number, err := strconv.ParseUint(string(m.ID), 10, 64)
 	p.mu.Lock()
@@ -67,14 +67,14 @@ func (p *process) receiveAnswer(m *mcp.Message) {
 			p.t.worked(p.slot.owner)
 		}
 	case late:
-		p.t.notes.debug("an answer came after its call had ended", "process", p.number)
+		p.t.notes.debug("a response came after its call had ended", "process", p.number)
 	default:
 		p.t.notes.foreign(p, m.ID)
 	}
 }
 
-// receiveRequest passes a request of the program on to the one client that it has, and
-// rejects it otherwise.
+// receiveRequest forwards a request of the program to its client if it has exactly one,
+// and otherwise rejects it.
 func (p *process) receiveRequest(m *mcp.Message) {
 	s := p.slot.session
 	switch {
@@ -82,7 +82,7 @@ func (p *process) receiveRequest(m *mcp.Message) {
 		p.reply(result(m.ID, "{}"))
 		return
 	case s == nil:
-		p.reply(rejection(m.ID, mcp.CodeMethodNotFound, "several clients use this process, so that none of them can be asked"))
+		p.reply(rejection(m.ID, mcp.CodeMethodNotFound, "several clients use this process, so requests to a client are not possible"))
 		return
 	}
 	id := string(m.ID)
@@ -100,7 +100,8 @@ func (p *process) receiveRequest(m *mcp.Message) {
 	}
 }
 
-// receiveNotification passes a notification of the program on to whom it concerns.
+// receiveNotification forwards a notification of the program to the clients that it
+// concerns.
 func (p *process) receiveNotification(m *mcp.Message) {
 	switch {
 	case m.Method == mcp.NotificationProgress:
@@ -110,7 +111,7 @@ func (p *process) receiveNotification(m *mcp.Message) {
 	case p.slot.session != nil:
 		switch m.Method {
 		case mcp.NotificationToolsChanged, mcp.NotificationResourcesChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourceUpdated:
-			p.slot.session.standing.push(bytes.Clone(m.Body))
+			p.slot.session.sessionStream.push(bytes.Clone(m.Body))
 		default:
 			p.toClient(p.slot.session, m)
 		}
@@ -119,24 +120,24 @@ func (p *process) receiveNotification(m *mcp.Message) {
 	}
 }
 
-// passProgress leads the progress of a call to its response.
+// passProgress forwards the progress of a call in the call's response.
 func (p *process) passProgress(m *mcp.Message) {
 	c := p.callOf(m.Spans.ProgressToken.Of(m.Body))
 	if c == nil || len(c.token) == 0 {
-		return // of a call that has ended
+		return // the call has ended
 	}
 	c.push(mcp.Splice(nil, m.Body, mcp.Edit{At: m.Spans.ProgressToken, With: c.token}))
 }
 
-// passSubscribed leads what belongs to a subscription to the response of the call that
-// began it, whose id is that of the subscription.
+// passSubscribed forwards a message of a subscription in the response of the call that
+// began it; the subscription's id is the id of that call.
 func (p *process) passSubscribed(m *mcp.Message) {
 	if c := p.callOf([]byte(m.SubscriptionID)); c != nil {
 		c.push(mcp.Splice(nil, m.Body, mcp.Edit{At: m.Spans.SubscriptionID, With: c.id}))
 	}
 }
 
-// callOf finds a call by its number; nil where there is none.
+// callOf finds a call by its number; nil if there is none.
 func (p *process) callOf(text []byte) *call {
 	number, err := strconv.ParseUint(string(bytes.Trim(text, `"`)), 10, 64)
 	if err != nil {
@@ -148,8 +149,8 @@ func (p *process) callOf(text []byte) *call {
 }
 
 // toClient sends a message to the one client of the process: in the response of the call
-// that it belongs to, as far as that can be known, else in the stream of the session. It
-// returns false when there was no room.
+// that the message belongs to, if that is known, otherwise in the stream of the session.
+// It returns false when the limit is exceeded.
 func (p *process) toClient(s *session, m *mcp.Message) bool {
 	var only, latest *call
 	p.mu.Lock()
@@ -168,8 +169,8 @@ func (p *process) toClient(s *session, m *mcp.Message) bool {
 	switch {
 	case pending == 1:
 		return only.push(body)
-	case pending > 1 && !s.standing.listened():
+	case pending > 1 && !s.sessionStream.listened():
 		return latest.push(body)
 	}
-	return s.standing.push(body)
+	return s.sessionStream.push(body)
 }

@@ -1,15 +1,15 @@
 // Package stdio is the transport to an upstream that is a program on this machine: it
-// starts processes of the program as callers need them, carries messages over their
-// standard input and output, a line each, and ends them.
+// starts processes of the program on demand, exchanges messages with them as lines on
+// their standard input and output, and ends them.
 //
-//   - pool.go: which process a message goes to, how many there are, and when they end
-//   - process.go, lines.go, dispatch.go: one process: its start, what it is sent, and
-//     where what it sends belongs
-//   - call.go, standing.go: what is sent back to callers, as bodies of responses
-//   - session.go, shared.go: sessions, and what changes where several use one process
+//   - pool.go: the process for a message, the number of processes, and their end
+//   - process.go, lines.go, dispatch.go: one process: its start, the messages to it, and
+//     the dispatch of the messages from it
+//   - call.go, sessionstream.go: the messages to callers, as bodies of responses
+//   - session.go, shared.go: sessions, and the differences if several use one process
 //
-// A session has a process of its own, or uses one with others: see
-// [upstream.ProcessConfig.Sharing]. Session ids are the transport's. A session outlives
-// its process: one that ended, because it was idle or failed, is replaced when the
-// session is used again, and sent the same initialize.
+// A session has a process of its own, or shares one with others: see
+// [upstream.ProcessConfig.Sharing]. Session ids belong to the transport. A session
+// outlives its process: a process that ended, because it was idle or failed, is
+// replaced when the session is used again, and receives the same initialize.
 package stdio

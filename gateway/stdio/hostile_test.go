@@ -16,8 +16,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Whatever a program does, its calls end with an error that says what it did, or with
-// its answer, and the calls of others work.
+// For any behavior of a program, its calls end with a response or with an error that
+// names the cause, and the calls of others work.
 func TestProgramsThatMisbehave(t *testing.T) {
 	quick := func(c *upstream.Config) { c.Timeout, c.MaxLineBytes = time.Second, 64<<10 }
 	slow := func(c *upstream.Config) { c.MaxLineBytes = 64 << 10 }
@@ -25,7 +25,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		how    string
 		change func(*upstream.Config)
 		text   string
-		want   string // the answer, where there is one
+		want   string // the response, if there is one
 		kind   error  // of the call, or of the next one
 		log    string
 	}{
@@ -55,7 +55,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 				t.Fatalf("%q, %v", got, err)
 			}
 			if tt.want != "" && tt.kind != nil {
-				// More than the pipe holds, so that writing it waits.
+				// More than the pipe's capacity, so that the write blocks.
 				_, err = c.ask("echo", strings.Repeat("x", 1<<20))
 			}
 			if tt.kind != nil && !errors.Is(err, tt.kind) {
@@ -80,7 +80,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 	}
 }
 
-// What a program prints before it speaks the protocol is logged and left out.
+// Output of a program before its first message is logged and ignored.
 func TestABannerIsLeftOut(t *testing.T) {
 	r := newRig(t, nil, "banner")
 	if got := r.open(caller("alice")).must("echo", "works"); got != "works" {
@@ -89,7 +89,7 @@ func TestABannerIsLeftOut(t *testing.T) {
 	await(t, "the log has the banner", func() bool { return strings.Contains(r.logs.String(), "Welcome to the server!") })
 }
 
-// What a program has started ends with its session.
+// Child processes of a program end with its session.
 func TestGrandchildrenEndWithTheSession(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.open(caller("alice"))
@@ -107,11 +107,11 @@ func TestGrandchildrenEndWithTheSession(t *testing.T) {
 	await(t, "it ends", func() bool { return !running() })
 }
 
-// Nothing that clients do not read grows without bound.
+// Messages that clients do not read are bounded.
 func TestMessagesThatNobodyReads(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.open(caller("alice"))
-	for range 2 * maxStanding {
+	for range 2 * maxSessionQueue {
 		if resp, err := c.post(t.Context(), toolCall("changed", "")); err != nil {
 			t.Fatal(err)
 		} else {
@@ -121,8 +121,8 @@ func TestMessagesThatNobodyReads(t *testing.T) {
 	r.mu.Lock()
 	s := r.sessions.byID[c.id]
 	r.mu.Unlock()
-	if n := len(s.standing.queued); n != maxStanding {
-		t.Errorf("%d messages wait, want %d", n, maxStanding)
+	if n := len(s.sessionStream.queued); n != maxSessionQueue {
+		t.Errorf("%d messages wait, want %d", n, maxSessionQueue)
 	}
 	// A client that does not read the response of its call.
 	resp, err := c.post(t.Context(), toolCall("floods with lines", ""))
@@ -138,8 +138,8 @@ func TestMessagesThatNobodyReads(t *testing.T) {
 	}
 }
 
-// Messages that wait to be read have a bound for all processes of an upstream, and give
-// their room back.
+// Unread messages have a limit for all processes of an upstream, and release their share
+// of it.
 func TestMemoryForMessagesIsBounded(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.open(caller("alice"))
@@ -169,7 +169,7 @@ func TestMemoryForMessagesIsBounded(t *testing.T) {
 	}
 }
 
-// A client that leaves before its process has started leaves none behind.
+// If a client disconnects before its process has started, no process remains.
 func TestAClientThatDoesNotWaitForItsProcess(t *testing.T) {
 	r := newRig(t, nil, "never answers")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,7 +191,7 @@ func TestAClientThatDoesNotWaitForItsProcess(t *testing.T) {
 	}
 }
 
-// Calls that wait in one process are bounded.
+// Pending calls in one process are bounded.
 func TestPendingCallsAreBounded(t *testing.T) {
 	c := newRig(t, nil).open(caller("alice"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,7 +208,7 @@ func TestPendingCallsAreBounded(t *testing.T) {
 	}
 }
 
-// Sessions are bounded; one that was forgotten is not known any more.
+// The number of sessions is bounded; a forgotten session is unknown.
 func TestSessionsAreBounded(t *testing.T) {
 	r := newRig(t, sharing(upstream.SharingAll))
 	first := r.open(caller("alice"))
@@ -228,7 +228,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Closing a response ends a read of it that waits, and closing the transport every call.
+// Closing a response ends a blocked read of it, and closing the transport ends every
+// call.
 func TestClosingEndsReadsThatWait(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.open(caller("alice"))
@@ -265,8 +266,8 @@ func TestClosingEndsReadsThatWait(t *testing.T) {
 	}
 }
 
-// A program that is slow to start, because it downloads itself, is not taken for one of
-// the legacy generation: that one answers initialize.
+// A program that starts slowly, because it downloads itself, is not mistaken for a
+// legacy one, which answers initialize.
 func TestSlowStartsAreNoGeneration(t *testing.T) {
 	for _, test := range []struct{ program, answer, failure string }{
 		{"silent before initialize", `"code":-32601`, ""},
@@ -293,7 +294,7 @@ func TestSlowStartsAreNoGeneration(t *testing.T) {
 	}
 }
 
-// The gateway's own requests have a process of their own, which later ones use again.
+// The gateway's own requests share a process of their own.
 func TestTheGatewaysOwnProcess(t *testing.T) {
 	r := newRig(t, nil)
 	r.open(caller("alice"))
@@ -312,7 +313,7 @@ func TestTheGatewaysOwnProcess(t *testing.T) {
 	if own[0] != own[1] || own[1] != own[2] {
 		t.Errorf("processes %v", own)
 	}
-	if s := r.Stats(); s.ProcessStarts != 3 { // that of alice, that which was asked for its revisions, and this one
+	if s := r.Stats(); s.ProcessStarts != 3 { // alice's process, the one that was asked for its revisions, and this one
 		t.Errorf("%+v", s)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// The buffers of a reader of lines.
+// Sizes of the buffers of a reader of lines.
 const (
 	firstBuffer = 4 << 10
-	keepBuffer  = 256 << 10 // beyond, a buffer is given up after its line
+	keepBuffer  = 256 << 10 // larger buffers are released after their line
 )
 
-// errLineTooLong is a line beyond the bound.
+// errLineTooLong is the error of a line beyond the limit.
 var errLineTooLong = errors.New("the line is too long")
 
 // lines reads lines of bounded length.
@@ -20,11 +20,11 @@ type lines struct {
 	r          io.Reader
 	limit      int
 	buf        []byte
-	start, end int // of what is not returned yet
+	start, end int // the bytes that were not returned yet
 }
 
 // next returns the next line without its line feed, valid until the next call. The last
-// line needs none.
+// line may lack a line feed.
 func (l *lines) next() ([]byte, error) {
 	scanned := 0
 	for {
@@ -48,7 +48,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// fill reads more, and makes room for it first.
+// fill reads more data, making room in the buffer first.
 func (l *lines) fill() error {
 	switch {
 	case l.start == l.end && cap(l.buf) > keepBuffer:

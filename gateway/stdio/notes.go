@@ -12,18 +12,18 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on what the log has of programs.
+// Limits of log lines about programs.
 const (
 	noteQueue  = 256  // lines that wait for a slow log
 	noteBytes  = 500  // of one line of a program
-	noteBurst  = 100  // lines of one upstream at once
-	noteRate   = 10   // lines of one upstream a second
-	tailLines  = 5    // of standard error, in the line about the end of a process
-	stderrLine = 4096 // bytes; longer lines are cut
+	noteBurst  = 100  // burst of lines of one upstream
+	noteRate   = 10   // lines of one upstream per second
+	tailLines  = 5    // lines of standard error in the log line about the end of a process
+	stderrLine = 4096 // in bytes; longer lines are truncated
 )
 
-// notes writes what programs say, and what becomes of them, to the log. Nobody waits for
-// the log: lines go through a bounded queue, and those beyond a rate are counted.
+// notes logs the output of programs, and their events. Logging never blocks: lines go through a bounded
+// queue, and lines beyond a rate are only counted.
 type notes struct {
 	log   *slog.Logger
 	queue chan note
@@ -56,7 +56,7 @@ func newNotes(log *slog.Logger, name string) *notes {
 	return n
 }
 
-// close writes what is left.
+// close writes the remaining lines.
 func (n *notes) close() {
 	n.mu.Lock()
 	if !n.ended {
@@ -106,20 +106,19 @@ func (n *notes) message(p *process, params []byte) {
 	n.add(note{slog.LevelInfo, "a program logs", []any{"process", p.number, "message", upstream.Printable(params, noteBytes)}})
 }
 
-// skipped logs a line of standard output that is no message.
+// skipped logs a line of standard output that is not a message.
 func (n *notes) skipped(p *process, line []byte, err error) {
-	n.add(note{slog.LevelWarn, "a line that a program wrote to its standard output is no message: it is left out", []any{
+	n.add(note{slog.LevelWarn, "a line that a program wrote to its standard output is not a message and is ignored", []any{
 		"process", p.number, "line", upstream.Printable(line, noteBytes), "reason", upstream.Printable(err.Error(), noteBytes),
 	}})
 }
 
-// foreign logs an answer that nobody asked for.
+// foreign logs a response that belongs to no request.
 func (n *notes) foreign(p *process, id []byte) {
-	n.add(note{slog.LevelWarn, "a program answered with the id of no request: the answer is left out", []any{"process", p.number, "id", upstream.Printable(id, 64)}})
+	n.add(note{slog.LevelWarn, "a response of a program has the id of no request and is ignored", []any{"process", p.number, "id", upstream.Printable(id, 64)}})
 }
 
-// failed logs the end of a process that nobody asked for. p is nil for one that was not
-// started.
+// failed logs the unexpected end of a process. p is nil for a process that was not started.
 func (n *notes) failed(err error, p *process) {
 	attrs := []any{"reason", causeText(err)}
 	if p != nil {
@@ -131,14 +130,14 @@ func (n *notes) failed(err error, p *process) {
 	n.add(note{slog.LevelWarn, "a process of an upstream failed", attrs})
 }
 
-// tail are the last lines of a program's standard error.
+// tail is the last lines of a program's standard error.
 type tail struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// add keeps a line. The calls of a stack, of which some runtimes print more than has room, say less than the
-// error above them.
+// add adds a line. The frames of a stack trace, of which some runtimes print more than the limit, are less
+// useful than the error above them.
 func (t *tail) add(line []byte) {
 	if indented := bytes.TrimLeft(line, " \t"); len(indented) == 0 || len(indented) < len(line) && bytes.HasPrefix(indented, []byte("at ")) {
 		return
@@ -157,13 +156,12 @@ func (t *tail) text() string {
 	return strings.Join(t.lines, " | ")
 }
 
-// readErrors reads the standard error of the program until it ends. A line that is too
-// long is cut.
+// readErrors reads the standard error of the program until it ends. A line that is too long is truncated.
 func (p *process) readErrors() {
 	defer close(p.silent)
 	keep := p.t.config.Stderr == upstream.StderrLog
 	in := lines{r: p.child.Stderr, limit: stderrLine}
-	cut := false // the rest of a line follows
+	cut := false // the rest of a truncated line follows
 	for {
 		line, err := in.next()
 		if errors.Is(err, errLineTooLong) {

@@ -10,34 +10,37 @@ import (
 	"svc/gateway/upstream"
 )
 
-// slot is the place of one process: that of a session, that of several callers, or that
-// of one call. The process may end and be replaced. Its fields are guarded by the lock
-// of the transport.
+// slot is the slot of one process: for one session, for several callers, or for one call.
+// The process may end and be replaced. Its fields are guarded by the lock of the
+// transport.
 type slot struct {
 	key   string // in Transport.slots; empty for the slot of one session or one call
-	owner string // whom its process counts for
-	// params are those of the initialize that a process is sent; nil for none.
+	owner string // the owner that the process is counted for
+	// params are the params of the initialize that a process receives; nil for none.
 	params []byte
-	// session has the process for itself; nil where several use it, or none.
+	// session is the only user of the process; nil for a shared process, or without a
+	// session.
 	session *session
 	single  bool // the process ends after one call
-	// unwanted is set when the client of the session left before the process had started.
+	// unwanted is set when the client of the session disconnected before the process had
+	// started.
 	unwanted bool
 
 	proc     *process
 	starting *start
-	users    map[*session]struct{} // of a process that several use
+	users    map[*session]struct{} // of a shared process
 }
 
-// start is the start of a process. done is closed when it has ended; err is set before.
+// start is a running start of a process. done is closed when it has ended; err is set
+// before.
 type start struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
 }
 
-// acquire returns the process of a slot for one call, and starts it where there is none.
-// The process is released after the call.
+// acquire returns the process of a slot for one call, starting it if there is none. It
+// must be released after the call.
 func (t *Transport) acquire(ctx context.Context, sl *slot) (*process, error) {
 	for {
 		t.mu.Lock()
@@ -103,7 +106,7 @@ func (t *Transport) idled(p *process) {
 	}
 }
 
-// admit makes room for a process. The lock is held.
+// admit makes room for a process. The caller holds the lock.
 func (t *Transport) admit(sl *slot) error {
 	if wait, last := t.failures.wait(sl.owner, t.opts.Now()); wait > 0 {
 		return t.fail(opStart, upstream.ErrExited, false, fmt.Errorf("it is started again in %s: %s", wait.Round(time.Millisecond), last))
@@ -123,12 +126,12 @@ func (t *Transport) admit(sl *slot) error {
 	return nil
 }
 
-// spareEnding is how many processes beyond max_processes may be ending: programs take a
-// moment to end, and those that ignore SIGTERM 5 s.
+// spareEnding is the number of processes beyond max_processes that may be ending:
+// programs take a moment to end, and those that ignore SIGTERM 5 s.
 const spareEnding = 16
 
-// evict ends the process that was idle for the longest time, of an owner or, when it is
-// empty, of all. It returns false when none is idle. The lock is held.
+// evict ends the process that was idle for the longest time, of an owner or, when owner
+// is empty, of all. It returns false when none is idle. The caller holds the lock.
 func (t *Transport) evict(owner string) bool {
 	var longest *process
 	for p := range t.live {
@@ -139,11 +142,11 @@ func (t *Transport) evict(owner string) bool {
 	if longest == nil {
 		return false
 	}
-	t.retire(longest, "another process needs its place")
+	t.retire(longest, "another process needs its slot")
 	return true
 }
 
-// start starts the process of a slot, and makes it the slot's when it has answered.
+// start starts the process of a slot, and assigns it to the slot when it has responded.
 func (t *Transport) start(ctx context.Context, sl *slot, begun *start) {
 	defer begun.cancel()
 	p, err := t.launch(sl)
@@ -176,14 +179,14 @@ func (t *Transport) start(ctx context.Context, sl *slot, begun *start) {
 		t.notes.failed(err, p)
 	}
 	if p != nil && (t.closed || sl.unwanted) {
-		t.retire(p, "nobody waits for it")
+		t.retire(p, "no caller waits for it")
 	}
 	sl.starting, begun.err = nil, err
 	t.dropUnused(sl)
 	close(begun.done)
 }
 
-// retire takes a process out of use and ends it, once. The lock is held.
+// retire takes a process out of use and ends it, once. The caller holds the lock.
 func (t *Transport) retire(p *process, why string) {
 	if p.retired {
 		return
@@ -207,21 +210,21 @@ func (t *Transport) retire(p *process, why string) {
 	}()
 }
 
-// dropUnused forgets a slot that nobody refers to. The lock is held.
+// dropUnused removes a slot without users. The caller holds the lock.
 func (t *Transport) dropUnused(sl *slot) {
 	if sl.key != "" && sl.proc == nil && sl.starting == nil && len(sl.users) == 0 && t.slots[sl.key] == sl {
 		delete(t.slots, sl.key)
 	}
 }
 
-// disown takes one process off its owner. The lock is held.
+// disown subtracts one process of an owner. The caller holds the lock.
 func (t *Transport) disown(owner string) {
 	if t.owned[owner]--; t.owned[owner] <= 0 {
 		delete(t.owned, owner)
 	}
 }
 
-// gone is called when a process has ended that nobody asked to end.
+// gone is called when a process has ended unexpectedly.
 func (t *Transport) gone(p *process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,10 +234,10 @@ func (t *Transport) gone(p *process) {
 	}
 	t.exits++
 	if _, started := t.live[p]; !started {
-		return // its start fails, and counts
+		return // its start fails, which is counted
 	}
 	err := p.exitError(opRead, true)
-	// A program may end when nobody uses it, which is no failure.
+	// The end of an unused process is not a failure.
 	if now := t.opts.Now(); p.busy > 0 || now.Sub(p.idleSince) < quickExit {
 		t.failures.add(p.slot.owner, now, causeText(err))
 	}
@@ -242,17 +245,17 @@ func (t *Transport) gone(p *process) {
 	t.retire(p, "it has ended")
 }
 
-// quickExit is the time after which the end of an idle process is no failure.
+// quickExit is the idle time after which the end of a process is not a failure.
 const quickExit = 10 * time.Second
 
-// Bounds on the memory of failures, and the pauses after them.
+// Limits of the recorded failures, and the backoff after them.
 const (
 	maxFailures = 4096
 	minPause    = time.Second
 	maxPause    = time.Minute
 )
 
-// failures are the owners whose last processes failed.
+// failures contains the owners whose last processes failed.
 type failures map[string]*failure
 
 type failure struct {
@@ -275,7 +278,7 @@ func (f failures) add(owner string, now time.Time, text string) {
 	at.until, at.last = now.Add(backoff.After(at.count, minPause, maxPause)), text
 }
 
-// sweep forgets what is over; everything when nothing is.
+// sweep removes expired failures; all of them when none has expired.
 func (f failures) sweep(now time.Time) {
 	for owner, at := range f {
 		if now.After(at.until.Add(maxPause)) {
@@ -287,7 +290,7 @@ func (f failures) sweep(now time.Time) {
 	}
 }
 
-// wait returns how long an owner has to wait for its next process, and why.
+// wait returns the time that an owner has to wait for its next process, and the reason.
 func (f failures) wait(owner string, now time.Time) (time.Duration, string) {
 	if at := f[owner]; at != nil && now.Before(at.until) {
 		return at.until.Sub(now), at.last
@@ -295,7 +298,7 @@ func (f failures) wait(owner string, now time.Time) (time.Duration, string) {
 	return 0, ""
 }
 
-// worked forgets the failures of an owner whose process has answered.
+// worked removes the failures of an owner whose process has responded.
 func (t *Transport) worked(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,12 +20,12 @@ type process struct {
 	t      *Transport
 	slot   *slot
 	child  *child.Process
-	number uint64 // counts the processes of the transport
+	number uint64 // number of the process in the transport
 	writes chan struct{}
-	// opened is the answer to initialize as it came.
+	// opened is the response to initialize as received.
 	opened []byte
 	tail   *tail         // of its standard error
-	silent chan struct{} // closed when that has ended
+	silent chan struct{} // closed at the end of standard error
 
 	// Guarded by the lock of the transport.
 	busy      int // calls
@@ -34,23 +34,23 @@ type process struct {
 	retired   bool
 	exited    bool
 
-	closed  chan struct{} // closed when nothing more is read
-	proved  atomic.Bool   // it has answered a call
-	answers atomic.Int32  // that are being sent to it by themselves
+	closed  chan struct{} // closed when no more output is read
+	proved  atomic.Bool   // it has responded to a call
+	answers atomic.Int32  // rejections that are being written in the background
 
 	mu     sync.Mutex
 	next   uint64
 	calls  map[uint64]*call
-	asked  map[string]struct{} // ids of its own requests that wait for a client's answer
-	reason string              // why the gateway ended it before its time
-	over   bool                // closed is closed, or about to be
+	asked  map[string]struct{} // ids of its own requests that wait for a client's response
+	reason string              // the reason why the gateway ended it
+	over   bool                // closed is closed, or will be soon
 }
 
-// Bounds on one process.
+// Limits of one process.
 const (
-	maxPending = 1024 // calls that wait for their answers
-	maxAsked   = 1024 // requests of the program that wait for theirs
-	maxAnswers = 64   // answers of the gateway itself that wait to be written
+	maxPending = 1024 // calls that wait for their responses
+	maxAsked   = 1024 // requests of the program that wait for their responses
+	maxAnswers = 64   // responses of the gateway itself that wait to be written
 )
 
 // launch starts a process for a slot.
@@ -78,13 +78,12 @@ func (t *Transport) launch(sl *slot) (*process, error) {
 	return p, nil
 }
 
-// watch notifies everybody who waits when the process has ended and all that it sent
-// was read.
+// watch notifies all waiting callers when the process has ended and its output was read.
 func (p *process) watch(read <-chan struct{}) {
 	<-p.child.Exited()
 	select {
 	case <-read:
-	case <-p.child.Gone(): // whoever else held its output
+	case <-p.child.Gone(): // even if another process still holds its output open
 		<-read
 	}
 	p.mu.Lock()
@@ -94,7 +93,7 @@ func (p *process) watch(read <-chan struct{}) {
 	p.t.gone(p)
 }
 
-// end ends the process, and returns when nothing of it is left.
+// end ends the process, and returns when it and its descendants have ended.
 func (p *process) end() {
 	p.child.End()
 	<-p.closed
@@ -102,7 +101,7 @@ func (p *process) end() {
 	p.child.Stderr.Close()
 }
 
-// kill ends a process that does what no server does. Callers get the reason.
+// kill ends a process that violated the protocol. Callers get the reason.
 func (p *process) kill(reason string) {
 	p.mu.Lock()
 	if p.reason == "" {
@@ -112,7 +111,7 @@ func (p *process) kill(reason string) {
 	p.child.Kill()
 }
 
-// exitError is what callers get whose process has ended.
+// exitError is the error of calls whose process has ended.
 func (p *process) exitError(op string, sent bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,11 +130,11 @@ type ExitError struct {
 	p     *process
 }
 
-// Error says how the process ended, without what it wrote.
+// Error describes how the process ended, without its output.
 func (e *ExitError) Error() string { return e.cause }
 
-// Stderr returns the last lines that the process wrote to its standard error, with
-// control characters escaped. It waits a moment for what is still being read.
+// Stderr returns the last lines that the process wrote to its standard error, with control
+// characters escaped. It waits a moment for lines that are still being read.
 func (e *ExitError) Stderr() string {
 	timer := time.NewTimer(stderrWait)
 	defer timer.Stop()
@@ -147,16 +146,16 @@ func (e *ExitError) Stderr() string {
 }
 
 // stderrWait bounds the wait for the end of the standard error of a process that has ended:
-// its descendants may hold it open.
+// its descendants may keep it open.
 const stderrWait = 200 * time.Millisecond
 
-// rejectedError is an initialize that the program answered with an error.
+// rejectedError is an error response of the program to initialize.
 type rejectedError struct{ body []byte }
 
 func (e *rejectedError) Error() string { return "the program rejects initialize" }
 
-// open opens the session at a process that was just started. The error is a
-// rejectedError when the program does not want it.
+// open opens the session at a process that was just started. The error is a rejectedError
+// when the program rejects initialize.
 func (p *process) open(ctx context.Context, params []byte) error {
 	if params == nil {
 		return nil
@@ -197,7 +196,7 @@ func (p *process) open(ctx context.Context, params []byte) error {
 	return nil
 }
 
-// repeatLevel sets the level of logs that a session had at an earlier process.
+// repeatLevel sets the log level that a session had at its previous process.
 func (p *process) repeatLevel(ctx context.Context, params []byte) error {
 	var m mcp.Message
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"logging/setLevel","params":%s}`, params)
@@ -212,7 +211,7 @@ func (p *process) repeatLevel(ctx context.Context, params []byte) error {
 	return err
 }
 
-// ask sends a request and returns the call that waits for its answer. Its id and its
+// ask sends a request and returns the call that waits for its response. Its id and its
 // progress token are replaced by the number of the call.
 func (p *process) ask(ctx context.Context, c *call, m *mcp.Message) (*call, error) {
 	c.p, c.id, c.token = p, bytes.Clone(m.ID), bytes.Clone(m.Spans.ProgressToken.Of(m.Body))
@@ -238,14 +237,14 @@ func (p *process) ask(ctx context.Context, c *call, m *mcp.Message) (*call, erro
 	return c, nil
 }
 
-// forget removes a call whose answer nobody waits for.
+// forget removes a call whose caller no longer waits.
 func (p *process) forget(c *call) {
 	p.mu.Lock()
 	delete(p.calls, c.number)
 	p.mu.Unlock()
 }
 
-// write writes one message. A process that does not read it within the time-out of the
+// write writes one message. A process that does not read it within the timeout of the
 // upstream is ended, because part of a line may have been written.
 func (p *process) write(ctx context.Context, body []byte) error {
 	select {
@@ -284,8 +283,8 @@ func line(body []byte) []byte {
 	return append(out, '\n')
 }
 
-// reply sends what the gateway itself answers to the program, without waiting: the
-// program may read nothing before its own output is read.
+// reply sends a response of the gateway itself to the program, without waiting: the program
+// may read no input before its own output is read.
 func (p *process) reply(body []byte) {
 	if p.answers.Add(1) > maxAnswers {
 		p.answers.Add(-1)
@@ -297,7 +296,7 @@ func (p *process) reply(body []byte) {
 	}()
 }
 
-// closedStream ends a process that closed a stream, unless it is about to end.
+// closedStream ends a process that closed a stream, unless it is ending anyway.
 func (p *process) closedStream(reason string) {
 	late := time.NewTimer(exitPatience)
 	defer late.Stop()
@@ -308,5 +307,5 @@ func (p *process) closedStream(reason string) {
 	}
 }
 
-// exitPatience is how long a process may run that has closed a stream.
+// exitPatience is the time in which a process that has closed a stream must end.
 const exitPatience = time.Second

@@ -33,12 +33,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// program is a tool server on stdio that behaves as its calls ask it to, well or badly.
+// program is a tool server on stdio that behaves as its calls request, correctly or not.
 type program struct {
 	mu       sync.Mutex
 	out      *bufio.Writer
 	level    string
-	asked    json.RawMessage // id of the call that waits for an answer of the client
+	asked    json.RawMessage // id of the call that waits for a response of the client
 	began    json.RawMessage // params of initialize
 	canceled chan string
 	waiting  []json.RawMessage
@@ -97,8 +97,8 @@ func (p *program) run(args []string) {
 	}
 }
 
-// late answers the first question, server/discover, when initialize has come too, or not
-// at all.
+// late responds to the first request, server/discover, when initialize has arrived too,
+// or never.
 func (p *program) late(args []string) {
 	in := bufio.NewScanner(os.Stdin)
 	var discover, initialize incoming
@@ -192,7 +192,7 @@ func (p *program) call(m *incoming) {
 	}
 }
 
-// misbehave does what no server should.
+// misbehave violates the protocol in different ways.
 func (p *program) misbehave(how string, id json.RawMessage, text string) {
 	switch how {
 	case "exit":

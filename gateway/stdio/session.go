@@ -18,35 +18,35 @@ import (
 	"svc/gateway/upstream"
 )
 
-// maxSessions bounds the sessions of an upstream. Beyond, the one that was not used for
-// the longest time is forgotten: whoever uses it begins a new one.
+// maxSessions bounds the sessions of an upstream. Beyond it the least recently used
+// session is forgotten: its client must begin a new one.
 const maxSessions = 4096
 
 // session is a session at the upstream.
 type session struct {
 	id string
-	// slot is its own; nil where it uses the process of others: see Transport.shared.
+	// slot is the session's own slot; nil if it shares a process: see Transport.shared.
 	slot *slot
-	// params are those of the initialize that processes are sent for it.
+	// params are the params of the initialize that its processes receive.
 	params   []byte
-	standing standing
-	uris     subscriptions // where several sessions use a process
+	sessionStream sessionStream
+	uris     subscriptions // if several sessions share the process
 
 	initialized atomic.Bool            // the client has sent notifications/initialized
 	level       atomic.Pointer[[]byte] // params of the last logging/setLevel
-	uses        *slot                  // the last one that is not its own; guarded by the lock of the transport
+	uses        *slot                  // the last shared slot; guarded by the lock of the transport
 	at          *list.Element
 }
 
-// sessions are the sessions that are remembered. The lock of the transport guards them.
+// sessions is the set of sessions. The lock of the transport guards it.
 type sessions struct {
 	byID  map[string]*session
-	order *list.List // the one used last in front
+	order *list.List // most recently used first
 }
 
 func newSessions() sessions { return sessions{byID: map[string]*session{}, order: list.New()} }
 
-// get returns a session; nil where there is none.
+// get returns a session; nil if there is none.
 func (s *sessions) get(id string) *session {
 	found := s.byID[id]
 	if found != nil {
@@ -65,8 +65,7 @@ func (s *sessions) remove(one *session) {
 	delete(s.byID, one.id)
 }
 
-// oldest returns the session that was not used for the longest time, where there are
-// too many.
+// oldest returns the least recently used session if there are too many.
 func (s *sessions) oldest() *session {
 	if s.order.Len() <= maxSessions {
 		return nil
@@ -74,9 +73,10 @@ func (s *sessions) oldest() *session {
 	return s.order.Back().Value.(*session)
 }
 
-// initialize opens a session: its process is started, and its answer is the process's.
+// initialize opens a session: it starts the session's process, and returns the process's
+// response.
 func (t *Transport) initialize(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
-	s := &session{id: newID(), standing: standing{room: &t.room}}
+	s := &session{id: newID(), sessionStream: sessionStream{room: &t.room}}
 	params := slices.Clone(m.Spans.Params.Of(m.Body))
 	if params == nil {
 		params = []byte("{}")
@@ -105,8 +105,8 @@ func (t *Transport) initialize(ctx context.Context, r *transport.Request, m *mcp
 	return message(body, s.id), nil
 }
 
-// giveUp ends the process of a session whose client did not wait for it, also one that is
-// being started.
+// giveUp ends the process of a session whose client did not wait for it, including a
+// process that is being started.
 func (t *Transport) giveUp(sl *slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,18 +118,18 @@ func (t *Transport) giveUp(sl *slot) {
 		sl.starting.cancel()
 	}
 	if sl.proc != nil {
-		t.retire(sl.proc, "its client has left")
+		t.retire(sl.proc, "its client has disconnected")
 	}
 }
 
-// withID returns an answer with the id of the request that it is given to.
+// withID returns a response with the id of the given request.
 func withID(answer, id []byte) []byte {
 	var m mcp.Message
 	_ = mcp.Scan(answer, &m) // it was scanned before
 	return mcp.Splice(nil, answer, mcp.Edit{At: m.Spans.ID, With: id})
 }
 
-// slotOfSession returns the slot of a session that begins, by the sharing of the
+// slotOfSession returns the slot of a new session, according to the sharing of the
 // upstream.
 func (t *Transport) slotOfSession(s *session, c *transport.Caller, params []byte, revision string) *slot {
 	switch t.sharingFor(c) {
@@ -145,8 +145,8 @@ func (t *Transport) slotOfSession(s *session, c *transport.Caller, params []byte
 	return t.slotOfCaller(c, s.params)
 }
 
-// neutralParams are those of an initialize that several clients can use: it declares
-// nothing that a server could ask of one of them.
+// neutralParams are the params of an initialize for several clients: it declares no
+// capability that would let a server send requests to one of them.
 func (t *Transport) neutralParams(revision string) []byte {
 	if known := mcp.LegacyRevisions(); !slices.Contains(known, revision) {
 		revision = known[0]
@@ -154,11 +154,12 @@ func (t *Transport) neutralParams(revision string) []byte {
 	return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"svc","version":%s}}`, revision, mcp.AppendString(nil, t.opts.Version))
 }
 
-// sharingGateway is the sharing of the requests of the gateway itself.
+// sharingGateway is the sharing of the gateway's own requests.
 const sharingGateway = "gateway"
 
-// sharingFor returns what has a process of its own among the requests of a caller. One
-// that is known by its address alone shares nothing with others of that address.
+// sharingFor returns the unit of a caller's requests that has a process of its own. A
+// caller that is identified by its address only shares no process with others of that
+// address.
 func (t *Transport) sharingFor(c *transport.Caller) string {
 	switch sharing := t.config.Sharing; {
 	case sharing == upstream.SharingAll:
@@ -172,8 +173,8 @@ func (t *Transport) sharingFor(c *transport.Caller) string {
 	}
 }
 
-// slotOfCaller returns the slot that a caller's requests outside of a session of their
-// own use: params are those of its initialize, nil for none.
+// slotOfCaller returns the slot for a caller's requests outside of a session: params are
+// the params of its initialize, nil for none.
 func (t *Transport) slotOfCaller(c *transport.Caller, params []byte) *slot {
 	sharing, owner := t.sharingFor(c), ownerOf(c)
 	var key string
@@ -222,7 +223,7 @@ func (t *Transport) find(r *transport.Request) (*session, *slot) {
 	case s.slot != nil:
 		return s, s.slot
 	case r.Caller == nil && uses != nil:
-		return s, uses // the gateway speaks for the client, or for itself
+		return s, uses // a request of the gateway, for the client or for itself
 	}
 	sl := t.slotOfCaller(r.Caller, s.params)
 	if sl.users != nil && uses != sl {
@@ -231,7 +232,7 @@ func (t *Transport) find(r *transport.Request) (*session, *slot) {
 	return s, sl
 }
 
-// join makes a session one of those that use the process of a slot.
+// join adds a session to the users of a slot's process.
 func (t *Transport) join(s *session, sl *slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,7 +243,8 @@ func (t *Transport) join(s *session, sl *slot) {
 	}
 }
 
-// leave takes a session off the process that it uses with others. The lock is held.
+// leave removes a session from the shared process that it uses. The caller holds the
+// lock.
 func (t *Transport) leave(s *session) {
 	if s.uses != nil {
 		delete(s.uses.users, s)
@@ -251,31 +253,31 @@ func (t *Transport) leave(s *session) {
 	}
 }
 
-// forget ends a session, and the process that it has for itself. The lock is held.
+// forget ends a session, and its own process. The caller holds the lock.
 func (t *Transport) forget(s *session, why string) {
 	t.sessions.remove(s)
 	t.leave(s)
-	s.standing.end()
+	s.sessionStream.end()
 	if s.slot != nil && s.slot.proc != nil {
 		t.retire(s.slot.proc, why)
 	}
 }
 
-// newID returns the id of a session.
+// newID returns a random session id.
 func newID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// The owners of processes that are no caller's.
+// The owners of processes that do not belong to a caller.
 const (
 	ownerGateway = ""
 	ownerAll     = "all"
 )
 
-// ownerOf returns whom a process counts for: a principal; an address alone counts with
-// its IPv6 /64.
+// ownerOf returns the owner that a process is counted for: a principal; a caller without
+// one is counted by its address or IPv6 /64.
 func ownerOf(c *transport.Caller) string {
 	if c == nil {
 		return ownerGateway

@@ -12,8 +12,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// answerShared answers what concerns one of several clients of a process, and not the
-// process; nil for a request that is sent.
+// answerShared responds to requests that concern one of several clients of a process, not
+// the process; nil for a request that is sent to the process.
 func (t *Transport) answerShared(s *session, m *mcp.Message) []byte {
 	if s == nil {
 		return nil
@@ -26,7 +26,7 @@ func (t *Transport) answerShared(s *session, m *mcp.Message) []byte {
 		return nil
 	}
 	switch m.Method {
-	case mcp.MethodSetLevel: // its logs go to the gateway's log
+	case mcp.MethodSetLevel: // its log messages go to the gateway's log
 		return result(m.ID, "{}")
 	case mcp.MethodResourcesSubscribe:
 		if !s.uris.add(m.URI) {
@@ -35,13 +35,13 @@ func (t *Transport) answerShared(s *session, m *mcp.Message) []byte {
 	case mcp.MethodResourcesUnsubscribe:
 		s.uris.remove(m.URI)
 		if t.subscribed(s, m.URI) {
-			return result(m.ID, "{}") // others of the process still want it
+			return result(m.ID, "{}") // other sessions of the process are still subscribed
 		}
 	}
 	return nil
 }
 
-// subscribed reports whether another session of the same process wants updates of a
+// subscribed reports whether another session of the same process is subscribed to a
 // resource.
 func (t *Transport) subscribed(except *session, uri string) bool {
 	t.mu.Lock()
@@ -57,7 +57,7 @@ func (t *Transport) subscribed(except *session, uri string) bool {
 	return false
 }
 
-// pass passes on what a client sends without waiting for an answer.
+// pass forwards a client's notification or response, without waiting.
 func (t *Transport) pass(ctx context.Context, s *session, sl *slot, m *mcp.Message) {
 	if m.Kind == mcp.Response {
 		t.respond(ctx, sl, m)
@@ -69,8 +69,7 @@ func (t *Transport) pass(ctx context.Context, s *session, sl *slot, m *mcp.Messa
 	t.dropUnused(sl)
 }
 
-// notify passes a client's notification on to the process that runs. None is started
-// for it.
+// notify forwards a client's notification to the running process. It does not start one.
 func (t *Transport) notify(ctx context.Context, s *session, sl *slot, m *mcp.Message) {
 	own := s != nil && s.slot != nil
 	if m.Method == mcp.NotificationInitialized && s != nil {
@@ -98,7 +97,7 @@ func (t *Transport) notify(ctx context.Context, s *session, sl *slot, m *mcp.Mes
 	_ = p.write(ctx, body)
 }
 
-// cancellation returns what cancels a call of a session at the program; nil where the
+// cancellation returns the cancellation of a session's call for the program; nil if the
 // call has ended.
 func (p *process) cancellation(s *session, m *mcp.Message) []byte {
 	id := m.Spans.RequestID.Of(m.Body)
@@ -112,8 +111,8 @@ func (p *process) cancellation(s *session, m *mcp.Message) []byte {
 	return nil
 }
 
-// respond passes a client's answer on to the process that asked for it. Others go
-// nowhere.
+// respond forwards a client's response to the process that sent the request. Other
+// responses are dropped.
 func (t *Transport) respond(ctx context.Context, sl *slot, m *mcp.Message) {
 	t.mu.Lock()
 	p := sl.proc
@@ -130,8 +129,7 @@ func (t *Transport) respond(ctx context.Context, sl *slot, m *mcp.Message) {
 	}
 }
 
-// passShared passes a notification of a process on to those of its clients that it
-// concerns.
+// passShared forwards a notification of a process to the clients that it concerns.
 func (p *process) passShared(m *mcp.Message) {
 	t := p.t
 	switch m.Method {
@@ -142,7 +140,7 @@ func (p *process) passShared(m *mcp.Message) {
 	default:
 		return
 	}
-	// Of what the gateway itself reads no client may have a stream.
+	// No client has a stream for resources that the gateway itself reads.
 	if owner := p.slot.owner; t.opts.Changed != nil && (owner == ownerGateway || owner == ownerAll) && m.Method != mcp.NotificationResourceUpdated {
 		t.opts.Changed()
 	}
@@ -151,7 +149,7 @@ func (p *process) passShared(m *mcp.Message) {
 	defer t.mu.Unlock()
 	for s := range p.slot.users {
 		if m.Method != mcp.NotificationResourceUpdated || s.uris.has(m.URI) {
-			s.standing.push(body)
+			s.sessionStream.push(body)
 		}
 	}
 }
@@ -159,7 +157,7 @@ func (p *process) passShared(m *mcp.Message) {
 // maxSubscriptions bounds the resources that a session subscribes to.
 const maxSubscriptions = 1024
 
-// subscriptions are the resources that a session subscribed to.
+// subscriptions is the set of resources that a session is subscribed to.
 type subscriptions struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
@@ -191,36 +189,36 @@ func (s *subscriptions) has(uri string) bool {
 	return there
 }
 
-// generations remembers that the program does not know server/discover, and the question
-// that is being asked.
+// generations records whether the program lacks server/discover, and the running request.
 type generations struct {
 	legacy atomic.Bool
 	mu     sync.Mutex
 	asking *question // nil for none
 }
 
-// question is server/discover on its way. done is closed when it has ended; answer and
-// err are set before.
+// question is a running server/discover. done is closed when it has ended; answer and err
+// are set before.
 type question struct {
 	done   chan struct{}
 	answer []byte // nil for a program of the legacy generation
 	err    error
 }
 
-// discoverPatience is how long a program may take to answer server/discover before it is
-// sent initialize as well: those of the legacy generation may answer nothing before that.
+// discoverPatience is the time for a program's response to server/discover before it is
+// sent initialize as well: legacy programs may respond to no other request before
+// initialize.
 const discoverPatience = 5 * time.Second
 
-// discover asks the program for its revisions. One that answers with an error, or only
-// initialize, is of the legacy generation, and no process is started to ask it again. One
-// that answers neither within start_timeout leaves the question open: it may download
-// itself. The question goes on when its caller has left, and those who ask meanwhile
-// share it.
+// discover asks the program for its revisions. A program that responds with an error, or
+// only to initialize, is a legacy one, and no process is started to ask again. If it
+// responds to neither within start_timeout, the result stays open: the program may be
+// downloading itself. The request continues when its caller disconnects, and concurrent
+// callers share it.
 func (t *Transport) discover(ctx context.Context, sl *slot, m *mcp.Message) (*upstream.Response, error) {
 	if t.generation.legacy.Load() {
 		return unknownMethod(m), nil
 	}
-	body := bytes.Clone(m.Body) // the question may outlast the request
+	body := bytes.Clone(m.Body) // the shared request may outlast this one
 	q := t.generation.begin(func(q *question) { t.ask(sl, body, q) })
 	select {
 	case <-q.done:
@@ -240,7 +238,7 @@ func unknownMethod(m *mcp.Message) *upstream.Response {
 	return message(rejection(m.ID, mcp.CodeMethodNotFound, "the program does not know server/discover"), "")
 }
 
-// begin returns the question that is being asked, or asks one.
+// begin returns the running request, or starts one.
 func (g *generations) begin(ask func(*question)) *question {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,14 +283,14 @@ func (t *Transport) ask(sl *slot, body []byte, q *question) {
 	}
 	if opened || !modern {
 		t.mu.Lock()
-		p.slot.single = true // it may be in a session: nobody uses it any more
+		p.slot.single = true // the process may be in a session: do not use it again
 		t.mu.Unlock()
 	}
 }
 
-// whichAnswers sends a question of 2026-07-28 and, when it is not answered
-// in time, initialize with params. It returns the answer to the question, nil
-// when the program has answered initialize alone, and whether initialize was sent.
+// whichAnswers sends a request of 2026-07-28 and, if there is no response in time,
+// initialize with params. It returns the response to the request, nil if the program has
+// only responded to initialize, and whether initialize was sent.
 func (p *process) whichAnswers(ctx context.Context, m *mcp.Message, params []byte) (answer []byte, opened bool, err error) {
 	type result struct {
 		body []byte
@@ -340,7 +338,7 @@ func (p *process) whichAnswers(ctx context.Context, m *mcp.Message, params []byt
 			return nil, true, nil
 		}
 	}
-	// A program of 2026-07-28 may refuse initialize before it answers the question.
+	// A program of 2026-07-28 may reject initialize before it responds to the request.
 	r := <-discover
 	return r.body, true, r.err
 }

@@ -18,19 +18,19 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what a transport is made of.
+// Options are the parameters of a transport.
 type Options struct {
 	// Config is the validated configuration of the upstream.
 	Config upstream.Config
-	// Command is what is started for it.
+	// Command is the command that is started.
 	Command child.Command
-	// Version is that of the gateway, for the clientInfo of processes that several
-	// sessions use.
+	// Version is the gateway's version, for the clientInfo of processes that several
+	// sessions share.
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// Changed notifies that a process which is no single caller's announced that a list
-	// has changed; nil for nobody.
+	// Changed is called when a process that does not belong to a single caller
+	// announced that a list has changed; may be nil.
 	Changed func()
 }
 
@@ -39,32 +39,33 @@ type Transport struct {
 	opts   Options
 	config *upstream.ProcessConfig
 	notes  *notes
-	// generation is what is known of the program's; patience is discoverPatience.
+	// generation is the protocol generation of the program, as far as known; patience
+	// is discoverPatience.
 	generation generations
 	patience   time.Duration
-	// room is for messages that wait to be read.
+	// room is the limit of messages that wait to be read.
 	room room
 
-	running context.Context // ends with Close
+	running context.Context // canceled by Close
 	stop    context.CancelFunc
 
 	mu       sync.Mutex
 	closed   bool
-	slots    map[string]*slot // of processes that several callers use, by key
+	slots    map[string]*slot // of shared processes, by key
 	sessions sessions
 	live     map[*process]struct{}
 	starting int
 	ending   int
-	owned    map[string]int // live and starting processes by their owner
+	owned    map[string]int // running and starting processes by their owner
 	failures failures
 	starts   uint64
-	exits    uint64         // that nobody asked for
-	ended    sync.WaitGroup // of processes
+	exits    uint64         // unexpected ends
+	ended    sync.WaitGroup // waits for the ends of processes
 }
 
 var _ transport.Transport = (*Transport)(nil)
 
-// Open returns the transport. No process is started.
+// Open returns the transport. It starts no process.
 func Open(o Options) *Transport {
 	t := &Transport{
 		patience: discoverPatience,
@@ -77,7 +78,7 @@ func Open(o Options) *Transport {
 }
 
 // Address implements transport.Transport: the program, without its arguments, which may
-// hold secrets.
+// contain secrets.
 func (t *Transport) Address() string {
 	return "command " + upstream.Printable(filepath.Base(t.config.Command[0]), 64)
 }
@@ -89,8 +90,8 @@ func (t *Transport) Stats() upstream.Stats {
 	return upstream.Stats{Processes: len(t.live) + t.starting, ProcessStarts: t.starts, ProcessExits: t.exits}
 }
 
-// Close implements transport.Transport: it ends all processes, and returns when nothing
-// of them is left.
+// Close implements transport.Transport: it ends all processes, and returns when all
+// have ended.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -131,7 +132,7 @@ func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.R
 }
 
 // call sends a request to a process, and returns its response when the first message
-// has arrived: JSON when that is the answer, else a stream.
+// has arrived: JSON if that message is the response, otherwise a stream.
 func (t *Transport) call(ctx context.Context, r *transport.Request, s *session, sl *slot, m *mcp.Message) (*upstream.Response, error) {
 	limits := r.Timeouts
 	if limits == nil {
@@ -159,7 +160,7 @@ func (t *Transport) Listen(ctx context.Context, r *transport.Request) (*upstream
 	case s == nil:
 		return empty(http.StatusNotFound), nil
 	}
-	return stream(s.standing.listen(ctx, t)), nil
+	return stream(s.sessionStream.listen(ctx, t)), nil
 }
 
 // End implements transport.Transport.
@@ -174,7 +175,7 @@ func (t *Transport) End(_ context.Context, r *transport.Request) (*upstream.Resp
 	return empty(http.StatusNoContent), nil
 }
 
-// The steps that an error names.
+// The steps named in errors.
 const (
 	opStart = "start the process"
 	opWrite = "send the request"
@@ -200,7 +201,7 @@ func empty(status int) *upstream.Response {
 	return &upstream.Response{Status: status, Body: http.NoBody}
 }
 
-// message is a response of one message; session is empty where none begins.
+// message is a response of one message; session is empty unless a session begins.
 func message(body []byte, session string) *upstream.Response {
 	h := upstream.Header{{Name: "Content-Type", Value: "application/json"}}
 	if session != "" {
@@ -219,12 +220,12 @@ func stream(body io.ReadCloser) *upstream.Response {
 	}
 }
 
-// result is a response message that the gateway makes itself.
+// result is a result message of the gateway itself.
 func result(id []byte, value string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, value)
 }
 
-// rejection is an error message that the gateway makes itself.
+// rejection is an error message of the gateway itself.
 func rejection(id []byte, code int, text string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, mcp.AppendString(nil, text))
 }

@@ -25,12 +25,12 @@ import (
 	"svc/gateway/upstream"
 )
 
-// rig is a transport to the program of this test.
+// rig is a transport to this test's program.
 type rig struct {
 	*Transport
 	t    *testing.T
 	logs *syncBuffer
-	late atomic.Int64 // how much later than the clock it is
+	late atomic.Int64 // offset that is added to the clock
 }
 
 type syncBuffer struct {
@@ -50,8 +50,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// newRig makes a transport; change changes its configuration, args are those of the
-// program.
+// newRig creates a transport; change modifies its configuration, args are arguments of
+// the program.
 func newRig(t *testing.T, change func(*upstream.Config), args ...string) *rig {
 	t.Helper()
 	c := upstream.Config{Name: "fake"}
@@ -82,7 +82,7 @@ func sharing(s string) func(*upstream.Config) {
 	return func(c *upstream.Config) { c.Sharing = s }
 }
 
-// caller is the holder of a key.
+// caller is a caller with an API key.
 func caller(name string) *transport.Caller {
 	return &transport.Caller{Principal: &auth.Principal{Kind: auth.KindKey, Value: name, KeyID: name}}
 }
@@ -140,7 +140,7 @@ func (c *client) post(ctx context.Context, body string) (*upstream.Response, err
 	return c.Post(ctx, &transport.Request{Session: mcp.Session{ID: c.id, Version: "2025-06-18"}, Caller: c.who, Body: []byte(body)})
 }
 
-// send posts a message that has no answer.
+// send posts a message that has no response.
 func (c *client) send(body string) error {
 	resp, err := c.post(c.t.Context(), body)
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *client) must(tool, text string) string {
 	return out
 }
 
-// A request becomes a line, whatever its text looks like, and its answer has its id.
+// A request becomes one line for any text, and its response has its id.
 func TestARequestIsALine(t *testing.T) {
 	c := newRig(t, nil).open(caller("alice"))
 	for _, id := range []string{"0", `""`, `"a\u0062"`, "-7", `"1"`} {
@@ -217,8 +217,7 @@ func TestARequestIsALine(t *testing.T) {
 	}
 }
 
-// What comes before the answer makes the response a stream; progress has the client's
-// token.
+// If messages precede the response it is a stream; progress has the client's token.
 func TestMessagesBeforeTheAnswerMakeAStream(t *testing.T) {
 	c := newRig(t, nil).open(caller("alice"))
 	resp, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"_meta":{"progressToken":"tök"},"name":"progress"}}`)
@@ -237,8 +236,8 @@ data: {"jsonrpc":"2.0","id":"x","result":{"content":[{"type":"text","text":""}]}
 	}
 }
 
-// A server asks its client in the response of the call, and gets the client's answer;
-// an answer to nothing goes nowhere.
+// A server request is sent in the response of the call, and the client's response
+// reaches the server; a response to an unknown request is dropped.
 func TestAServerAsksItsClient(t *testing.T) {
 	c := newRig(t, nil).open(caller("alice"))
 	resp, err := c.post(t.Context(), toolCall("ask", ""))
@@ -265,12 +264,12 @@ func TestAServerAsksItsClient(t *testing.T) {
 	}
 }
 
-// What has a process of its own is as the upstream says.
+// The unit with a process of its own is as the upstream's sharing specifies.
 func TestSharing(t *testing.T) {
 	token := func(rights byte) *transport.Caller {
 		return &transport.Caller{
 			Principal: &auth.Principal{Kind: auth.KindOAuth, Issuer: "i", Value: "carol", Claims: &policy.Claims{Subject: "carol"}},
-			Token:     &auth.Token{Rights: [32]byte{rights}}, // of all claims, also those that no rule sees
+			Token:     &auth.Token{Rights: [32]byte{rights}}, // hash of all claims, including those that no rule uses
 		}
 	}
 	callers := []*transport.Caller{caller("alice"), caller("alice"), caller("bob"), token(1), token(1), token(2), address("192.0.2.1"), address("192.0.2.1")}
@@ -306,7 +305,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// Clients of one process that use the same ids and tokens get what is theirs.
+// Clients of one process that use the same ids and tokens get their own messages.
 func TestClientsOfOneProcessDoNotMeet(t *testing.T) {
 	const clients = 8
 	r := newRig(t, sharing(upstream.SharingAll))
@@ -335,8 +334,8 @@ func TestClientsOfOneProcessDoNotMeet(t *testing.T) {
 	}
 }
 
-// A client hears in the stream of its session what it subscribed to, and what concerns
-// everybody.
+// A client receives in the stream of its session the updates of its subscriptions, and
+// notifications for all clients.
 func TestTheStreamOfASession(t *testing.T) {
 	for _, mode := range []string{upstream.SharingSession, upstream.SharingAll} {
 		t.Run(mode, func(t *testing.T) {
@@ -388,7 +387,8 @@ func TestTheStreamOfASession(t *testing.T) {
 	}
 }
 
-// A session outlives its process, and tells the next one what it told the first.
+// A session outlives its process, and sends the next process the same initialize and
+// level.
 func TestASessionOutlivesItsProcess(t *testing.T) {
 	r := newRig(t, func(c *upstream.Config) { c.IdleTimeout = 100 * time.Millisecond })
 	c := r.open(caller("alice"))
@@ -407,7 +407,7 @@ func TestASessionOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// await waits for a condition that no event announces.
+// await polls for a condition that has no event.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -421,7 +421,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("it does not happen that %s", what)
 }
 
-// One caller cannot take the processes of all, nor be denied its own by others.
+// One caller can neither use up the processes of all, nor be denied its own by others.
 func TestBoundsOnProcesses(t *testing.T) {
 	r := newRig(t, func(c *upstream.Config) { c.MaxProcesses, c.MaxPerPrincipal = 4, 3 })
 	var held []*client
@@ -436,7 +436,7 @@ func TestBoundsOnProcesses(t *testing.T) {
 	}
 	mallory := caller("mallory")
 	first := r.open(mallory)
-	for range 3 { // idle processes of its own end first
+	for range 3 { // its own idle processes are ended first
 		r.open(mallory)
 	}
 	if n := r.Stats().Processes; n != 3 {
@@ -455,7 +455,7 @@ func TestBoundsOnProcesses(t *testing.T) {
 	if got := alice.must("echo", "fine"); got != "fine" {
 		t.Error(got)
 	}
-	bob := r.open(caller("bob")) // in the place of the idle one
+	bob := r.open(caller("bob")) // replaces the idle one
 	hold(bob)
 	if _, err := alice.ask("echo", ""); !errors.Is(err, upstream.ErrBusy) || !strings.Contains(err.Error(), "max_processes") {
 		t.Errorf("a process too many: %v", err)
@@ -466,7 +466,7 @@ func TestBoundsOnProcesses(t *testing.T) {
 	}
 }
 
-// Addresses count with their IPv6 network.
+// Addresses are counted by their IPv6 network.
 func TestAddressesCountByNetwork(t *testing.T) {
 	for _, tt := range []struct {
 		a, b *transport.Caller
@@ -483,8 +483,8 @@ func TestAddressesCountByNetwork(t *testing.T) {
 	}
 }
 
-// A process that ends fails the calls that wait for it, and is started again after a
-// pause that grows. Others do not notice.
+// The end of a process fails the calls that wait for it, and the process is started
+// again after a growing backoff. Other processes are not affected.
 func TestAProcessThatEnds(t *testing.T) {
 	r := newRig(t, nil)
 	c, other := r.open(caller("alice")), r.open(caller("bob"))
@@ -515,7 +515,7 @@ func TestAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// A program that does not come up is an error that says why, and is not started in a
+// A program that does not start is an error with the cause, and is not started in a
 // loop.
 func TestAProgramThatDoesNotComeUp(t *testing.T) {
 	for _, tt := range []struct {
@@ -556,8 +556,8 @@ func TestAProgramThatDoesNotComeUp(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its call at the program, under the number that it has
-// there.
+// When a client disconnects, its call is canceled at the program, under the number
+// that the call has there.
 func TestAClientThatLeavesCancels(t *testing.T) {
 	c := newRig(t, nil).open(caller("alice"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -586,7 +586,7 @@ func TestAClientThatLeavesCancels(t *testing.T) {
 	}
 }
 
-// A list that changes for the gateway itself is announced to it: it has no stream.
+// A change of a list is announced to the gateway itself: it has no stream.
 func TestListsOfTheGatewayThatChange(t *testing.T) {
 	for _, mode := range []string{upstream.SharingSession, upstream.SharingAll} {
 		r := newRig(t, sharing(mode))

@@ -18,27 +18,27 @@ import (
 	"svc/gateway/verdict"
 )
 
-// frames decides what becomes of the frames of one upstream. Those of a merged stream
-// share the exchange: they read of it what was settled before they began.
+// frames decides about the frames of one upstream. The handlers of a merged stream
+// share the exchange: they only read fields that were set before they began.
 type frames struct {
 	ex      *exchange.Exchange
 	client  *streams.Client
 	up      *transport.Upstream
-	session mcp.Session // at that upstream
+	session mcp.Session // the session at that upstream
 	answers answers.Request
-	// final is set while the answer to the request is judged.
+	// final is set while the response to the request is evaluated.
 	final bool
 }
 
-// Judge judges a frame by the snapshot of its moment, and records it.
+// Judge evaluates a frame with the current snapshot, and writes its audit line.
 func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byte, final bool, err error) {
 	ex, live := f.ex, f.ex.Services.Live.Load()
-	if ex.Services.Federation.Announced(f.up.Name, m) { // clients are notified when the merged list changes
+	if ex.Services.Federation.Announced(f.up.Name, m) { // clients get a notification when the merged list changes
 		return nil, false, nil
 	}
 	f.final = f.answers.IsAnswer(m)
 	t := f.answers.Frame(answers.Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up}, m)
-	if ex.HTTP.Method == http.MethodPost && !t.Final { // else several upstreams share the exchange
+	if ex.HTTP.Method == http.MethodPost && !t.Final { // otherwise several upstreams share the exchange
 		ex.NoteGoverned(&t.Result)
 	}
 	if err := f.record(live, &t.Result, m, dialect, replaced); err != nil {
@@ -50,9 +50,9 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 	return t.Body, t.Final, nil
 }
 
-// record writes the line of a frame: of each that a rule matched, of each of a
-// listen stream, and of all where audit.frames says so. A frame whose line
-// cannot be written does not go on.
+// record writes the audit line of a frame: for each frame that a rule matched, for
+// each frame of a listen stream, and with audit.frames for all. A frame whose line
+// cannot be written is not forwarded.
 func (f *frames) record(l *snapshot.Snapshot, j *verdict.Result, m *mcp.Message, dialect string, replaced int) error {
 	ex := f.ex
 	if j.Action == "" && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
@@ -77,7 +77,7 @@ func (f *frames) record(l *snapshot.Snapshot, j *verdict.Result, m *mcp.Message,
 // directionDown is the direction of a frame in its audit line.
 const directionDown = "server_to_client"
 
-// Withhold keeps a frame from the client.
+// Withhold withholds a frame from the client.
 func (f *frames) Withhold(m *mcp.Message) []byte {
 	body, denial := answers.Withheld(m, f.ex.Record.RequestID)
 	if denial != nil {
@@ -95,20 +95,20 @@ func (f *frames) Answer(c streams.Counts) error {
 	return f.ex.Account(http.StatusOK, c.Sent)
 }
 
-// Policies returns the policies by which a frame is judged: of the bundle of its
-// moment. Where none is known, the file says fail_open, or the stream would not have
-// begun.
+// Policies returns the policies for the evaluation of a frame, from the current
+// bundle. If none is known, the config has fail_open, because otherwise the stream
+// would not have begun.
 func (f *frames) Policies() (*govern.Set, *refusal.Refusal) {
 	return f.ex.Services.Governance.Of(f.ex.Agent()), nil
 }
 
-// Score scores the answer to the request.
+// Score scores the response to the request.
 func (f *frames) Score(m *mcp.Message) {
 	if f.final {
 		f.ex.Grade(m)
 	}
 }
 
-// BeforeWait sends what was written: the client does not wait for a frame because a
-// limit or a guardrail is asked about the next.
+// BeforeWait flushes before a limit or a guardrail is called for the next frame, so
+// that no frame waits in the buffer.
 func (f *frames) BeforeWait() { f.client.FlushPending() }

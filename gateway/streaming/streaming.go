@@ -1,6 +1,7 @@
-// Package streaming answers a request with an event stream: that of one upstream, or one
-// merged of all upstreams of the client's session. frames.go judges and records what
-// passes. Package streams moves the frames; here is what a stream is to its request.
+// Package streaming responds to a request with an event stream: the stream of one
+// upstream, or one merged from all upstreams of the client's session. frames.go
+// evaluates and records the frames. Package streams moves the frames; this package
+// connects a stream to its request.
 package streaming
 
 import (
@@ -26,8 +27,8 @@ type relayed struct {
 	frames frames
 }
 
-// Relay passes an event stream on. From the first byte to the client on,
-// every outcome is told inside the stream.
+// Relay forwards an event stream. From the first byte to the client on, every outcome is
+// sent inside the stream.
 func Relay(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	if refused := accountOpening(ex); refused != nil {
 		return refused
@@ -41,7 +42,7 @@ func Relay(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	ex.CopyHeader(resp.Header)
 	ex.Began = true
 	s.client.Start()
-	defer func() { // also when something panics: the watchdog uses the exchange
+	defer func() { // also after a panic: the watchdog uses the exchange
 		s.client.Stop()
 		host{ex}.note(s.client.Counts())
 	}()
@@ -51,8 +52,8 @@ func Relay(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	return nil
 }
 
-// Merge answers GET with one stream for all upstreams of the session,
-// each going on where the client left it.
+// Merge responds to GET with one stream for all upstreams of the session, each resumed
+// where the client left it.
 func Merge(ex *exchange.Exchange, at *tag.Positions) *refusal.Refusal {
 	if refused := accountOpening(ex); refused != nil {
 		return refused
@@ -62,7 +63,7 @@ func Merge(ex *exchange.Exchange, at *tag.Positions) *refusal.Refusal {
 		Options: host{ex}.options(cancel), Session: ex.Session.Handle.ID, Sources: sources{ex},
 		Upstreams: ex.Services.Targets, Positions: at, Replicated: ex.Services.Sessions.Replicated,
 	})
-	defer func() { // also when something panics: its goroutines use the exchange
+	defer func() { // also after a panic: goroutines of the stream use the exchange
 		m.Close()
 		host{ex}.note(m.Counts())
 	}()
@@ -72,7 +73,7 @@ func Merge(ex *exchange.Exchange, at *tag.Positions) *refusal.Refusal {
 	return nil
 }
 
-// accountOpening writes the opening line of a stream.
+// accountOpening writes the audit line of the opening of a stream.
 func accountOpening(ex *exchange.Exchange) *refusal.Refusal {
 	ex.Record.Kind = audit.KindOpen
 	ex.Record.Status = http.StatusOK
@@ -85,9 +86,9 @@ func accountOpening(ex *exchange.Exchange) *refusal.Refusal {
 	return nil
 }
 
-// host is the request whose response a stream is. Its exported methods are called
-// by the goroutines of the stream: they read of the exchange what was settled before
-// the stream began, and change nothing.
+// host is the request whose response is a stream. Its exported methods are called by the
+// goroutines of the stream: they only read fields of the exchange that were set before
+// the stream began.
 type host struct{ ex *exchange.Exchange }
 
 func (h host) Now() time.Time { return h.ex.Now() }
@@ -102,7 +103,7 @@ func (h host) Panicked(where string, value any, stack []byte) {
 	h.ex.Services.Log.Error("panic", "in", where, "panic", value, "stack", string(stack))
 }
 
-// options are those of the client's side of a stream.
+// options are the options of the client's side of a stream.
 func (h host) options(cancel context.CancelCauseFunc) streams.Options {
 	ex := h.ex
 	o := streams.Options{
@@ -118,7 +119,7 @@ func (h host) options(cancel context.CancelCauseFunc) streams.Options {
 	return o
 }
 
-// sources is what the merged stream of a client is merged from.
+// sources opens the streams of which the merged stream of a client consists.
 type sources struct{ ex *exchange.Exchange }
 
 func (s sources) Listen(ctx context.Context, up *transport.Upstream, at mcp.Session, lastID string) (*upstream.Response, error) {
@@ -141,7 +142,7 @@ func (s sources) Ended(ctx context.Context) bool {
 	return s.ex.Services.Sessions.State.Upstream.Ended(ctx, s.ex.Session.Handle.ID)
 }
 
-// note takes over what has passed on a stream until now.
+// note copies the stream's counts into the exchange.
 func (h host) note(c streams.Counts) {
 	ex := h.ex
 	ex.Record.Frames = int64(c.Frames)
@@ -149,8 +150,8 @@ func (h host) note(c streams.Counts) {
 	ex.Streamed = c
 }
 
-// finish ends the stream: when the request has not been answered in it, with
-// something in the answer's place.
+// finish ends the stream: if the request has no response yet, with a replacement for the
+// response.
 func (h host) finish(ctx context.Context, c *streams.Client, err error, resumable bool) {
 	ex := h.ex
 	if ex.Audited && !errors.Is(err, streams.ErrAudit) {
@@ -172,7 +173,7 @@ func (h host) finish(ctx context.Context, c *streams.Client, err error, resumabl
 	ex.Unanswered = refused.Code == 0
 	switch ending.Last(&refused) {
 	case streams.LastNothing:
-		_ = ex.Account(http.StatusOK, ex.Streamed.Sent) // a failure is in the log
+		_ = ex.Account(http.StatusOK, ex.Streamed.Sent) // a failure is logged
 		return
 	case streams.LastComplete:
 		ex.Record.ResultType = mcp.ResultComplete
@@ -182,7 +183,8 @@ func (h host) finish(ctx context.Context, c *streams.Client, err error, resumabl
 		ex.Own = refused.AppendEvent(ex.Own[:0], ex.ReplyOf(ex.Message.ID))
 	}
 	if ex.Account(http.StatusOK, ex.Streamed.Sent+len(ex.Own)) != nil {
-		// What cannot be recorded is not told; that it cannot is.
+		// If the audit line cannot be written, the response is withheld and the client
+		// gets the audit error.
 		ex.Own = refusal.Audit.AppendEvent(ex.Own[:0], ex.ReplyOf(ex.Message.ID))
 	}
 	c.Last(ex.Own)

@@ -1,11 +1,11 @@
-// Package streams passes event streams on: from one upstream in answer to a request,
-// or merged from all upstreams of a session in answer to GET.
+// Package streams forwards event streams: from one upstream in response to a request, or
+// merged from all upstreams of a session in response to GET.
 //
-// [Client] is the client's side of a stream: where frames are written, with a watchdog
-// that keeps a silent stream alive and ends one that may not go on. [Upstream] is the
-// side of one upstream: it reads frames and hands each to a [Handler]. [Merged] joins
-// several upstreams to one client. What frames hold is judged and recorded by the
-// handlers; nothing here knows rules, audit lines or a gateway.
+// [Client] is the client's side of a stream: it writes frames, with a watchdog that
+// sends keepalive comments on an idle stream and ends a stream that must not continue.
+// [Upstream] is the side of one upstream: it reads frames and passes each to a
+// [Handler]. [Merged] joins several upstreams to one client. The handlers evaluate and
+// record frames; this package does not depend on rules, audit lines or a gateway.
 package streams
 
 import (
@@ -22,64 +22,63 @@ const (
 	// MaxFrames bounds an ordinary event stream (gateway specification, Limits).
 	MaxFrames = 10_000
 	// DefaultWriteTimeout bounds one write to a client that reads slowly. Back-pressure
-	// reaches the upstream long before. It is set again at most once in
+	// reaches the upstream long before. The deadline is set again at most once in
 	// writeTimeoutStep, not for each frame.
 	DefaultWriteTimeout = 60 * time.Second
 	writeTimeoutStep    = time.Second
-	// checkInterval is how long a silent stream may go on after its caller's
-	// credentials ceased to be valid. No frame passes meanwhile.
+	// checkInterval is how long an idle stream may continue after its caller's
+	// credentials became invalid. No frame is sent in that time.
 	checkInterval = 15 * time.Second
 )
 
-// Host is the request whose response a stream is.
+// Host is the request whose response is a stream.
 type Host interface {
-	// Now returns the time, by the monotonic clock.
+	// Now returns the time of the monotonic clock.
 	Now() time.Time
-	// CredentialsValid returns nil while the caller is accepted, by the configuration of
-	// the moment, and caller.ErrRevoked or an error that wraps it afterwards.
+	// CredentialsValid returns nil while the caller's credentials are accepted by the
+	// current configuration, and otherwise caller.ErrRevoked or an error that wraps it.
 	CredentialsValid() error
-	// Keepalive returns how long the client may be sent nothing, by the configuration of
-	// the moment; 0 for any time.
+	// Keepalive returns the maximum time without data to the client, by the current
+	// configuration; 0 for no maximum.
 	Keepalive() time.Duration
-	// Panicked logs a panic in a goroutine of the stream, which ends.
+	// Panicked logs a panic in a goroutine of the stream, which then ends.
 	Panicked(where string, value any, stack []byte)
 }
 
-// Options are what the client's side of a stream is made of.
+// Options are the settings of the client's side of a stream.
 type Options struct {
 	Host   Host
 	Writer http.ResponseWriter
 	// Cancel ends the stream's context with the reason.
 	Cancel context.CancelCauseFunc
-	// Limit is how many frames pass; Idle the longest time between two of them, 0 for
-	// any time.
+	// Limit is the maximum number of frames; Idle the maximum time between two of them,
+	// 0 for no maximum.
 	Limit int
 	Idle  time.Duration
 	// WriteTimeout bounds one write.
 	WriteTimeout time.Duration
-	// Bodies counts the bytes of events that are being read, as those of Caller.
+	// Bodies counts the bytes of events that are being read, charged to Caller.
 	Bodies *bodies.Counter
 	Caller bodies.Caller
 }
 
-// Counts are what passed on a stream.
+// Counts are the counts of a stream.
 type Counts struct {
-	Frames   int // that arrived, whatever became of them
+	Frames   int // received, whether forwarded or not
 	Replaced int // lone surrogates in them
-	Sent     int // bytes, to the client
+	Sent     int // bytes written to the client
 }
 
-// Client is the client's side of an event stream: where the frames of one or more
-// upstreams are written. What may pass goes on byte for byte in framing of its own,
-// and is flushed before its upstream is waited for again.
+// Client is the client's side of an event stream: it writes the frames of one or more
+// upstreams. The data of forwarded frames is unchanged byte for byte, the framing is
+// written anew, and it is flushed before the upstream is waited for again.
 //
-// A watchdog shares the connection with the upstreams' goroutines; mu keeps them
-// apart.
+// A watchdog shares the connection with the upstreams' goroutines; mu serializes them.
 type Client struct {
 	opts    Options
 	control *http.ResponseController
 
-	mu        sync.Mutex // guards what follows, and the client's connection
+	mu        sync.Mutex // guards the fields below, and the client's connection
 	unflushed bool
 	counts    Counts
 	lastWrite time.Time
@@ -94,8 +93,8 @@ func (c *Client) Init(opts Options) {
 	c.opts, c.control = opts, http.NewResponseController(opts.Writer)
 }
 
-// Start writes the header and starts the watchdog. The header goes out with the
-// first frame when that has arrived already, else before the stream waits for it.
+// Start writes the header and starts the watchdog. The header is sent with the first
+// frame if that has already arrived, otherwise before the stream waits for it.
 func (c *Client) Start() {
 	h := c.opts.Writer.Header()
 	h["Content-Type"] = []string{"text/event-stream"}
@@ -110,8 +109,7 @@ func (c *Client) Start() {
 	c.timer = time.AfterFunc(c.nextWake(now), c.watchdog)
 }
 
-// Stop ends the watchdog: nothing of the stream uses the writer or the host from then
-// on.
+// Stop ends the watchdog: afterwards the stream does not use the writer or the host.
 func (c *Client) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +120,7 @@ func (c *Client) Stop() {
 	_ = c.control.SetWriteDeadline(time.Time{})
 }
 
-// Counts returns what has passed until now.
+// Counts returns the current counts.
 func (c *Client) Counts() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +134,8 @@ func (c *Client) Last(event []byte) {
 	}
 }
 
-// FlushPending sends what was written: the client does not wait for a frame because
-// the upstream, or a guardrail, is waited for.
+// FlushPending flushes before the upstream or a guardrail is waited for, so that no
+// frame waits in the buffer.
 func (c *Client) FlushPending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +144,8 @@ func (c *Client) FlushPending() {
 	}
 }
 
-// send writes one event. It reaches the client at the latest when the stream
-// waits for the upstream again.
+// send writes one event. It is flushed at the latest before the stream waits for the
+// upstream again.
 func (c *Client) send(event []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +157,7 @@ func (c *Client) send(event []byte) error {
 	return err
 }
 
-// write writes to the client, for at most about the write time-out. The caller holds
-// mu.
+// write writes to the client, with the write timeout. The caller holds mu.
 func (c *Client) write(now time.Time, p []byte) (int, error) {
 	if now.Sub(c.deadline) >= writeTimeoutStep {
 		c.deadline = now
@@ -169,13 +166,13 @@ func (c *Client) write(now time.Time, p []byte) (int, error) {
 	return c.opts.Writer.Write(p)
 }
 
-// flush sends what was written. The caller holds mu.
+// flush flushes written data. The caller holds mu.
 func (c *Client) flush() {
 	c.unflushed = false
-	_ = c.control.Flush() // a broken connection shows in the next write
+	_ = c.control.Flush() // the next write returns the error of a broken connection
 }
 
-// arrived counts a frame; false when it is one too many.
+// arrived counts a frame; false when the limit is exceeded.
 func (c *Client) arrived() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +188,7 @@ func (c *Client) replaced(n int) {
 	c.counts.Replaced += n
 }
 
-// nextWake returns how long the watchdog may sleep. The caller holds mu.
+// nextWake returns the time until the watchdog must run again. The caller holds mu.
 func (c *Client) nextWake(now time.Time) time.Duration {
 	next := checkInterval
 	if alive := c.opts.Host.Keepalive(); alive > 0 {
@@ -203,13 +200,13 @@ func (c *Client) nextWake(now time.Time) time.Duration {
 	return max(next, time.Millisecond)
 }
 
-// watchdog ends the stream when it is idle for too long or its caller is no longer
-// accepted, and keeps it alive with comments. It runs on the timer's goroutine.
+// watchdog ends the stream when it is idle for too long or its caller's credentials are
+// invalid, and sends keepalive comments. It runs on the timer's goroutine.
 func (c *Client) watchdog() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return // the host may be another request's by now
+		return // the host may already serve another request
 	}
 	defer func() {
 		if p := recover(); p != nil {

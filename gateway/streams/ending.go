@@ -11,7 +11,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Why the gateway itself ends a stream, as the cause of the stream's context.
+// Reasons why the gateway itself ends a stream, as the cause of the stream's context.
 var (
 	ErrIdle     = errors.New("no frame arrived in time")
 	ErrReplaced = errors.New("the client opened its stream again")
@@ -19,7 +19,7 @@ var (
 	ErrPanic    = errors.New("panic")
 )
 
-// Why an upstream's side ends before the upstream ended it.
+// Reasons why an upstream's side ends before the upstream ended it.
 var (
 	ErrTruncated    = errors.New("too many frames")
 	ErrInvalidFrame = errors.New("frame is not a message")
@@ -27,30 +27,32 @@ var (
 	ErrDenied       = errors.New("the answer was denied")
 )
 
-// Ending is what is known when a stream ends before its request was answered.
+// Ending describes a stream that ended before its request had a response.
 type Ending struct {
-	// Err is the error of the upstream's side, Cause why the stream's context ended.
+	// Err is the error of the upstream's side, Cause the reason why the stream's context
+	// ended.
 	Err, Cause error
-	// Stopping is set when the process ends, Left when the request's context has ended
-	// for another reason.
+	// Stopping is set when the process is stopping, Left when the request's context has
+	// ended for another reason.
 	Stopping, Left bool
-	// Resumable is set where the client can come back for the rest.
+	// Resumable is set if the client can resume the stream.
 	Resumable bool
-	// Awaited is set where the last frame of the stream answers a request, Listens where
-	// the gateway itself ends the stream of a listening request, with its result.
+	// Awaited is set if the last frame of the stream is the response to a request,
+	// Listens if the gateway itself ends the stream of a listening request, with its
+	// result.
 	Awaited, Listens bool
 }
 
-// Last is what a client is told in the place of the answer.
+// Last is the kind of the last event of a stream, instead of the response.
 type Last uint8
 
 const (
-	LastNothing  Last = iota // there is nothing to tell, or nobody
+	LastNothing  Last = iota // no event
 	LastComplete             // the result of a listening request
 	LastError                // the refusal
 )
 
-// Last returns what is told when the stream ends with a refusal.
+// Last returns the kind of the last event when the stream ends with a refusal.
 func (e *Ending) Last(refused *refusal.Refusal) Last {
 	switch {
 	case refused.Code == 0, !e.Awaited && !e.Listens, e.Left && !e.Stopping:
@@ -61,12 +63,12 @@ func (e *Ending) Last(refused *refusal.Refusal) Last {
 	return LastError
 }
 
-// Refusal returns what is recorded, and sent in the place of the answer. A refusal
-// without a code is for the audit line alone: the client has left, or comes back
-// for the rest of a stream that it can resume.
+// Refusal returns the refusal that is recorded, and sent instead of the response. A
+// refusal without a code is only for the audit line: the client has disconnected, or can
+// resume the stream.
 func (e *Ending) Refusal() refusal.Refusal {
 	switch {
-	case e.Stopping: // the request's context ends before those derived of it
+	case e.Stopping: // the request's context ends before those derived from it
 		return refusal.Shutdown
 	case errors.Is(e.Cause, ErrIdle):
 		return refusal.Truncated
@@ -108,7 +110,7 @@ func (e *Ending) Refusal() refusal.Refusal {
 	}
 }
 
-// Failure returns what the upstream did wrong where the refusal is its doing.
+// Failure returns the failure of the upstream if it caused the refusal.
 func (e *Ending) Failure(refused *refusal.Refusal) (upstream.Cause, bool) {
 	switch refused.Kind {
 	case refusal.Ended.Kind:
@@ -124,7 +126,7 @@ func (e *Ending) Failure(refused *refusal.Refusal) (upstream.Cause, bool) {
 // maxCause bounds the text of a cause in bytes.
 const maxCause = 200
 
-// invalidFrame says why a frame of an event stream is not passed on.
+// invalidFrame returns the reason why a frame of an event stream is not forwarded.
 func invalidFrame(err error) upstream.Cause {
 	return upstream.Cause{Code: "invalid_frame", Text: "the event stream holds an invalid frame: " + upstream.Printable(err.Error(), maxCause)}
 }

@@ -18,19 +18,21 @@ import (
 	"svc/gateway/upstream"
 )
 
-// replicaPollInterval is how often a merged stream asks what other replicas did.
+// replicaPollInterval is the interval at which a merged stream checks for changes by
+// other replicas.
 const replicaPollInterval = 5 * time.Second
 
-// Reopening is the backoff between attempts to open an upstream's stream again.
+// Reopening is the backoff for reopening an upstream's stream.
 var Reopening = backoff.Pauses{Min: time.Second, Max: 30 * time.Second}
 
-// Sources is what a merged stream is merged from.
+// Sources opens and handles the streams of the upstreams of a merged stream.
 type Sources interface {
 	// Listen opens the standalone stream of an upstream.
 	Listen(ctx context.Context, up *transport.Upstream, s mcp.Session, lastEventID string) (*upstream.Response, error)
-	// Handler returns the handler of the frames of an upstream, which go to c.
+	// Handler returns the handler of the frames of an upstream, which are written to
+	// c.
 	Handler(c *Client, up *transport.Upstream, s mcp.Session) Handler
-	// Failed notifies why the stream of an upstream broke.
+	// Failed is called with the reason why the stream of an upstream broke.
 	Failed(up *transport.Upstream, cause upstream.Cause)
 	// Sessions returns the upstream sessions of the client by the names of their
 	// upstreams.
@@ -39,21 +41,22 @@ type Sources interface {
 	Ended(ctx context.Context) bool
 }
 
-// MergedOptions are what a merged stream is made of.
+// MergedOptions are the settings of a merged stream.
 type MergedOptions struct {
 	Options
 	// Session is the client's session.
 	Session   session.ID
 	Sources   Sources
 	Upstreams map[string]*transport.Upstream
-	// Positions are those from which the client resumes.
+	// Positions are the positions from which the client resumes.
 	Positions *tag.Positions
-	// Replicated is set where other replicas open and end sessions too.
+	// Replicated is set if other replicas open and end sessions too.
 	Replicated bool
 }
 
-// Merged is the merged standalone stream of one session: an upstream's side for each
-// upstream at which the client has a session, also for those that come later.
+// Merged is the merged standalone stream of one session. It has an upstream's side for
+// each upstream at which the client has a session, including sessions that are opened
+// later.
 type Merged struct {
 	Client
 	opts  MergedOptions
@@ -62,7 +65,7 @@ type Merged struct {
 	leave func()
 	wg    sync.WaitGroup
 
-	attaching sync.Mutex // guards what follows
+	attaching sync.Mutex // guards the fields below
 	// members are the upstreams whose stream is part of this one.
 	members map[string]*member
 	closed  bool
@@ -75,7 +78,7 @@ type member struct {
 }
 
 // Run serves the stream until its context ends. It begins with a session at an
-// upstream, and with those that are open at others.
+// upstream, and attaches those that are open at others.
 func (m *Merged) Run(up *transport.Upstream, opened mcp.Session) {
 	m.Start()
 	m.FlushPending()
@@ -88,8 +91,8 @@ func (m *Merged) Run(up *transport.Upstream, opened mcp.Session) {
 	m.wg.Wait()
 }
 
-// Close ends the stream and waits for all goroutines that use its host. It is called
-// once, also after a panic.
+// Close ends the stream and waits for all goroutines that use its host. It must be
+// called once, also after a panic.
 func (m *Merged) Close() {
 	m.Stop()
 	m.opts.Cancel(nil)
@@ -98,9 +101,9 @@ func (m *Merged) Close() {
 	m.wg.Wait()
 }
 
-// wait waits for the end of the stream. Where replicas share the session, sessions
-// that another replica opened are attached, and an end that another replica was
-// notified of is the end here.
+// wait waits for the end of the stream. If replicas share the session, it attaches
+// sessions that another replica opened, and ends the stream when another replica ended
+// the session.
 func (m *Merged) wait() {
 	if !m.opts.Replicated {
 		<-m.ctx.Done()
@@ -128,8 +131,8 @@ func (m *Merged) wait() {
 	}
 }
 
-// attach makes an upstream's stream part of this one, in the place of that of an
-// earlier session there.
+// attach adds an upstream's stream to this one, replacing the stream of an earlier
+// session at that upstream.
 func (m *Merged) attach(up *transport.Upstream, opened mcp.Session) {
 	m.attaching.Lock()
 	defer m.attaching.Unlock()
@@ -175,9 +178,10 @@ func (m *Merged) close() {
 	m.closed = true
 }
 
-// copyWithRetry copies the stream of one upstream until the client leaves. A stream
-// that breaks is opened again where it broke: the client, whose own stream is
-// whole, would never know. An upstream that has no such stream is left alone.
+// copyWithRetry copies the stream of one upstream until the client disconnects. A
+// stream that breaks is opened again at its last position, because the client's own
+// stream is not interrupted and the client cannot do it. An upstream without such a
+// stream is not retried.
 func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mcp.Session, u *Upstream) {
 	pauses := m.set.Pauses
 	for ctx.Err() == nil {
@@ -187,7 +191,7 @@ func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mc
 		case errors.Is(err, errNoStream) && len(u.lastID) == 0:
 			return
 		case errors.Is(err, errNoStream), errors.Is(err, upstream.ErrInvalidRequest):
-			u.lastID = nil // it may be the position that it does not know
+			u.lastID = nil // the upstream may not know the position
 		case errors.Is(err, caller.ErrRevoked), errors.Is(err, ErrTruncated), errors.Is(err, ErrAudit), errors.Is(err, bodies.ErrOverloaded):
 			m.opts.Cancel(err)
 			return
@@ -202,7 +206,7 @@ func (m *Merged) copyWithRetry(ctx context.Context, up *transport.Upstream, s mc
 }
 
 // reportFailure reports why the stream of one upstream broke, unless the upstream
-// ended it in order.
+// ended it normally.
 func (m *Merged) reportFailure(ctx context.Context, up *transport.Upstream, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -227,32 +231,32 @@ func (m *Merged) openAndCopy(ctx context.Context, up *transport.Upstream, s mcp.
 	switch {
 	case resp.Status == http.StatusOK && resp.MediaType() == "text/event-stream":
 	case resp.Status == http.StatusConflict, resp.Status == http.StatusTooManyRequests, resp.Status == http.StatusRequestTimeout:
-		return io.ErrUnexpectedEOF // the one before has not ended there, or it is busy
+		return io.ErrUnexpectedEOF // the previous stream has not ended at the upstream, or it is busy
 	case resp.Status >= 400 && resp.Status < 500:
 		return errNoStream
 	default:
 		return io.ErrUnexpectedEOF
 	}
-	// The end of an upstream's stream may come with its last frames, and the client's
-	// stream goes on: what was written is sent now, not with the next frame of another
+	// The end of an upstream's stream may arrive with its last frames while the
+	// client's stream continues: flush now, not with the next frame of another
 	// upstream.
 	defer m.FlushPending()
 	return u.Copy(ctx, resp)
 }
 
-// MergedSet are the merged streams that are open, so that a session that is
-// opened at a further upstream is attached to the stream of its client.
+// MergedSet is the set of open merged streams, so that a session that is opened at
+// another upstream is attached to the stream of its client.
 type MergedSet struct {
-	// Pauses is the backoff between attempts to open an upstream's stream again.
+	// Pauses is the backoff for reopening an upstream's stream.
 	Pauses backoff.Pauses
 
 	mu   sync.Mutex
 	open map[session.ID]*Merged
 }
 
-// Open returns the merged stream of a session, and ends the one before: most likely
-// its connection broke unnoticed. ctx is the stream's context, which Options.Cancel
-// ends.
+// Open returns the merged stream of a session, and ends the previous one, whose
+// connection most likely broke unnoticed. ctx is the stream's context, which
+// Options.Cancel ends.
 func (s *MergedSet) Open(ctx context.Context, opts MergedOptions) *Merged {
 	m := &Merged{opts: opts, set: s, ctx: ctx, members: make(map[string]*member)}
 	m.Init(opts.Options)
@@ -297,7 +301,7 @@ func (s *MergedSet) End(id session.ID) {
 	}
 }
 
-// Len returns how many streams are open.
+// Len returns the number of open streams.
 func (s *MergedSet) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

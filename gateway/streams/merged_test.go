@@ -19,14 +19,14 @@ import (
 	"svc/gateway/upstream"
 )
 
-// merging is what a merged stream of a test is merged from.
+// merging is the source of a merged stream in tests.
 type merging struct {
 	mu       sync.Mutex
 	open     map[string]mcp.Session
 	ended    bool
 	asked    []string // upstream, session and position of each stream that was opened
 	failures []string
-	// answer is what the n-th request for the stream of an upstream gets.
+	// answer returns the response to the n-th request for the stream of an upstream.
 	answer func(ctx context.Context, name string, n int) (*upstream.Response, error)
 	times  map[string]int
 }
@@ -99,7 +99,7 @@ func frame(id, data string) string {
 
 var ups = map[string]*transport.Upstream{"a": {Name: "a"}, "b": {Name: "b"}, "c": {Name: "c"}}
 
-// running is a merged stream that runs.
+// running is a running merged stream.
 type running struct {
 	*Merged
 	*writer
@@ -126,7 +126,7 @@ func run(t *testing.T, set *MergedSet, id session.ID, m *merging, lastID string,
 	return r
 }
 
-// cause waits for the end of the stream and returns why it ended.
+// cause waits for the end of the stream and returns its cause.
 func (r *running) cause() error {
 	<-r.done
 	return context.Cause(r.ctx)
@@ -136,9 +136,9 @@ func newSet() *MergedSet {
 	return &MergedSet{Pauses: backoff.Pauses{Min: time.Second, Max: 4 * time.Second}}
 }
 
-// The streams of all upstreams are one, each resumed where the client left it; the
-// position of the client is that at all of them, and one that has no stream is left
-// alone.
+// The streams of all upstreams are merged, each resumed where the client left it; the
+// client's position includes the positions at all upstreams, and an upstream without a
+// stream is not retried.
 func TestUpstreamsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &merging{open: map[string]mcp.Session{"b": at("b1"), "c": at("c1"), "gone": at("x")}}
@@ -168,8 +168,8 @@ func TestUpstreamsAreMerged(t *testing.T) {
 	})
 }
 
-// A stream that breaks is opened again where it broke, with growing pauses; a position
-// that the upstream does not know is given up.
+// A stream that breaks is opened again at its last position, with growing backoff; a
+// position that the upstream does not know is discarded.
 func TestBrokenStreamsAreOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(merging)
@@ -211,8 +211,8 @@ func TestBrokenStreamsAreOpenedAgain(t *testing.T) {
 	})
 }
 
-// An upstream session that is opened later is attached, and takes the place of an
-// earlier one at the same upstream; nothing is attached to a stream that has ended.
+// An upstream session that is opened later is attached, and replaces an earlier one at
+// the same upstream; nothing is attached to a stream that has ended.
 func TestUpstreamsAreAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &merging{answer: func(ctx context.Context, name string, n int) (*upstream.Response, error) {
@@ -244,7 +244,7 @@ func TestUpstreamsAreAttached(t *testing.T) {
 	})
 }
 
-// A client that opens its stream again gets the one before ended.
+// When a client opens its stream again, the previous stream is ended.
 func TestAStreamIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &merging{answer: func(ctx context.Context, _ string, _ int) (*upstream.Response, error) { return silent(ctx, "") }}
@@ -264,7 +264,8 @@ func TestAStreamIsReplaced(t *testing.T) {
 	})
 }
 
-// What other replicas open is attached, and what they end ends, within one poll.
+// Sessions that other replicas open are attached, and an end by another replica ends
+// the stream, within one poll interval.
 func TestReplicasArePolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &merging{answer: func(ctx context.Context, _ string, _ int) (*upstream.Response, error) { return silent(ctx, "") }}
@@ -285,8 +286,8 @@ func TestReplicasArePolled(t *testing.T) {
 	})
 }
 
-// What must end all of the stream does, from whichever upstream it comes: a panic, a
-// caller who is no longer accepted, too many frames.
+// Some failures of one upstream end the whole stream: a panic, a caller whose
+// credentials are invalid, too many frames.
 func TestOneUpstreamEndsTheMergedStream(t *testing.T) {
 	for _, tt := range []struct {
 		name, sent string

@@ -26,7 +26,7 @@ type writer struct {
 	mu      sync.Mutex
 	header  http.Header
 	text    strings.Builder
-	flushed int // bytes
+	flushed int // in bytes
 	err     error
 }
 
@@ -48,7 +48,7 @@ func (w *writer) Flush() {
 	w.flushed = w.text.Len()
 }
 
-// got returns what the client has been sent: what was written and flushed.
+// got returns the data that the client received: written and flushed.
 func (w *writer) got() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *writer) written() string {
 	return w.text.String()
 }
 
-// host is a request of which tests change what is asked of it.
+// host is a request whose answers tests can change.
 type host struct {
 	mu        sync.Mutex
 	valid     error
@@ -91,12 +91,12 @@ func (h *host) revoke(err error) {
 	h.valid = err
 }
 
-// handler withholds what contains "secret"; the response with id 1 is final.
+// handler withholds frames that contain "secret"; the response with id 1 is final.
 type handler struct {
 	seen     []string
 	answered []Counts
-	failed   error // of Judge
-	unsaved  error // of Answer
+	failed   error // error of Judge
+	unsaved  error // error of Answer
 }
 
 func (h *handler) Judge(m *mcp.Message, _ string, _ int) (body []byte, final bool, err error) {
@@ -148,8 +148,8 @@ const (
 	reply  = `{"jsonrpc":"2.0","id":1,"result":{}}`
 )
 
-// What an upstream streams reaches the client judged and with its ids tagged; what is
-// withheld leaves its event id behind, or something in its place.
+// Frames of an upstream reach the client evaluated and with their ids tagged; for a
+// withheld frame its event id, or a replacement, is sent.
 func TestFramesPass(t *testing.T) {
 	for _, tt := range []struct {
 		name, sent, want string
@@ -201,7 +201,7 @@ func TestFramesPass(t *testing.T) {
 	}
 }
 
-// waiting is a body that calls back before it waits, as those of upstreams do.
+// waiting is a body that calls a function before it waits, like those of upstreams.
 type waiting struct {
 	io.ReadCloser
 	before func()
@@ -216,7 +216,7 @@ func (b *waiting) Read(p []byte) (int, error) {
 
 func (b *waiting) BeforeWait(f func()) { b.before = f }
 
-// Nothing that was written waits in a buffer while the upstream is waited for.
+// No written data stays in a buffer while the stream waits for the upstream.
 func TestWhatWasWrittenIsFlushedBeforeTheUpstreamIsWaitedFor(t *testing.T) {
 	ctx, w, opts := newOptions(t.Context(), new(host))
 	var c Client
@@ -233,7 +233,7 @@ func TestWhatWasWrittenIsFlushedBeforeTheUpstreamIsWaitedFor(t *testing.T) {
 	for range 3 {
 		io.WriteString(out, event)
 		want += event
-		// The pipe takes the next part when the upstream is read again.
+		// The pipe accepts the next part when the upstream is read again.
 		io.WriteString(out, ": ")
 		if got := w.got(); got != want {
 			t.Errorf("the client has %q, want %q", got, want)
@@ -246,7 +246,7 @@ func TestWhatWasWrittenIsFlushedBeforeTheUpstreamIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A caller who is no longer accepted gets no further frame.
+// A caller whose credentials became invalid gets no further frame.
 func TestNoFrameForACallerWhoIsNoLongerAccepted(t *testing.T) {
 	h := new(host)
 	h.revoke(caller.ErrTokenRevoked)
@@ -262,8 +262,9 @@ func TestNoFrameForACallerWhoIsNoLongerAccepted(t *testing.T) {
 	}
 }
 
-// The watchdog keeps a silent stream alive, and ends one that is idle, whose caller is
-// no longer accepted, or whose client does not take what it is sent.
+// The watchdog sends keepalive comments on an idle stream, and ends a stream that is
+// idle for too long, whose caller's credentials are invalid, or whose client does not
+// read.
 func TestWatchdog(t *testing.T) {
 	broken := errors.New("broken pipe")
 	for _, tt := range []struct {
@@ -318,8 +319,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// Each way in which a stream can end before its request was answered has its refusal,
-// and what the upstream did wrong is reported.
+// Each way in which a stream can end before its request has a response has its refusal,
+// and failures of the upstream are reported.
 func TestEnding(t *testing.T) {
 	down := &upstream.Error{Upstream: "up", Kind: upstream.ErrUnreachable}
 	for _, tt := range []struct {
@@ -360,8 +361,8 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// Who comes back for the rest, or has left, is told nothing; who listens gets its result
-// when the gateway stops.
+// A client that resumes, or that has disconnected, gets no last event; a listening
+// client gets its result when the gateway stops.
 func TestWhatIsToldInThePlaceOfAnAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -10,22 +10,22 @@ import (
 	"svc/gateway/upstream"
 )
 
-// keepBuffer is the size beyond which a buffer is not kept for the next frame.
+// keepBuffer is the size above which a buffer is not reused for the next frame.
 const keepBuffer = 256 << 10
 
-// Handler decides what becomes of the frames of one upstream, one at a time. The
-// message is valid until the next one.
+// Handler decides about the frames of one upstream, one at a time. The message is valid
+// until the next call.
 type Handler interface {
-	// Judge judges a message, and records what was decided. body is what the client
-	// gets, nil when the message is withheld; final is set for the answer to the
-	// request. With an error the stream ends. dialect is that of the response, see
-	// [upstream.Response], and replaced the lone surrogates that were replaced.
+	// Judge evaluates a message, and records the decision. body is the message for the
+	// client, nil when the message is withheld; final is set for the response to the
+	// request. An error ends the stream. dialect is the one of the response, see
+	// [upstream.Response], and replaced the number of replaced lone surrogates.
 	Judge(m *mcp.Message, dialect string, replaced int) (body []byte, final bool, err error)
-	// Withhold returns what the client gets in the place of a message that was withheld
-	// and is not final, nil for nothing, and rejects a request at its upstream.
+	// Withhold returns the replacement for a withheld message that is not final, nil
+	// for nothing, and rejects a withheld request at its upstream.
 	Withhold(m *mcp.Message) (body []byte)
-	// Answer records the request before its final message is sent, which is counted
-	// already. With an error the message is not sent.
+	// Answer records the request before its final message is sent; c includes that
+	// message. After an error the message is not sent.
 	Answer(c Counts) error
 }
 
@@ -34,39 +34,40 @@ type Upstream struct {
 	client  *Client
 	handler Handler
 	dialect string     // of the response that is copied
-	tags    tag.Stream // whether ids are rewritten to name their upstream
+	tags    tag.Stream // selects whether ids are rewritten to name their upstream
 
 	msg mcp.Message
 	out []byte
-	// resumable is set once an event carried an id: a client whose stream ends
-	// early comes back for the rest, so its end is no error. lastID is that id.
+	// resumable is set once an event had an id: a client whose stream ends early can
+	// resume it, so the early end is not an error. lastID is that id.
 	resumable bool
 	lastID    []byte
 
-	bytes   bodies.Share // of the event that is read
+	bytes   bodies.Share // of the event that is being read
 	counted bodies.CountedReader
 }
 
-// Init makes the zero value usable. Events are made in buffer.
+// Init makes the zero value usable. Events are built in buffer.
 func (u *Upstream) Init(c *Client, h Handler, tags tag.Stream, buffer []byte) {
 	u.client, u.handler, u.tags, u.out = c, h, tags, buffer
 }
 
-// Resumable reports whether a client can resume the stream where it ended.
+// Resumable reports whether a client can resume the stream at its end.
 func (u *Upstream) Resumable() bool { return u.resumable }
 
 // Buffer returns the buffer of Init, which may have grown.
 func (u *Upstream) Buffer() []byte { return u.out }
 
-// Copy judges and passes on what a response streams, until its end or that of ctx. It
-// flushes before it blocks on the upstream, so that no frame stays in the buffer.
+// Copy evaluates and forwards the frames of a response, until the end of the response
+// or of ctx. It flushes before it blocks on the upstream, so that no frame stays in the
+// buffer.
 func (u *Upstream) Copy(ctx context.Context, resp *upstream.Response) error {
 	u.bytes.Begin(u.client.opts.Bodies, u.client.opts.Caller)
 	defer u.bytes.End()
 	u.dialect = resp.Dialect
 	u.counted = bodies.CountedReader{Reader: resp.Body, Share: &u.bytes}
 	resp.BeforeWait(u.client.FlushPending)
-	// Closing the body ends a read that waits, whoever gives up.
+	// Closing the body ends a blocked read.
 	stop := context.AfterFunc(ctx, func() { resp.Body.Close() })
 	defer stop()
 	events := mcp.NewEventReader(&u.counted, mcp.MaxEvent)
@@ -77,7 +78,7 @@ func (u *Upstream) Copy(ctx context.Context, resp *upstream.Response) error {
 			return err
 		}
 		if ev.IsComment {
-			continue // no frame: the client's side keeps the stream alive itself
+			continue // not a frame: the client's side sends its own keepalive comments
 		}
 		if err := u.pass(&ev); err != nil {
 			return err
@@ -88,7 +89,7 @@ func (u *Upstream) Copy(ctx context.Context, resp *upstream.Response) error {
 	}
 }
 
-// pass passes one event on, while the caller's credentials are valid.
+// pass forwards one event, if the caller's credentials are valid.
 func (u *Upstream) pass(ev *mcp.Event) error {
 	if ev.HasID && len(ev.ID) > 0 {
 		u.resumable = true
@@ -99,14 +100,14 @@ func (u *Upstream) pass(ev *mcp.Event) error {
 		return err
 	}
 	if len(ev.Data) == 0 {
-		// It carries an id or a retry time, which the client resumes by.
+		// The event has an id or a retry time, which the client needs to resume.
 		u.out = mcp.AppendEvent(u.out[:0], *ev)
 		return u.client.send(u.out)
 	}
 	return u.handleFrame(ev)
 }
 
-// handleFrame has one frame judged and passes it on, or what takes its place.
+// handleFrame evaluates one frame and forwards it or its replacement.
 func (u *Upstream) handleFrame(ev *mcp.Event) error {
 	if !u.client.arrived() {
 		return ErrTruncated
@@ -131,8 +132,8 @@ func (u *Upstream) handleFrame(ev *mcp.Event) error {
 	out.Data = u.tags.Message(&u.msg, body)
 	u.out = mcp.AppendEvent(u.out[:0], out)
 	if final {
-		// The line of the request is in the file before the client can have
-		// read the answer to the end.
+		// The audit line of the request is written before the client can have received
+		// the whole response.
 		counts := u.client.Counts()
 		counts.Sent += len(u.out)
 		if err := u.handler.Answer(counts); err != nil {
@@ -142,8 +143,8 @@ func (u *Upstream) handleFrame(ev *mcp.Event) error {
 	return u.client.send(u.out)
 }
 
-// withholdFrame sends what takes the place of a frame that is withheld. The event id
-// is kept, so that the client resumes behind it.
+// withholdFrame sends the replacement of a withheld frame. The event id is kept, so
+// that the client resumes after the frame.
 func (u *Upstream) withholdFrame(ev *mcp.Event) error {
 	out := mcp.Event{ID: ev.ID, HasID: ev.HasID, HasData: true, Data: u.handler.Withhold(&u.msg)}
 	if !ev.HasID && len(out.Data) == 0 {

@@ -1,5 +1,5 @@
-// Package tag rewrites what upstreams choose as names, where a session has several of
-// them, so that each name leads back to its upstream.
+// Package tag rewrites identifiers that upstreams choose, for sessions with several
+// upstreams, so that each identifier can be routed back to its upstream.
 package tag
 
 import (
@@ -12,21 +12,20 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Where a session has several upstreams, three kinds of names that upstreams
-// choose can collide: the ids of their requests to the client, the progress
-// tokens in those, and the ids of events. On the way to the client each is
-// rewritten to a tag that names its upstream; on the way back the tag says where
-// the message goes, and is taken off again. The tag holds all there is to know,
-// so that nothing is lost when the gateway restarts. With one upstream nothing
-// is rewritten.
+// In a session with several upstreams, three kinds of identifiers that upstreams
+// choose can collide: the ids of their requests to the client, the progress tokens in
+// these requests, and the ids of events. On the way to the client each is rewritten
+// to a tag that names its upstream; on the way back the tag selects the upstream and
+// is removed. The tag contains all data, so that it is still valid after a restart of
+// the gateway. With one upstream nothing is rewritten.
 
-// Kind says on which kind of stream an event id was given out: a client that
-// resumes behind it wants that stream to go on.
+// Kind is the kind of stream of an event id: a client that resumes after the id
+// continues that stream.
 type Kind byte
 
 const (
 	None     Kind = 0
-	Post     Kind = 'p' // the answer to a POST
+	Post     Kind = 'p' // the response to a POST
 	Standing Kind = 'g' // the standalone stream of GET, merged of several
 )
 
@@ -35,17 +34,17 @@ const (
 	separator = "~"
 )
 
-// Stream tags what one upstream sends on a stream.
+// Stream tags the frames of one upstream on a stream.
 type Stream struct {
 	Kind     Kind
 	Upstream string
 	At       *Positions // of a merged stream
 }
 
-// Event turns an upstream's event id into the client's. On an answer to a POST
-// it names the upstream. On the merged stream it holds how far the client has
-// come at each of the upstreams, because the one id that a client resumes by
-// must not lose what the others sent meanwhile.
+// Event converts an upstream's event id into the client's. In a response to a POST it
+// names the upstream. On the merged stream it contains the positions at all
+// upstreams, because the client resumes from a single id, which must not lose frames
+// of the other upstreams.
 func (s Stream) Event(id []byte) []byte {
 	switch s.Kind {
 	case Post:
@@ -56,7 +55,7 @@ func (s Stream) Event(id []byte) []byte {
 	return id
 }
 
-// UntagPost reads the event id of an answer to a POST.
+// UntagPost parses the event id of a response to a POST.
 func UntagPost(id string) (upstream, rest string, ok bool) {
 	after, ok := strings.CutPrefix(id, string(rune(Post))+separator)
 	if !ok {
@@ -76,11 +75,11 @@ type Positions struct {
 	at url.Values
 }
 
-// maxPositions bounds the text of positions in bytes: it travels in a header.
+// maxPositions bounds the text of positions in bytes: it is sent in a header.
 const maxPositions = 4 << 10
 
-// UntagStanding reads the event id of a merged stream; any other text is no
-// position at all.
+// UntagStanding parses the event id of a merged stream; any other text yields no
+// position.
 func UntagStanding(id string) *Positions {
 	p := &Positions{at: url.Values{}}
 	after, ok := strings.CutPrefix(id, string(rune(Standing))+separator)
@@ -93,15 +92,15 @@ func UntagStanding(id string) *Positions {
 	return p
 }
 
-// Of returns the position at one upstream; empty where there is none.
+// Of returns the position at one upstream; empty if there is none.
 func (p *Positions) Of(upstream string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.at.Get(upstream)
 }
 
-// move sets the position at one upstream and returns the text of all. Where
-// that would be too long the others are left out.
+// move sets the position at one upstream and returns the text of all. If that would
+// be too long, the other positions are dropped.
 func (p *Positions) move(upstream, id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,15 +112,15 @@ func (p *Positions) move(upstream, id string) string {
 	return text
 }
 
-// Message names the upstream in what a server's message lets the client
-// refer to. body is the message m as it goes on.
+// Message adds the upstream to the identifiers of a server's message that the client
+// sends back. body is the forwarded form of message m.
 func (s Stream) Message(m *mcp.Message, body []byte) []byte {
 	if s.Kind == None || m.Kind == mcp.Response {
 		return body
 	}
 	var edits []mcp.Edit
 	tag := func(at mcp.Span) {
-		if mcp.ValidID(at.Of(body)) { // nothing else comes back
+		if mcp.ValidID(at.Of(body)) { // the client sends back no other values
 			edits = append(edits, mcp.Edit{At: at, With: Value(s.Upstream, at.Of(body))})
 		}
 	}
@@ -149,22 +148,22 @@ func name(upstream string) string {
 
 var names = strings.NewReplacer("%", "%25", separator, "%7E")
 
-// untagName reads what tagName made.
+// untagName parses the result of name.
 func untagName(text string) (upstream string, ok bool) {
 	upstream, err := url.PathUnescape(text)
 	return upstream, err == nil && upstream != ""
 }
 
-// Value returns a JSON string that names the upstream and holds the value
-// as it was written.
+// Value returns a JSON string that names the upstream and contains the value as
+// written.
 func Value(upstream string, raw []byte) []byte {
 	return mcp.AppendString(nil, mark+separator+name(upstream)+separator+string(raw))
 }
 
-// UntagValue reads what tagValue made. tagged is set for every string that begins
-// like a tag; ok is false when the gateway cannot have issued that tag, because it
-// holds something else than one whole string or integer. Only a value that is ok
-// may be put back into a message.
+// UntagValue parses the result of Value. tagged is set for every string with the
+// prefix of a tag; ok is false when the gateway cannot have issued that tag, because
+// its content is not exactly one string or integer. The value may be put into a
+// message only if ok is true.
 func UntagValue(raw []byte) (upstream string, value []byte, tagged, ok bool) {
 	text, isString := mcp.StringValue(raw)
 	if !isString {

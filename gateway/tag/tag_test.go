@@ -49,7 +49,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// An event id of the merged stream says how far the client came everywhere.
+// An event id of the merged stream contains the positions at all upstreams.
 func TestStandingEventIDHoldsAllPositions(t *testing.T) {
 	at := UntagStanding("")
 	first := Stream{Kind: Standing, Upstream: "first", At: at}
@@ -74,8 +74,7 @@ func TestStandingEventIDHoldsAllPositions(t *testing.T) {
 	}
 }
 
-// What an upstream uses as a progress token and could not come back is passed on
-// as it is.
+// A progress token that could not be restored is forwarded unchanged.
 func TestOnlyStringsAndIntegersAreTagged(t *testing.T) {
 	src := Stream{Kind: Post, Upstream: "second"}
 	body := []byte(`{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"_meta":{"progressToken":{"a":1}}}}`)
@@ -89,11 +88,12 @@ func TestOnlyStringsAndIntegersAreTagged(t *testing.T) {
 	}
 }
 
-// FuzzTag checks what must hold of any tag: what untagValue takes for issued is one
-// whole value, so that the message that it is put into stays the same but for that
-// value; and what tagValue makes comes back as it was.
+// FuzzTag checks the properties of all tags: a value that UntagValue accepts is
+// exactly one JSON value, so that putting it into a message changes nothing else;
+// and the result of Value is parsed back unchanged.
 //
-// Ten minutes: go test ./gateway -run '^$' -fuzz '^FuzzTag$' -fuzztime 10m -fuzzminimizetime 1x -parallel 1
+// Ten minutes: go test ./gateway/tag -run '^$' -fuzz '^FuzzTag$' -fuzztime 10m
+// -fuzzminimizetime 1x -parallel 1
 func FuzzTag(f *testing.F) {
 	for _, text := range []string{"svc~two~1", "svc~two~\"a\"", "svc~two~1},\"id\":77,\"x\":{\"y\":1", "svc~a%7Eb~-5", "svc~~1", "svc~two~\"a\\\"", "nope", "svc~two~1e9"} {
 		f.Add(text, "two", `"a"`)
@@ -114,7 +114,7 @@ func FuzzTag(f *testing.F) {
 	})
 }
 
-// checkUntag puts a client's text where tags are read, and takes the tag off.
+// checkUntag puts a client's text where tags are expected, and removes the tag.
 func checkUntag(t *testing.T, text string) {
 	t.Helper()
 	token := mcp.AppendString(nil, text)

@@ -17,16 +17,16 @@ import (
 	"svc/gateway/upstream"
 )
 
-// shared are folders that belong to more than the gateway: a file of the gateway that
-// lies in one is hidden by itself.
+// shared are folders that are used by more than the gateway: in such a folder, only the
+// gateway's own files are hidden.
 var shared = []string{
 	"/", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/usr/local", "/usr/local/etc",
 	"/usr/local/share", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp", "/private", "/private/etc", "/private/tmp", "/private/var",
 }
 
-// Hidden returns what the programs of upstreams must not open: the folders of the
-// configuration, of the audit file, and of files with secrets, and the state directory.
-// The paths have no symbolic links.
+// Hidden returns the paths that the programs of upstreams must not open: the folders of the
+// configuration, of the audit file, and of files with secrets, and the state directory. The
+// paths contain no symbolic links.
 func Hidden(f *config.File) []string {
 	files, state := f.Private()
 	hidden := []string{}
@@ -45,7 +45,7 @@ func Hidden(f *config.File) []string {
 			continue
 		}
 		add(path)
-		if rotated, err := filepath.Glob(path + ".*"); err == nil { // of the audit file
+		if rotated, err := filepath.Glob(path + ".*"); err == nil { // rotated audit files
 			for _, other := range rotated {
 				add(other)
 			}
@@ -58,14 +58,14 @@ func Hidden(f *config.File) []string {
 	return hidden
 }
 
-// isShared reports whether a folder belongs to more than the gateway.
+// isShared reports whether a folder is used by more than the gateway.
 func isShared(dir string) bool {
 	home, err := os.UserHomeDir()
 	return slices.Contains(shared, dir) || err == nil && dir == filepath.Clean(home)
 }
 
-// ChildrenDir returns children_dir, or the folder in its place: beside state_dir, and
-// beside every hidden folder that it would be in otherwise.
+// ChildrenDir returns children_dir, or its default: beside state_dir, and outside of every
+// hidden folder.
 func ChildrenDir(f *config.File, hidden []string) string {
 	if f.ChildrenDir != "" {
 		if real, err := resolve(f.ChildrenDir); err == nil {
@@ -83,7 +83,7 @@ func ChildrenDir(f *config.File, hidden []string) string {
 	return base
 }
 
-// within returns the hidden path that a path is, or is in; empty for none.
+// within returns the hidden path that equals or contains a path; empty for none.
 func within(path string, hidden []string) string {
 	for _, h := range hidden {
 		if child.Within(path, h) {
@@ -93,7 +93,8 @@ func within(path string, hidden []string) string {
 	return ""
 }
 
-// IsHidden reports whether a folder is in one that the programs of upstreams must not open.
+// IsHidden reports whether a folder is inside one that the programs of upstreams must not
+// open.
 func IsHidden(f *config.File, dir string) bool {
 	real, err := resolve(dir)
 	return err != nil || within(real, Hidden(f)) != ""
@@ -118,12 +119,12 @@ func resolve(path string) (string, error) {
 	}
 }
 
-// home makes the folder of a program, with one for temporary files, which belong to the
+// home creates the folder of a program, with one for temporary files, both owned by the
 // account that the program runs as.
 func (p *programs) home(name string, a *child.Account) (string, error) {
 	mode := fs.FileMode(0o700)
 	if a != nil {
-		mode = 0o711 // the account passes through
+		mode = 0o711 // the account needs to traverse it
 	}
 	if err := os.MkdirAll(p.folder, mode); err != nil {
 		return "", fmt.Errorf("children_dir: %w", err)
@@ -135,7 +136,7 @@ func (p *programs) home(name string, a *child.Account) (string, error) {
 	}
 	home := filepath.Join(p.folder, name)
 	if info, err := os.Lstat(home); a != nil && err == nil && info.IsDir() && info.Mode().Perm() == 0o700 && isOwner(info, a) {
-		return home, nil // what is in it is the account's
+		return home, nil // its content belongs to the account
 	}
 	dirs := []string{home, filepath.Join(home, "tmp")}
 	for _, dir := range dirs {
@@ -151,8 +152,8 @@ func (p *programs) home(name string, a *child.Account) (string, error) {
 	return home, nil
 }
 
-// ownFolder makes a folder that one account alone can use. A link in its place is
-// refused: a program could have left it.
+// ownFolder creates a folder that only one account can use. A link at the path is refused:
+// a program could have created it.
 func ownFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return err
@@ -162,7 +163,7 @@ func ownFolder(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder: remove it", dir)
+		return fmt.Errorf("%s is not a folder: remove it", dir)
 	}
 	if info.Mode().Perm() == 0o700 {
 		return nil
@@ -170,7 +171,8 @@ func ownFolder(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// account finds an account by name or number, where programs can run as another one.
+// account finds an account by name or number, on systems where programs can run as another
+// account.
 func (p *programs) account(name string) (*child.Account, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
@@ -180,11 +182,11 @@ func (p *programs) account(name string) (*child.Account, error) {
 	}
 	uid, err := strconv.ParseUint(found.Uid, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("this system has no numbers of users")
+		return nil, fmt.Errorf("this system has no numeric user ids")
 	}
 	gid, err := strconv.ParseUint(found.Gid, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("this system has no numbers of groups")
+		return nil, fmt.Errorf("this system has no numeric group ids")
 	}
 	if !p.here.Accounts {
 		return nil, errNoAccounts
@@ -194,14 +196,14 @@ func (p *programs) account(name string) (*child.Account, error) {
 
 var errNoAccounts = errors.New("another account needs Linux, and root or CAP_SETUID and CAP_SETGID (AmbientCapabilities= of the unit)")
 
-// The environment of a program where the gateway's own has nothing for it.
+// Defaults for variables of a program's environment that the gateway's own lacks.
 const (
 	defaultPath = "/usr/local/bin:/usr/bin:/bin"
 	defaultLang = "C.UTF-8"
 )
 
-// environment returns that of a program. The last of several values is the one that
-// counts.
+// environment returns the environment of a program. Of several values of a variable the
+// last one is used.
 func environment(c *upstream.Config, home string) []string {
 	set := map[string]string{
 		"PATH": cmp.Or(os.Getenv("PATH"), defaultPath), "LANG": cmp.Or(os.Getenv("LANG"), defaultLang),

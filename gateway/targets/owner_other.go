@@ -8,5 +8,5 @@ import (
 	"svc/gateway/child"
 )
 
-// isOwner is for systems with numbers of users.
+// isOwner is for systems without numeric user ids.
 func isOwner(fs.FileInfo, *child.Account) bool { return false }

@@ -1,6 +1,6 @@
-// Package targets makes what the upstreams of a configuration are reached by: clients
-// for servers with a url, processes for programs. For programs it decides which folders
-// of the gateway they must not read, and gives each a folder of its own.
+// Package targets creates the transports to the upstreams of a configuration: clients for
+// servers with a url, processes for programs. It decides which folders of the gateway
+// programs must not read, and gives each program a folder of its own.
 package targets
 
 import (
@@ -21,21 +21,21 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what the caller takes from the process around it.
+// Options are the dependencies of targets.
 type Options struct {
-	// Version is that of the gateway.
+	// Version is the gateway's version.
 	Version string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// Changed notifies that a program announced a changed list to the gateway itself; nil
-	// for nobody.
+	// Changed is called when a program announced a changed list to the gateway itself; may
+	// be nil.
 	Changed func(upstream string)
-	// ChildrenDir replaces that of the configuration when it is not empty.
+	// ChildrenDir overrides the configuration if it is not empty.
 	ChildrenDir string
 }
 
-// Open returns the upstreams of a validated configuration by name. Nothing is sent, and
-// no program is started. What it returns with an error must be closed too.
+// Open returns the upstreams of a validated configuration by name. It sends no requests
+// and starts no programs. The result must be closed even after an error.
 func Open(f *config.File, o Options) (map[string]*transport.Upstream, error) {
 	all := make(map[string]*transport.Upstream, len(f.Upstreams))
 	opener := NewOpener(f, o)
@@ -53,7 +53,7 @@ func Open(f *config.File, o Options) (map[string]*transport.Upstream, error) {
 type Opener struct {
 	file     *config.File
 	opts     Options
-	programs *programs // once there is one
+	programs *programs // set once there is a program
 }
 
 // NewOpener returns an opener for a validated configuration.
@@ -89,7 +89,7 @@ func (o *Opener) Open(i int) (*transport.Upstream, error) {
 	return &transport.Upstream{Name: c.Name, Transport: direct, Direct: direct, Timeout: c.Timeout}, nil
 }
 
-// Close closes all upstreams at once: a program may take seconds to end.
+// Close closes all upstreams concurrently: a program may take seconds to end.
 func Close(all map[string]*transport.Upstream) error {
 	var (
 		wg   sync.WaitGroup
@@ -108,7 +108,7 @@ func Close(all map[string]*transport.Upstream) error {
 	return errors.Join(errs...)
 }
 
-// programs is what all programs of a configuration have in common.
+// programs is the common state of all programs of a configuration.
 type programs struct {
 	log    *slog.Logger
 	folder string // children_dir
@@ -116,7 +116,8 @@ type programs struct {
 	here   child.Isolation
 }
 
-// newPrograms protects the gateway from the programs that it starts from now on.
+// newPrograms protects the memory of the gateway against programs that it starts
+// afterwards.
 func newPrograms(f *config.File, o Options) (*programs, error) {
 	if err := child.Harden(); err != nil {
 		return nil, fmt.Errorf("the memory of the gateway cannot be protected from programs of upstreams: %w", err)
@@ -126,7 +127,7 @@ func newPrograms(f *config.File, o Options) (*programs, error) {
 		p.folder = ChildrenDir(f, p.hidden)
 	}
 	if in := within(p.folder, p.hidden); in != "" {
-		return nil, fmt.Errorf("children_dir: %s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there: set another one", p.folder, in)
+		return nil, fmt.Errorf("children_dir: %s is in %s, which is hidden from programs of upstreams because the gateway has private files there: set another one", p.folder, in)
 	}
 	var private []string
 	for i := range f.Upstreams {
@@ -141,7 +142,7 @@ func newPrograms(f *config.File, o Options) (*programs, error) {
 	return p, nil
 }
 
-// command returns what is started for an upstream.
+// command returns the command of an upstream's program.
 func (p *programs) command(c *upstream.Config) (child.Command, error) {
 	cmd := child.Command{Args: c.Command, Hidden: p.hidden}
 	if c.User != "" {
@@ -165,9 +166,9 @@ func (p *programs) command(c *upstream.Config) (child.Command, error) {
 	return cmd, p.check(c, &cmd)
 }
 
-// Check returns what would keep the program of an upstream from being started on this
-// machine, without making anything: the field that names it, and an error that a start of
-// the gateway fails with, or a warning.
+// Check returns the reason why the program of an upstream cannot be started on this
+// machine, without creating anything: the field that names it, and either an error with
+// which the gateway would fail to start, or a warning.
 func Check(f *config.File, i int) (field string, err, warning error) {
 	c := &f.Upstreams[i]
 	p := &programs{log: slog.New(slog.DiscardHandler), hidden: Hidden(f), here: child.Here()}
@@ -176,7 +177,7 @@ func Check(f *config.File, i int) (field string, err, warning error) {
 	}
 	if c.User != "" {
 		if _, err := p.account(c.User); errors.Is(err, errNoAccounts) {
-			warning = err // of whoever checks, not of the gateway
+			warning = err // the PATH of the checking process, not of the gateway
 		} else if err != nil {
 			return "user", err, nil
 		}
@@ -204,13 +205,13 @@ func (p *programs) workingDir(c *upstream.Config) (string, error) {
 		return "", err
 	}
 	if in := within(dir, p.hidden); in != "" {
-		return "", fmt.Errorf("%s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there", c.WorkingDir, in)
+		return "", fmt.Errorf("%s is in %s, which is hidden from programs of upstreams because the gateway has private files there", c.WorkingDir, in)
 	}
 	return dir, nil
 }
 
-// check reports what will keep the program from running: an error where nothing but
-// another configuration helps, else a warning.
+// check reports problems of the program: an error if only another configuration helps,
+// otherwise a warning.
 func (p *programs) check(c *upstream.Config, cmd *child.Command) error {
 	path, err := child.LookPath(c.Command[0], pathOf(cmd.Env))
 	if err == nil && !filepath.IsAbs(path) {
@@ -218,22 +219,22 @@ func (p *programs) check(c *upstream.Config, cmd *child.Command) error {
 	}
 	if real, failed := resolve(path); err == nil && failed == nil && p.here.Landlock {
 		if in := within(real, p.hidden); in != "" {
-			return fmt.Errorf("command: %s is in %s, which is hidden from programs of upstreams because of what the gateway keeps there: move one of them", path, in)
+			return fmt.Errorf("command: %s is in %s, which is hidden from programs of upstreams because the gateway has private files there: move one of them", path, in)
 		}
 		_, err = os.Stat(real)
 	}
 	if err != nil {
-		p.log.Warn("the program of an upstream is not there", "upstream", c.Name, "error", err)
+		p.log.Warn("the program of an upstream does not exist", "upstream", c.Name, "error", err)
 	}
 	for _, in := range p.hiddenArguments(c) {
-		p.log.Warn("the program of an upstream cannot read a folder that its command names: the gateway keeps something private there",
+		p.log.Warn("the program of an upstream cannot read a folder that its command names: the gateway has private files there",
 			"upstream", c.Name, "hidden", in, "fix", "keep the configuration, the audit file and state_dir in folders of their own")
 	}
 	return nil
 }
 
-// hiddenArguments returns the folders that the arguments of a command name, or are in, and
-// that are hidden from its program.
+// hiddenArguments returns the folders that contain the paths in the arguments of a command
+// and are hidden from its program.
 func (p *programs) hiddenArguments(c *upstream.Config) (hidden []string) {
 	if !p.here.Landlock {
 		return nil
@@ -248,9 +249,8 @@ func (p *programs) hiddenArguments(c *upstream.Config) (hidden []string) {
 	return hidden
 }
 
-// HiddenArguments returns the folders that the command of an upstream names, or names
-// something in, and that its program cannot open here: the gateway keeps something private
-// there.
+// HiddenArguments returns the folders with paths in the command of an upstream that its
+// program cannot open, because the gateway has private files there.
 func HiddenArguments(f *config.File, i int) []string {
 	p := &programs{hidden: Hidden(f), here: child.Here()}
 	return p.hiddenArguments(&f.Upstreams[i])

@@ -47,8 +47,8 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// The folders of what the gateway keeps are hidden, whether they exist or not; a file in
-// a folder that others use is hidden by itself.
+// The folders of the gateway's private files are hidden, whether they exist or not; a
+// file in a shared folder is hidden by itself.
 func TestHidden(t *testing.T) {
 	dir := tempDir(t)
 	_ = os.Mkdir(filepath.Join(dir, "real"), 0o700)
@@ -65,7 +65,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// The folder of programs is beside what is hidden, wherever that is.
+// The folder of programs is outside of hidden folders, for any configuration.
 func TestChildrenDir(t *testing.T) {
 	dir := tempDir(t)
 	audit := "audit: {path: " + dir + "/log/audit.jsonl}\nupstreams: [{name: a, command: [sh]}]\n"
@@ -82,7 +82,7 @@ func TestChildrenDir(t *testing.T) {
 	}
 }
 
-// What cannot work is an error at the start that says what to change.
+// An invalid configuration is an error at startup with advice.
 func TestProgramsThatCannotWork(t *testing.T) {
 	for rest, want := range map[string]string{
 		"children_dir: DIR/etc/children\nupstreams: [{name: a, command: [sh]}]": "children_dir: DIR/etc/children is in DIR/etc",
@@ -105,8 +105,8 @@ func TestProgramsThatCannotWork(t *testing.T) {
 	}
 }
 
-// A program has a folder of its own, which no link can lead elsewhere, and the
-// environment that the configuration gives it.
+// A program has a folder of its own, which a link cannot redirect, and the environment
+// of the configuration.
 func TestTheFolderAndEnvironmentOfAProgram(t *testing.T) {
 	dir := tempDir(t)
 	t.Setenv("GATEWAY_SECRET", "hidden")
@@ -138,12 +138,12 @@ func TestTheFolderAndEnvironmentOfAProgram(t *testing.T) {
 	}
 	_ = os.RemoveAll(home)
 	_ = os.Symlink(dir+"/etc", home)
-	if _, err := programs.command(&f.Upstreams[0]); err == nil || !strings.Contains(err.Error(), "is no folder") {
+	if _, err := programs.command(&f.Upstreams[0]); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Error(err)
 	}
 }
 
-// What a check of the file tells about a program, without starting or making anything.
+// The results of a check for a program, without starting or creating anything.
 func TestCheck(t *testing.T) {
 	for entry, want := range map[string]string{
 		"{name: a, command: [sh]}":                           "",
@@ -175,7 +175,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A command that names what is hidden from its program is found by a check too.
+// A check finds a command with hidden paths.
 func TestHiddenArgumentsAreFound(t *testing.T) {
 	if !child.Here().Landlock {
 		t.Log("nothing is hidden here")
@@ -188,8 +188,8 @@ func TestHiddenArgumentsAreFound(t *testing.T) {
 	}
 }
 
-// A folder that already belongs to the account of a program is used as it is: the
-// gateway need not be able to look into it.
+// A folder that already belongs to the account of a program is used unchanged: the
+// gateway may be unable to read it.
 func TestAFolderThatBelongsToTheAccountOfAProgram(t *testing.T) {
 	p := &programs{folder: filepath.Join(tempDir(t), "children")}
 	a := &child.Account{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}

@@ -8,15 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of the label client: the names of clients are text of theirs. Names past
-// maxClients are counted as otherClient.
+// Limits of the label client: the names of clients are arbitrary. Further names are
+// counted as otherClient.
 const (
 	maxClients  = 50
 	otherClient = "other"
 )
 
-// clients counts the requests of identified callers by what their clients call
-// themselves. It is safe for concurrent use.
+// clients counts the requests of identified callers by the self-declared names of their
+// clients. It is safe for concurrent use.
 type clients struct {
 	requests *prometheus.CounterVec
 	// series maps names and actions to their counters, so that counting takes no lock.
@@ -45,7 +45,8 @@ func (c *clients) count(name, action string) {
 	c.add(name, action).Inc()
 }
 
-// add returns the counter of a name, or that of all others when there are enough names.
+// add returns the counter of a name, or the shared one when the limit of names is
+// reached.
 func (c *clients) add(name, action string) prometheus.Counter {
 	c.mu.Lock()
 	defer c.mu.Unlock()

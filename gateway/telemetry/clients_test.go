@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Clients choose their names: there are at most 50 of them, and one more for the others.
+// Client names are arbitrary: there are series for at most 50 of them, and one for all
+// others.
 func TestNamesOfClientsAreBounded(t *testing.T) {
 	m := NewMetrics("1", func() State { return State{} })
 	for i := range 3 * maxClients {

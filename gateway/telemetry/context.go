@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// TraceID is a W3C trace id; all zeros is none.
+// TraceID is a W3C trace id; all zeros means none.
 type TraceID [16]byte
 
 // String returns the id as 32 lower-case hex digits.
 func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
 
-// SpanID is a W3C parent id; all zeros is none.
+// SpanID is a W3C parent id; all zeros means none.
 type SpanID [8]byte
 
 // The flags of a traceparent.
@@ -20,15 +20,15 @@ const (
 	flagRandom  = 0x02 // the trace id is random (Trace Context, level 2)
 )
 
-// Context is the position in a trace that a caller passes on: W3C Trace Context,
-// traceparent. The zero Context is none.
+// Context is the position in a trace that a caller propagates: W3C Trace Context,
+// traceparent. The zero Context means none.
 type Context struct {
 	Trace TraceID
 	Span  SpanID
 	Flags byte
 }
 
-// Valid reports whether there is a position.
+// Valid reports whether the context is set.
 func (c Context) Valid() bool { return c.Trace != TraceID{} && c.Span != SpanID{} }
 
 // Sampled reports whether the caller records the trace.
@@ -37,12 +37,12 @@ func (c Context) Sampled() bool { return c.Flags&flagSampled != 0 }
 // traceparentSize is the length of a traceparent of version 00.
 const traceparentSize = 55
 
-// maxTraceparent bounds what a later version may append.
+// maxTraceparent bounds the text that a later version may append.
 const maxTraceparent = 512
 
 // ParseTraceparent parses a traceparent. ok is false for any deviation, such as an
-// upper-case digit: then a new trace begins, as the recommendation requires. Of a later
-// version the fields of version 00 are parsed.
+// upper-case digit: then a new trace begins, as the recommendation requires. For a
+// later version the fields of version 00 are parsed.
 func ParseTraceparent(text string) (c Context, ok bool) {
 	if len(text) < traceparentSize || len(text) > maxTraceparent {
 		return Context{}, false
@@ -73,7 +73,7 @@ func (c Context) AppendTraceparent(dst []byte) []byte {
 	return hex.AppendEncode(dst, []byte{c.Flags})
 }
 
-// unhex reads lower-case hex digits, twice as many as dst has bytes.
+// unhex decodes lower-case hex digits, twice as many as dst has bytes.
 func unhex(dst []byte, text string) bool {
 	for i := range dst {
 		hi, lo := digit(text[2*i]), digit(text[2*i+1])

@@ -53,8 +53,8 @@ func TestParseTraceparent(t *testing.T) {
 	}
 }
 
-// FuzzTraceparent compares with the OpenTelemetry SDK, and what is written
-// with what was read.
+// FuzzTraceparent compares with the OpenTelemetry SDK, and checks the round
+// trip.
 func FuzzTraceparent(f *testing.F) {
 	for _, seed := range []string{parentText, "", "cc" + parentText[2:] + "-x", parentText + "-", parentText[:53] + "ff"} {
 		f.Add(seed)
@@ -112,7 +112,7 @@ func TestTraceContextInMeta(t *testing.T) {
 	}
 }
 
-// MoveMeta replaces the position and nothing else, in the same bytes.
+// MoveMeta replaces the trace context and nothing else, with the same length.
 func TestMoveMeta(t *testing.T) {
 	own, _ := ParseTraceparent(parentText)
 	own.Span = SpanID{1, 2, 3, 4, 5, 6, 7, 8}
@@ -150,8 +150,7 @@ func TestMoveMeta(t *testing.T) {
 	}
 }
 
-// FuzzMeta compares with encoding/json where that reads an object without
-// escapes in it.
+// FuzzMeta compares with encoding/json for objects without escapes.
 func FuzzMeta(f *testing.F) {
 	f.Add([]byte(`{"traceparent":"` + parentText + `","tracestate":"a=b"}`))
 	f.Add([]byte(`{"a":{"b":[1,2,{"c":"\""}]},"traceparent":"` + parentText + `"}`))
@@ -169,7 +168,7 @@ func FuzzMeta(f *testing.F) {
 		_ = json.Unmarshal(members["traceparent"], &text)
 		want, valid := ParseTraceparent(text)
 		if strings.Count(string(meta), "trace") > 2 {
-			return // may stand twice
+			return // may be a duplicate member
 		}
 		if ok != valid && json.Unmarshal(members["tracestate"], &text) == nil || ok && c != want {
 			t.Errorf("%s: %+v, %v; encoding/json reads %q", meta, c, ok, text)

@@ -16,8 +16,8 @@ import (
 )
 
 // Field numbers of opentelemetry/proto/{collector/trace,trace,common}/v1. Spans are
-// encoded by hand, because the generated messages would allocate some hundred objects a
-// request. The parts that occur once in a batch use the generated messages.
+// encoded by hand, because the generated messages would allocate some hundred objects
+// per request. The parts that occur once in a batch use the generated messages.
 const (
 	requestResourceSpans = 1
 
@@ -88,7 +88,7 @@ func newEncoder(cfg Config, version string) (*encoder, error) {
 	return e, nil
 }
 
-// encode appends an ExportTraceServiceRequest of spans that appendRequest wrote.
+// encode appends an ExportTraceServiceRequest with spans written by appendRequest.
 func (e *encoder) encode(dst, spans []byte) []byte {
 	scopeSpans := len(e.scope) + len(spans)
 	resourceSpans := len(e.resource) + protowire.SizeTag(resourceSpansScopes) + protowire.SizeBytes(scopeSpans)
@@ -161,7 +161,7 @@ func appendStage(dst []byte, s *Span, st *Stage) []byte {
 	return closeAt(dst, at)
 }
 
-// appendHead appends ids and flags; parent is left out when it is none.
+// appendHead appends ids and flags; parent is omitted when it is zero.
 func appendHead(dst []byte, s *Span, id, parent SpanID, remote bool) []byte {
 	dst = appendBytes(dst, spanTraceID, s.Trace.ID[:])
 	dst = appendBytes(dst, spanSpanID, id[:])
@@ -242,7 +242,7 @@ func appendBytes(dst []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(dst, value)
 }
 
-// open starts a part whose length is not known yet; closeAt writes the length.
+// open starts a part of unknown length; closeAt writes the length.
 func open(dst *[]byte, field protowire.Number) (at int) {
 	*dst = protowire.AppendTag(*dst, field, protowire.BytesType)
 	*dst = append(*dst, 0, 0) // enough for most

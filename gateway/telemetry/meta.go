@@ -23,9 +23,9 @@ func FromMeta(meta []byte) (c Context, tracestate string, ok bool) {
 	return c, tracestate, true
 }
 
-// MoveMeta replaces the position in the _meta object of a message by c, in place: a
-// traceparent has a fixed length. It returns false and changes nothing, unless there is a
-// position of version 00 in the same trace.
+// MoveMeta replaces the trace context in the _meta object of a message by c, in place: a
+// traceparent has a fixed length. It returns false and changes nothing, unless _meta has
+// a traceparent of version 00 with the same trace id.
 func MoveMeta(meta []byte, c Context) bool {
 	parent, _, ok := membersOf(meta)
 	if !ok || len(parent) != traceparentSize || parent[0] != '0' || parent[1] != '0' {
@@ -39,10 +39,9 @@ func MoveMeta(meta []byte, c Context) bool {
 	return true
 }
 
-// membersOf returns the members traceparent and tracestate of an object, as they
-// are written between their quotes; nil where there is none. The slices are parts
-// of meta. ok is false for what is no object, and where one of them stands more
-// than once or is no string.
+// membersOf returns the members traceparent and tracestate of an object, as written
+// between their quotes; nil if absent. The slices share memory with meta. ok is false if
+// meta is not an object, or if one of the members is duplicate or not a string.
 func membersOf(meta []byte) (parent, state []byte, ok bool) {
 	r := metaReader{b: meta}
 	if !r.token('{') {
@@ -83,7 +82,7 @@ type metaReader struct {
 	i int
 }
 
-// token takes c, after white space, if it is next.
+// token skips white space, and c if it is next.
 func (r *metaReader) token(c byte) bool {
 	for r.i < len(r.b) && (r.b[r.i] == ' ' || r.b[r.i] == '\n' || r.b[r.i] == '\t' || r.b[r.i] == '\r') {
 		r.i++
@@ -95,7 +94,7 @@ func (r *metaReader) token(c byte) bool {
 	return false
 }
 
-// text takes a string and returns the bytes between its quotes. Escapes are not resolved,
+// text reads a string and returns the bytes between its quotes. Escapes are not resolved,
 // because a valid trace context contains none.
 func (r *metaReader) text() ([]byte, bool) {
 	if !r.token('"') {
@@ -115,7 +114,7 @@ func (r *metaReader) text() ([]byte, bool) {
 	return nil, false
 }
 
-// skip takes one value of any kind.
+// skip skips one value of any kind.
 func (r *metaReader) skip() bool {
 	depth := 0
 	for {
@@ -133,7 +132,7 @@ func (r *metaReader) skip() bool {
 				r.i++
 			case '}', ']':
 				if depth == 0 {
-					return true // of the object around
+					return true // the bracket of the enclosing object
 				}
 				depth--
 				r.i++

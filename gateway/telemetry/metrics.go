@@ -26,12 +26,12 @@ type Request struct {
 	Upstream string
 	// Status is the HTTP status of the response.
 	Status int
-	// Client is what the client calls itself; it counts where Identified says that its
-	// caller presented a good key or token.
+	// Client is the client's self-declared name; it is counted only if Identified is set: its caller presented
+	// a valid key or token.
 	Client     string
 	Identified bool
-	// Stream is set for event streams. The client decides how long a stream lasts, so
-	// that streams are not part of the latencies.
+	// Stream is set for event streams. Their duration depends on the client, so they are not part of the
+	// latencies.
 	Stream bool
 	// Gateway is the time spent in the gateway itself, UpstreamTime the time of the
 	// upstream, 0 if none was contacted.

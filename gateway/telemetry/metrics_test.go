@@ -63,7 +63,7 @@ func TestMetricsOfRequests(t *testing.T) {
 	}
 }
 
-// Label sets stay bounded whatever an upstream answers.
+// Label sets are bounded for any status of an upstream.
 func TestMetricLabelsAreBounded(t *testing.T) {
 	m := NewMetrics("", func() State { return State{} })
 	for status := range 1000 {
@@ -153,7 +153,7 @@ func TestMetricsCountConcurrently(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve is what the metrics cost a request.
+// BenchmarkObserve measures the cost of the metrics for a request.
 func BenchmarkObserve(b *testing.B) {
 	m := NewMetrics("", func() State { return State{} })
 	r := Request{Action: "allow", Rule: "tools", Upstream: "main", Status: 200, Gateway: time.Millisecond, UpstreamTime: time.Millisecond}

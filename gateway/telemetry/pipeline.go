@@ -35,8 +35,8 @@ const (
 	maxBackoff = 10 * time.Second
 	// maxAfter bounds the pause that an endpoint can request with Retry-After.
 	maxAfter = 5 * time.Minute
-	// farewell bounds the time of the last export at the stop of the gateway.
-	farewell = 3 * time.Second
+	// shutdownTimeout bounds the last export when the gateway stops.
+	shutdownTimeout = 3 * time.Second
 	// maxReply bounds the size of an endpoint's response that is read.
 	maxReply = 64 << 10
 )
@@ -54,7 +54,7 @@ type pipeline struct {
 	exported, failed, rejected atomic.Uint64
 
 	encoder *encoder
-	batch   []byte // the spans under way, of so many requests
+	batch   []byte // the encoded spans of the batch, and their number of requests
 	pending int
 	body    []byte
 	zipped  bytes.Buffer
@@ -96,7 +96,7 @@ func newPipeline(cfg Config, opts Options) (*pipeline, error) {
 	return p, nil
 }
 
-// run sends until ctx ends, and then sends the rest.
+// run exports until ctx ends, and then exports the rest.
 func (p *pipeline) run(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	tick := time.NewTicker(flushEvery)
@@ -110,7 +110,7 @@ func (p *pipeline) run(ctx context.Context) {
 		for ctx.Err() == nil && p.send(ctx, attempts) {
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	for last.Err() == nil && p.send(last, 1) {
 	}
@@ -149,7 +149,7 @@ func (p *pipeline) send(ctx context.Context, tries int) (more bool) {
 	return n == maxBatch
 }
 
-// encode makes the body of an export.
+// encode returns the body of an export.
 func (p *pipeline) encode() ([]byte, error) {
 	p.body = p.encoder.encode(p.body[:0], p.batch)
 	if p.zip == nil {
@@ -171,7 +171,7 @@ func (p *pipeline) encode() ([]byte, error) {
 func (p *pipeline) deliver(ctx context.Context, body []byte, tries int) error {
 	until := time.Now().Add(retryFor)
 	pause := backoff
-	wait := time.Until(p.notBefore) // the endpoint requested a pause for another batch
+	wait := time.Until(p.notBefore) // the endpoint may have requested a pause for an earlier batch
 	for try := 1; ; try++ {
 		if wait > 0 && (tries == 1 || !sleep(ctx, wait)) {
 			return errPaused
@@ -191,13 +191,13 @@ func (p *pipeline) deliver(ctx context.Context, body []byte, tries int) error {
 	}
 }
 
-// Why a batch was not exported.
+// Reasons why a batch was not exported.
 var (
 	errGiveUp = errors.New("refused permanently")
 	errPaused = errors.New("the endpoint requested a pause beyond the stop of the gateway")
 )
 
-// sleep waits, and reports whether ctx still goes on.
+// sleep waits, and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -268,7 +268,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// redacted returns a URL without its secrets, for a log.
+// redacted returns a URL without its secrets, for logs.
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -10,13 +10,13 @@ const (
 	shardSpans = 1024
 	// shardBytes bounds the size of a shard.
 	shardBytes = 1 << 20
-	// wakeAt is how full a shard is when its pipeline is woken.
+	// wakeAt is the fill level of a shard at which its pipeline is woken.
 	wakeAt = shardSpans / 4
 )
 
-// queue holds the spans that wait for their pipeline, one record per request, in their
-// wire format: bytes without pointers add no work for the garbage collector. It is
-// bounded, and sharded so that requests rarely contend for a lock.
+// queue contains the spans that wait for their pipeline, one record per request, in
+// their wire format: bytes without pointers are not scanned by the garbage collector. It
+// is bounded, and sharded so that requests rarely contend for a lock.
 type queue struct {
 	shards  [shards]shard
 	wake    chan struct{}
@@ -27,7 +27,7 @@ type shard struct {
 	mu    sync.Mutex
 	data  []byte
 	ends  []int32 // of the records in data
-	first int     // the records before it were taken
+	first int     // number of records in front that were taken
 	_     [64]byte
 }
 
@@ -41,8 +41,8 @@ func (sh *shard) start() int32 {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// admits reports whether there is space for one more record, and counts a dropped one if
-// there is none.
+// admits reports whether there is space for one more record; if not, the record is
+// counted as dropped.
 func (q *queue) admits(of SpanID) bool {
 	sh := &q.shards[of[1]%shards]
 	sh.mu.Lock()
@@ -79,7 +79,7 @@ func (q *queue) push(of SpanID, record []byte) {
 	}
 }
 
-// take moves at most room records to dst, and returns how many.
+// take moves at most room records to dst, and returns their number.
 func (q *queue) take(dst []byte, room int) ([]byte, int) {
 	taken := 0
 	for i := range q.shards {

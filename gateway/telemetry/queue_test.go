@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What goes in comes out, whole records in the order of each shard, however much is
-// taken at a time; what does not fit is counted, and its room is used again.
+// Records are taken whole, in the order of each shard, for any size of a batch;
+// records that do not fit are counted, and released space is reused.
 func TestQueue(t *testing.T) {
 	q := newQueue()
 	record := func(i int) []byte { return fmt.Appendf(nil, "<%d:%s>", i, bytes.Repeat([]byte("x"), i%100)) }
@@ -36,7 +36,7 @@ func TestQueue(t *testing.T) {
 	get(2, 2)
 	put(4)
 	get(10, 5)
-	for range 5 { // the room of what was taken is used again
+	for range 5 { // the space of taken records is reused
 		put(shardSpans)
 		if q.admits(of) || q.len() != shardSpans {
 			t.Fatal("a full shard has room")

@@ -21,8 +21,8 @@ type Stage struct {
 	Upstream bool
 }
 
-// Span holds the span of one request (gateway specification, Spans). Empty fields are
-// omitted.
+// Span is the data of one request's span (gateway specification, Spans). Empty fields
+// are omitted.
 type Span struct {
 	Trace      Trace
 	Start, End time.Time
@@ -40,14 +40,14 @@ type Span struct {
 	// ErrorType is error.type; with one the span's status is an error.
 	ErrorType string
 
-	// Decision is mcp.policy.decision: deny, redact, rate_limit_blocked,
-	// strip_app or guardrail; empty for all else.
+	// Decision is mcp.policy.decision: deny, redact, rate_limit_blocked, strip_app or
+	// guardrail; otherwise empty.
 	Decision string
 	// RuleID is mcp.policy.rule_id.
 	RuleID string
 	// RequestID is svc.request_id: the id in the audit line and in the trace.
 	RequestID string
-	// Reason is svc.reason: what the client was told as data.reason.
+	// Reason is svc.reason: the data.reason that the client got.
 	Reason string
 	// Upstream is mcp.upstream.
 	Upstream string
@@ -55,8 +55,8 @@ type Span struct {
 	Principal string
 	// OAuthClientName is mcp.auth.oauth_client_name.
 	OAuthClientName string
-	// ClientName and ClientVersion are mcp.client.name and mcp.client.version: what the
-	// client calls itself.
+	// ClientName and ClientVersion are mcp.client.name and mcp.client.version: the
+	// client's self-declared name and version.
 	ClientName, ClientVersion string
 	// TaskHandle is mcp.task.handle.
 	TaskHandle string
@@ -71,7 +71,7 @@ type Span struct {
 	nStages int
 }
 
-// AddStage adds a child span; those beyond the bound are left out.
+// AddStage adds a child span; stages beyond the limit are dropped.
 func (s *Span) AddStage(st Stage) {
 	if s.nStages < maxStages {
 		s.stages[s.nStages] = st
@@ -98,7 +98,7 @@ func bounded(text string) string {
 	return text[:end]
 }
 
-// httpMethod returns a method as http.request.method has it: one of few.
+// httpMethod returns a method as http.request.method defines it: one of a fixed set.
 func httpMethod(method string) string {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH":
@@ -108,8 +108,8 @@ func httpMethod(method string) string {
 }
 
 // appendName appends the span's name: the JSON-RPC method and its tool, as the
-// conventions for MCP have it, or method and path of the HTTP request where
-// none was read.
+// conventions for MCP define it, or method and path of the HTTP request if no JSON-RPC
+// method was read.
 func (s *Span) appendName(dst []byte) []byte {
 	switch {
 	case s.Method == "":

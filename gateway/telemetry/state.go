@@ -8,23 +8,22 @@ import (
 
 // State is the state of the gateway's parts at a scrape.
 type State struct {
-	// Ready is what /readyz says.
+	// Ready is the state of /readyz.
 	Ready bool
-	// LicenseDays is how many days the license still works, its grace period
-	// included.
+	// LicenseDays is the number of days until the license expires, including its grace
+	// period.
 	LicenseDays float64
 	// RestartPending counts the fields that a reload could not change.
 	RestartPending int
-	// Buckets counts the rate-limit buckets in memory; 0 where they are in a
-	// shared store.
+	// Buckets counts the rate-limit buckets in memory; 0 with a shared store.
 	Buckets int
-	// Sessions counts the client sessions whose upstream sessions are remembered;
+	// Sessions counts the client sessions whose upstream sessions are stored;
 	// MergedStreams the open streams of several upstreams.
 	Sessions, MergedStreams int
 
-	// AuditWritable reports whether lines can be written; AuditLost counts those
-	// that could not be, AuditDropped those that a remote sink did not get,
-	// AuditQueued those that wait for one.
+	// AuditWritable reports whether lines can be written; AuditLost counts lines that
+	// could not be written, AuditDropped lines that a remote sink did not get,
+	// AuditQueued lines that wait for a remote sink.
 	AuditWritable           bool
 	AuditLost, AuditDropped uint64
 	AuditQueued             int
@@ -33,32 +32,33 @@ type State struct {
 	// keys refused from memory, and requests refused because too many waited.
 	KeysComputed, KeysRemembered, KeysBusy uint64
 
-	// Store is nil where the rate-limit buckets are in memory.
+	// Store is nil if the rate-limit buckets are in memory.
 	Store *StoreState
-	// Issuer is nil where no bearer tokens are accepted.
+	// Issuer is nil if no bearer tokens are accepted.
 	Issuer *IssuerState
-	// Reporter is nil where no traces are reported.
+	// Reporter is nil if no traces are reported.
 	Reporter *ReporterState
-	// Governance is nil where policies of the control plane are not enforced.
+	// Governance is nil if policies of the control plane are not enforced.
 	Governance *GovernanceState
-	// BreakersOpen maps a guardrail to whether its breaker is open or half-open.
+	// BreakersOpen maps the name of a guardrail to whether its breaker is open or
+	// half-open.
 	BreakersOpen map[string]bool
 	// Upstreams are the connection pools.
 	Upstreams []UpstreamState
-	// ToolLists are what the tool search knows of each upstream's tools.
+	// ToolLists are the states of the tool search's lists, by upstream.
 	ToolLists []ToolListState
-	// Pins is what each upstream with pin_tools lists.
+	// Pins are the states of the upstreams with pin_tools.
 	Pins []PinState
-	// Federation is what is known of the lists of each upstream with federation.
+	// Federation is the state of the lists of each upstream with federation.
 	Federation []FederationState
-	// Pipelines are those of a Tracer.
+	// Pipelines are the states of a Tracer's pipelines.
 	Pipelines []Stats
 }
 
 // StoreState is the state of a shared rate-limit store.
 type StoreState struct {
-	// Allowed and Refused count decisions, Failed the calls without one,
-	// ShortCircuited those that were not made because of an earlier failure.
+	// Allowed and Refused count decisions, Failed calls without a decision,
+	// ShortCircuited calls that were not made because of an earlier failure.
 	Allowed, Refused, Failed, ShortCircuited uint64
 	// Failing is set while a server of the store has not responded since its last
 	// failure.
@@ -67,9 +67,9 @@ type StoreState struct {
 
 // IssuerState is the state of the keys of the token issuer.
 type IssuerState struct {
-	// Keys counts those that are known.
+	// Keys is the number of known keys.
 	Keys int
-	// Fetched is when the issuer last answered with some; zero for never.
+	// Fetched is when the issuer last responded with keys; zero for never.
 	Fetched time.Time
 	// Fetches counts attempts, Signatures the signature checks of tokens.
 	Fetches, Signatures uint64
@@ -77,7 +77,7 @@ type IssuerState struct {
 	Failing bool
 }
 
-// ReporterState counts what became of traces on their way to the control plane.
+// ReporterState counts the results of traces at the control plane.
 type ReporterState struct {
 	Posted, Duplicates, Failures, Quarantined, Dropped uint64
 	// Failing is set while the control plane accepts no traces.
@@ -91,8 +91,8 @@ type GovernanceState struct {
 	Policies int
 	// Fetched is when the control plane last confirmed them; zero for never.
 	Fetched time.Time
-	// Failures counts fetches that failed, Rejected bundles that could not be
-	// enforced; Failing is set while it is so.
+	// Failures counts fetches that failed, Rejected bundles that could not be enforced;
+	// Failing is set while there is no success since.
 	Failures, Rejected uint64
 	Failing            bool
 }
@@ -102,20 +102,19 @@ type UpstreamState struct {
 	Name                string
 	Open, Idle, Waiting int
 	Dials               uint64
-	// InFlight counts the messages that wait for the upstream, where the configuration
-	// bounds them.
+	// InFlight counts the requests in flight, if the configuration limits them.
 	InFlight int64
 	// BreakerOpen is set while the breaker of the upstream is open or half-open.
 	BreakerOpen bool
-	// Processes are those of an upstream that is a program: how many there are, how many
-	// were ever started, and how many failed.
+	// Processes, ProcessStarts and ProcessExits count the running processes of a
+	// program, all that were started, and those that failed.
 	Processes                   int
 	ProcessStarts, ProcessExits uint64
 }
 
-// ToolListState is the list of tools of one upstream: how many a search can find,
-// how many lists could not be had, how many definitions were not what they had
-// been, and whether the last list failed.
+// ToolListState is the state of the list of tools of one upstream: the number of
+// searchable tools, failed lists and changed definitions, and whether the last list
+// failed.
 type ToolListState struct {
 	Upstream          string
 	Tools             int
@@ -126,20 +125,20 @@ type ToolListState struct {
 // FederationState is the state of the lists of one upstream with federation.
 type FederationState struct {
 	Upstream string
-	// Items counts those that clients can see; LeftOut those that they cannot.
+	// Items counts the items that clients can see; LeftOut those that they cannot.
 	Items, LeftOut int
 	// Failures counts readings that failed; Unavailable is set while the last one did.
 	Failures    uint64
 	Unavailable bool
 }
 
-// PinState is what the last list of an upstream with pin_tools is to the approved
+// PinState compares the last list of an upstream with pin_tools with the approved
 // definitions.
 type PinState struct {
 	Upstream string
 	// Approved, Changed and New count tools, prompts and instructions.
 	Approved, Changed, New int
-	// Passed and Refused count calls of what is not approved.
+	// Passed and Refused count calls of definitions that are not approved.
 	Passed, Refused uint64
 }
 
@@ -149,7 +148,7 @@ type stateCollector struct {
 	descs map[string]*prometheus.Desc
 }
 
-// stateMetrics are the names, with the one label that some have.
+// stateMetrics are the names, with the label that some have.
 var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_ready", "", "1 when /readyz answers 200."},
 	{"svc_gateway_license_days_left", "", "Days that the license still works, its grace period included; 0 when it does not verify."},

@@ -26,7 +26,7 @@ type Config struct {
 	ResourceAttrs map[string]string
 	// SampleRatio is the share of traces that begin here to export, 0 to 1.
 	SampleRatio float64
-	// Gzip compresses what is sent.
+	// Gzip compresses exports.
 	Gzip bool
 }
 
@@ -44,11 +44,11 @@ type Tracer struct {
 	pipelines []*pipeline
 }
 
-// New makes a Tracer of the pipelines, which need [Tracer.Run] to send
-// anything. It makes no connection.
+// New creates a Tracer with the pipelines; they export only while [Tracer.Run]
+// runs. It opens no connection.
 func New(pipelines []Config, opts Options) (*Tracer, error) {
 	if len(pipelines) > maxPipelines {
-		return nil, fmt.Errorf("telemetry: %d pipelines, at most %d can be", len(pipelines), maxPipelines)
+		return nil, fmt.Errorf("telemetry: %d pipelines, at most %d are possible", len(pipelines), maxPipelines)
 	}
 	t := &Tracer{}
 	for _, cfg := range pipelines {
@@ -61,26 +61,26 @@ func New(pipelines []Config, opts Options) (*Tracer, error) {
 	return t, nil
 }
 
-// maxPipelines is what the mask of a Trace can hold.
+// maxPipelines is the number of bits in the mask of a Trace.
 const maxPipelines = 8
 
-// Trace is one request's place in its trace.
+// Trace is the position of one request in its trace.
 type Trace struct {
 	// ID is the trace: the caller's, or a new one.
 	ID TraceID
 	// Parent is the caller's position; invalid where the trace begins here.
 	Parent Context
-	// Server is the id of the request's span, Upstream that of the stage in
-	// which an upstream is asked.
+	// Server is the id of the request's span, Upstream the id of the stage that
+	// calls the upstream.
 	Server, Upstream SpanID
 
-	flags byte  // of the traceparent that goes on
-	mask  uint8 // the pipelines that take it
+	flags byte  // of the traceparent for the upstream
+	mask  uint8 // the pipelines that record the trace
 }
 
-// Begin finds the request's place in its trace and decides which pipelines
-// record it: all where the caller records it, none where the caller does not,
-// and where the trace begins here the share of each pipeline, by trace id.
+// Begin determines the request's trace and the pipelines that record it: all if
+// the caller records it, none if the caller does not, and, if the trace begins
+// here, each pipeline by its sample ratio and the trace id.
 func (t *Tracer) Begin(parent Context) Trace {
 	tr := Trace{Parent: parent, Server: newSpanID(), Upstream: newSpanID()}
 	switch {
@@ -106,11 +106,11 @@ func (t *Tracer) Begin(parent Context) Trace {
 	return tr
 }
 
-// Recorded reports whether a pipeline takes the request.
+// Recorded reports whether a pipeline records the request.
 func (tr *Trace) Recorded() bool { return tr.mask != 0 }
 
-// Next is the position that goes on to the upstream. Where nothing is recorded
-// it is the caller's own, so that no span is missing between the two.
+// Next is the trace context for the upstream. If nothing is recorded it is the
+// caller's own, so that no span is missing between the two.
 func (tr *Trace) Next() Context {
 	if tr.mask == 0 && tr.Parent.Valid() {
 		return tr.Parent
@@ -118,8 +118,8 @@ func (tr *Trace) Next() Context {
 	return Context{Trace: tr.ID, Span: tr.Upstream, Flags: tr.flags}
 }
 
-// Record hands a span to the pipelines that take it. It keeps nothing of s and
-// never waits. The span is written once, whoever takes it.
+// Record passes a span to the pipelines that record it. It retains nothing of s
+// and never waits. The span is encoded once for all pipelines.
 func (t *Tracer) Record(s *Span) {
 	if s.Trace.mask == 0 {
 		return
@@ -127,7 +127,7 @@ func (t *Tracer) Record(s *Span) {
 	var scratch *[]byte
 	for i, p := range t.pipelines {
 		if s.Trace.mask&(1<<i) == 0 || !p.queue.admits(s.Trace.Server) {
-			continue // what would be dropped is not worth writing
+			continue // do not encode a span that would be dropped
 		}
 		if scratch == nil {
 			s.bound()
@@ -142,12 +142,12 @@ func (t *Tracer) Record(s *Span) {
 	}
 }
 
-// records are buffers for spans as they are written. Their texts are bounded, and
-// so are they.
+// records are buffers for encoded spans. Their texts are bounded, and therefore
+// the buffers are.
 var records = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
-// SetSampleRatio changes the share of a pipeline from the next request on. An
-// unknown name is ignored.
+// SetSampleRatio changes the sample ratio of a pipeline, from the next request
+// on. An unknown name is ignored.
 func (t *Tracer) SetSampleRatio(name string, ratio float64) {
 	for _, p := range t.pipelines {
 		if p.cfg.Name == name {
@@ -156,8 +156,8 @@ func (t *Tracer) SetSampleRatio(name string, ratio float64) {
 	}
 }
 
-// Run sends spans until ctx ends, then what still waits as far as the endpoints
-// take it within a few seconds, and returns.
+// Run exports spans until ctx ends, exports the remaining ones with a timeout of
+// a few seconds, and returns.
 func (t *Tracer) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range t.pipelines {
@@ -168,13 +168,13 @@ func (t *Tracer) Run(ctx context.Context) {
 
 // Stats is the state of a pipeline.
 type Stats struct {
-	// Name is that of the pipeline.
+	// Name is the name of the pipeline.
 	Name string
 	// Queued counts the requests whose spans wait.
 	Queued int
-	// Exported counts requests whose spans the endpoint took, Dropped those that
-	// found the queue full, Failed those whose batch was given up, Rejected the
-	// spans that the endpoint said it refused.
+	// Exported counts requests whose spans the endpoint accepted, Dropped
+	// requests that found the queue full, Failed requests whose batch was given
+	// up, Rejected spans that the endpoint reported as rejected.
 	Exported, Dropped, Failed, Rejected uint64
 }
 
@@ -190,8 +190,8 @@ func (t *Tracer) Stats() []Stats {
 	return all
 }
 
-// ratio is a share of trace ids, as the bound that the lower eight bytes stay
-// below (63 bits of them, as the OpenTelemetry SDKs reckon).
+// ratio is a sample ratio, as the exclusive upper bound of the lower eight bytes
+// of sampled trace ids (63 bits of them, as in the OpenTelemetry SDKs).
 type ratio struct{ bound atomic.Uint64 }
 
 func (r *ratio) setRatio(share float64) {

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector is an OTLP endpoint that reads with the generated types.
+// collector is an OTLP endpoint that decodes with the generated types.
 type collector struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -62,7 +62,7 @@ func newCollector(t testing.TB) *collector {
 		}
 		data, err := io.ReadAll(body)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return // an export that a stop cut off: what it carried comes again
+			return // an export that was aborted by a stop: its spans are sent again
 		}
 		if err != nil {
 			t.Error(err)
@@ -131,8 +131,8 @@ func attributes(kvs []*commonpb.KeyValue) map[string]string {
 	return m
 }
 
-// Every attribute that the specification lists arrives at a collector, under
-// resource, scope and parent.
+// Every attribute of the specification arrives at a collector, with resource,
+// scope and parent.
 func TestSpanAttributesOfTheSpecification(t *testing.T) {
 	for _, gz := range []bool{false, true} {
 		t.Run(fmt.Sprintf("gzip %v", gz), func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 	}
 }
 
-// Names follow the conventions for MCP, and those of HTTP where no method was
-// read; texts from outside are bounded and made valid.
+// Names follow the conventions for MCP, and those for HTTP if no method was read;
+// external texts are bounded and made valid.
 func TestSpanNamesAndHostileTexts(t *testing.T) {
 	c := newCollector(t)
 	tr, stop := start(t, Options{}, Config{Name: "c", Endpoint: c.URL, ServiceName: "s", SampleRatio: 1})
@@ -238,7 +238,8 @@ func TestSpanNamesAndHostileTexts(t *testing.T) {
 	}
 }
 
-// sample_ratio: parent-based, trace-id ratio, and it changes while running.
+// sample_ratio is parent-based with trace-id ratio, and can be changed at run
+// time.
 func TestSampling(t *testing.T) {
 	tr, err := New([]Config{
 		{Name: "all", Endpoint: "http://h", SampleRatio: 1},
@@ -267,14 +268,15 @@ func TestSampling(t *testing.T) {
 	if got := shares(); got[0] != 0 || got[2] != n {
 		t.Errorf("after a change %v", got)
 	}
-	// Who calls has decided already, for all pipelines.
+	// The caller has decided for all pipelines.
 	yes, _ := ParseTraceparent(parentText)
 	no, _ := ParseTraceparent(parentText[:53] + "00")
 	sampled, left := tr.Begin(yes), tr.Begin(no)
 	if sampled.mask != 7 || !sampled.Recorded() || left.mask != 0 || left.Recorded() {
 		t.Errorf("masks %b, %b", sampled.mask, left.mask)
 	}
-	// The upstream's parent is our span; where nothing is recorded, the caller's.
+	// The upstream's parent is the gateway's span; if nothing is recorded, the
+	// caller's.
 	if next := sampled.Next(); next.Trace != yes.Trace || next.Span != sampled.Upstream || !next.Sampled() {
 		t.Errorf("goes on as %+v", next)
 	}
@@ -289,8 +291,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// Two pipelines are fed by one request and do not know of each other: one that
-// fails loses nothing of the other.
+// Two pipelines export the same requests independently: a failure of one does not
+// affect the other.
 func TestTwoPipelines(t *testing.T) {
 	good, bad := newCollector(t), newCollector(t)
 	bad.answer = func(_ int, w http.ResponseWriter) { w.WriteHeader(400) }
@@ -314,7 +316,7 @@ func TestTwoPipelines(t *testing.T) {
 	}
 }
 
-// 429 and 5xx are tried again, not before Retry-After.
+// 429 and 5xx are retried, not before Retry-After.
 func TestRetry(t *testing.T) {
 	for _, status := range []int{429, 500, 502, 503, 504} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -347,7 +349,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// An endpoint that never recovers is given up after a bounded number of tries.
+// An endpoint that never recovers is given up after a bounded number of attempts.
 func TestRetryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, err := New([]Config{{Name: "c", Endpoint: "http://h", ServiceName: "s", SampleRatio: 1}}, Options{})
@@ -376,8 +378,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// An endpoint that hangs costs requests nothing: the queue is bounded, what does
-// not fit is counted, and the end does not wait for it for long.
+// An endpoint that hangs does not delay requests: the queue is bounded, dropped
+// spans are counted, and the shutdown waits for a bounded time.
 func TestHangingEndpoint(t *testing.T) {
 	release := make(chan struct{})
 	hang := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -401,7 +403,7 @@ func TestHangingEndpoint(t *testing.T) {
 	}
 	at := time.Now()
 	stop()
-	if took := time.Since(at); took > farewell+2*time.Second {
+	if took := time.Since(at); took > shutdownTimeout+2*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 }
@@ -422,7 +424,7 @@ func TestPartialSuccess(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: the headers may hold a credential.
+// A redirect is not followed: the headers may contain a credential.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	elsewhere := newCollector(t)
 	c := newCollector(t)
@@ -474,7 +476,7 @@ func TestConcurrentRecords(t *testing.T) {
 	}
 }
 
-// BenchmarkSpan is the whole cost of a request's spans, encoding included.
+// BenchmarkSpan measures the whole cost of a request's spans, including encoding.
 func BenchmarkSpan(b *testing.B) {
 	tr, err := New([]Config{{Name: "c", Endpoint: "http://h", ServiceName: "s", SampleRatio: 1}}, Options{})
 	if err != nil {

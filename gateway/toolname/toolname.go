@@ -1,8 +1,9 @@
-// Package toolname is the matchers of tool names that policy rules and routes have in
-// common: tool_name, tool_prefix, tool_glob, tool_regex and tool_name_in. It says which
-// of them a configuration has written, and what one matches. It is pure.
+// Package toolname implements the matchers of tool names that policy rules and routes
+// have in common: tool_name, tool_prefix, tool_glob, tool_regex and tool_name_in. It
+// determines which of them a configuration has, and compiles it. It is pure.
 //
-// How rules and routes are indexed, and what they say of a wrong matcher, is theirs.
+// Indexes of rules and routes, and the errors about invalid matchers, belong to its
+// callers.
 package toolname
 
 import (

@@ -14,20 +14,20 @@ import (
 // Name is the name of the search tool.
 const Name = "mcp_search"
 
-// ToolTTL is how long a client may keep the list that holds the search tool
-// alone, in milliseconds.
+// ToolTTL is the time for which a client may cache the list with the search tool, in
+// milliseconds.
 const ToolTTL = 60_000
 
-// maxResult bounds the tools of one answer in bytes, each form of them.
+// maxResult bounds the tools of one result in bytes, for each of their two forms.
 const maxResult = 1 << 20
 
-// Arguments are those of the search tool.
+// Arguments are the arguments of the search tool.
 type Arguments struct {
 	Query string
 	Limit int
 }
 
-// Why arguments are refused.
+// Reasons why arguments are refused.
 var (
 	ErrArguments = errors.New("the arguments are not an object with query and limit alone")
 	ErrQuery     = errors.New("query is missing, empty or not a string")
@@ -35,9 +35,9 @@ var (
 	ErrLimit     = errors.New("limit is not a positive integer")
 )
 
-// ParseArguments reads {query, limit} from the arguments of a call, which must
-// have been scanned; raw is empty where there are none. A limit that is left out
-// or larger than most is most. Its errors are the Err values of this file.
+// ParseArguments parses {query, limit} from the arguments of a call, which must have been
+// scanned; raw is empty if there are none. An absent limit, and a limit above most, is
+// most. Its errors are the Err values of this file.
 func ParseArguments(raw []byte, most int) (Arguments, error) {
 	a := Arguments{Limit: most}
 	if len(raw) > 0 && raw[0] != '{' {
@@ -65,7 +65,7 @@ func ParseArguments(raw []byte, most int) (Arguments, error) {
 	return a, nil
 }
 
-// definition is that of the search tool.
+// definition is the definition of the search tool.
 const definition = `{"name":"` + Name + `","title":"Search for tools","description":"Finds tools by what they do. ` +
 	`The tools themselves are not listed: search for what you want to do (\"create an issue\", \"weather forecast\"), ` +
 	`then call a tool from the results by its name with arguments as its inputSchema asks for.",` +
@@ -80,8 +80,8 @@ const definition = `{"name":"` + Name + `","title":"Search for tools","descripti
 
 const maxQueryText = "1000" // MaxQuery
 
-// AppendList appends the answer to tools/list: the definitions of the gateway's own tools
-// that the caller may call. id is as it was written.
+// AppendList appends the response to tools/list: the definitions of the gateway's own
+// tools that the caller may call. id is the id as written.
 func AppendList(dst, id []byte, modern bool, tools []string) []byte {
 	dst = appendHead(dst, id, modern)
 	dst = append(dst, `"tools":[`...)
@@ -95,9 +95,9 @@ func AppendList(dst, id []byte, modern bool, tools []string) []byte {
 	return append(dst, "}}"...)
 }
 
-// AppendResult appends the answer to a call of the search tool: the tools as
-// structured content and, the same, as text. Those that would make it larger
-// than can be sent are left out.
+// AppendResult appends the response to a call of the search tool: the tools as structured
+// content and, with the same content, as text. Tools that would exceed the maximum size
+// are omitted.
 func AppendResult(dst, id []byte, modern bool, tools []*Tool) []byte {
 	found := appendTools(nil, tools)
 	dst = appendHead(dst, id, modern)

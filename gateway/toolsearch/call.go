@@ -10,7 +10,7 @@ import (
 // CallName is the name of the tool that calls a tool that a search has found.
 const CallName = "mcp_call"
 
-// callDefinition is that of the tool.
+// callDefinition is the definition of the tool.
 const callDefinition = `{"name":"` + CallName + `","title":"Call a tool that was found","description":"Calls a tool from the results of ` + Name + ` by its name, ` +
 	`with arguments as its inputSchema asks for. The result is that of the tool.",` +
 	`"inputSchema":{"type":"object","properties":{` +
@@ -24,8 +24,8 @@ func (s *Service) Calls(m *mcp.Message) bool {
 	return s != nil && s.Call && m.Method == mcp.MethodToolsCall && m.Name == CallName
 }
 
-// Unwrap makes m the call that it asks for. What stands beside name and arguments in its
-// params stays as it is.
+// Unwrap replaces m by the call in its arguments. Other members of its params are
+// unchanged.
 func Unwrap(m *mcp.Message) *refusal.Refusal {
 	at := m.Spans.Arguments
 	if !at.Present() || m.Body[at.Start] != '{' {
@@ -54,12 +54,12 @@ func Unwrap(m *mcp.Message) *refusal.Refusal {
 		edits[0], edits[1] = edits[1], edits[0]
 	}
 	if mcp.Scan(mcp.Splice(nil, m.Body, edits...), m) != nil {
-		return &refusal.CallName // too long, or no name that a tool has
+		return &refusal.CallName // too long, or not a valid tool name
 	}
 	return nil
 }
 
-// schemaOf returns the input schema of a tool; nil when it is not known.
+// schemaOf returns the input schema of a tool; nil when it is unknown.
 func schemaOf(definition []byte) json.RawMessage {
 	return mcp.Find(definition, mcp.Span{End: len(definition)}, "inputSchema").Of(definition)
 }

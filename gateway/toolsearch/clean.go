@@ -7,10 +7,9 @@ import (
 	"svc/gateway/mcp"
 )
 
-// cleanJSON returns a JSON value with all strings in it cleaned, numbers as they
-// were written. ok is false when the name of a member would have to be changed:
-// what the upstream calls a parameter must stay what it is called. The value
-// must have been scanned.
+// cleanJSON returns a JSON value with all its strings cleaned and numbers
+// unchanged. ok is false when the name of a member would have to be changed,
+// because parameter names must not change. The value must have been scanned.
 func cleanJSON(raw []byte) (clean []byte, ok bool) {
 	clean = make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
@@ -54,7 +53,8 @@ func isName(rest []byte) bool {
 	return false
 }
 
-// object reads a JSON object by its exact member names; nil when raw is none.
+// object decodes a JSON object by its exact member names; nil when raw is not an
+// object.
 func object(raw []byte) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {
@@ -63,7 +63,7 @@ func object(raw []byte) map[string]json.RawMessage {
 	return m
 }
 
-// text reads a JSON string; "" when raw is none.
+// text decodes a JSON string; "" when raw is not a string.
 func text(raw []byte) string {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {

@@ -8,7 +8,7 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Definitions: what is kept of them, and which are left out.
+// The kept parts of definitions, and the definitions that are omitted.
 func TestDefinitions(t *testing.T) {
 	tool, err := parseTool("up", []byte(`{"name":"send","title":"T\u202e","description":"d\u200b\u001b","inputSchema":{"type":"object", "properties":{"to":{"type":"string","description":"who\ue000m","maximum":1e400},"list":{"type":"array","items":{"type":"object","properties":{"inner":{"description":"deep"}}}}}}}`))
 	if err != nil {
@@ -36,8 +36,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// The hash of a definition does not depend on how it is written down, and changes
-// with whatever it says.
+// The hash of a definition does not depend on its spelling, and changes with its
+// content.
 func TestDigestOfADefinition(t *testing.T) {
 	of := func(raw string) [32]byte {
 		tool, err := parseTool("up", []byte(raw))
@@ -66,7 +66,7 @@ func FuzzDefinition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		var m mcp.Message
 		if mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[`+raw+`]}}`), &m) != nil {
-			return // lists are scanned before their definitions are read
+			return // lists are scanned before their definitions are parsed
 		}
 		tool, err := parseTool("up", []byte(raw))
 		if err != nil {

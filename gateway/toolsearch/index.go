@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// The fields of a tool, and what a word in each is worth.
+// The fields of a tool, and the weight of a word in each.
 const (
 	fieldName = iota
 	fieldTitle
@@ -22,8 +22,8 @@ const (
 
 var fieldWeight = [fieldCount]float64{fieldName: 3.5, fieldTitle: 2, fieldUpstream: 1.5, fieldDescription: 1, fieldParam: 0.5, fieldParamText: 0.2}
 
-// The constants of BM25: how soon more of the same word adds nothing, and how
-// much longer fields count less.
+// The constants of BM25: the saturation of term frequency, and the penalty of
+// longer fields.
 const (
 	saturation = 1.2
 	lengthNorm = 0.6
@@ -32,7 +32,7 @@ const (
 // Index finds tools by words. It is immutable and safe for concurrent use.
 type Index struct {
 	tools []*Tool // by name, then upstream
-	// vocabulary is in alphabetical order, for prefixes; terms finds a word in it.
+	// vocabulary is sorted, for prefix searches; terms finds a word in it.
 	vocabulary []word
 	terms      map[string]int32
 	// names are the tools by their joined names.
@@ -46,19 +46,19 @@ type Index struct {
 // word is a term and where it is.
 type word struct {
 	text     string
-	letters  uint64 // which characters it has
+	letters  uint64 // the characters that it contains
 	idf      float32
 	postings []posting
 }
 
-// posting says what a term is worth in one tool.
+// posting is the weight of a term in one tool.
 type posting struct {
 	tool             int32
 	inName, inServer bool
 	impact           float32
 }
 
-// NewIndex builds an index of tools, which it keeps and does not change.
+// NewIndex builds an index of tools, which must not be modified afterwards.
 func NewIndex(tools []*Tool) *Index {
 	x := &Index{
 		tools: slices.Clone(tools), terms: map[string]int32{}, names: map[string][]int32{},
@@ -86,13 +86,14 @@ func NewIndex(tools []*Tool) *Index {
 // Len counts the tools.
 func (x *Index) Len() int { return len(x.tools) }
 
-// count is how often a term stands in the fields of one tool.
+// count is the frequency of a term in the fields of one tool.
 type count struct {
 	tool int32
 	in   [fieldCount]uint16
 }
 
-// builder gathers counts, which only make sense once all lengths are known.
+// builder collects counts; weights can only be computed when all lengths are
+// known.
 type builder struct {
 	counts    map[string][]count
 	lengths   [][fieldCount]uint16
@@ -127,7 +128,7 @@ func (b *builder) add(i int32, t *Tool) {
 	field(fieldName, t.Name)
 	b.nameWords = int(b.lengths[i][fieldName])
 	if name := joined(t.Name); strings.ContainsAny(t.Name, "_-./: ") {
-		field(fieldName, name) // as one word, for those who write it so
+		field(fieldName, name) // also as one word, for queries that spell it so
 	}
 	field(fieldTitle, t.Title)
 	field(fieldUpstream, t.Upstream)
@@ -141,7 +142,7 @@ func (b *builder) add(i int32, t *Tool) {
 	}
 }
 
-// finish turns the counts into what the words are worth.
+// finish converts the counts into weights.
 func (b *builder) finish(n int) []word {
 	vocabulary := make([]word, 0, len(b.counts))
 	for text, counts := range b.counts {
@@ -163,8 +164,8 @@ func (b *builder) finish(n int) []word {
 	return vocabulary
 }
 
-// letters returns which characters a word has, as bits: words whose bits differ
-// much cannot be misspellings of one another.
+// letters returns the set of characters of a word as bits: words with very
+// different sets cannot be misspellings of one another.
 func letters(text string) uint64 {
 	var set uint64
 	for i := range len(text) {
@@ -173,6 +174,6 @@ func letters(text string) uint64 {
 	return set
 }
 
-// mayBeTypo reports whether two words can be at most d edits apart, as far as
-// their characters tell.
+// mayBeTypo reports whether two words can be at most d edits apart, judging by
+// their characters.
 func mayBeTypo(a, b uint64, d int) bool { return bits.OnesCount64(a^b) <= 2*d }

@@ -19,19 +19,18 @@ const (
 	maxKnownFile = 64 << 20
 )
 
-// known are the hashes of the definitions of one upstream, by name, also of
-// tools that are no longer listed.
+// known contains the hashes of the definitions of one upstream, by name,
+// including tools that are no longer listed.
 type known map[string][sha256.Size]byte
 
-// knownFile is what is kept on disk, so that a change while the gateway was
-// stopped is noticed too: hashes in hex by upstream and tool.
+// knownFile is the form on disk, so that a change while the gateway was stopped
+// is detected too: hashes in hex by upstream and tool.
 type knownFile struct {
 	Version   int                          `json:"version"`
 	Upstreams map[string]map[string]string `json:"upstreams"`
 }
 
-// readKnown reads the hashes of all upstreams. A file that is not there holds
-// none.
+// readKnown reads the hashes of all upstreams. A missing file contains none.
 func readKnown(path string) (map[string]known, error) {
 	data, err := statefile.Read(path, maxKnownFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +52,7 @@ func readKnown(path string) (map[string]known, error) {
 		for name, text := range tools {
 			var hash [sha256.Size]byte
 			if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) || len(text) != 2*len(hash) {
-				return nil, fmt.Errorf("%s: the hash of %q of upstream %q is none", path, name, upstream)
+				return nil, fmt.Errorf("%s: the hash of %q of upstream %q is invalid", path, name, upstream)
 			}
 			k[name] = hash
 		}
@@ -62,7 +61,7 @@ func readKnown(path string) (map[string]known, error) {
 	return all, nil
 }
 
-// writeKnown replaces the file, and makes its directory when it is missing.
+// writeKnown replaces the file, creating its directory if it is missing.
 func writeKnown(path string, all map[string]known) error {
 	file := knownFile{Version: knownVersion, Upstreams: make(map[string]map[string]string, len(all))}
 	for upstream, k := range all {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A definition that changes while nothing runs is told after the start.
+// A definition that changes while the gateway is stopped is reported after the
+// start.
 func TestChangesAreNoticedAcrossRestarts(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "known.json")
 	life := func(tools string) (told []string) {
@@ -49,7 +50,7 @@ func TestChangesAreNoticedAcrossRestarts(t *testing.T) {
 	}
 }
 
-// A file that is damaged is refused with a reason, and begun anew.
+// A damaged file is refused with a reason, and replaced.
 func TestDamagedHashes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "known.json")
 	for text, want := range map[string]string{

@@ -9,27 +9,28 @@ import (
 	"svc/gateway/lister"
 )
 
-// Bounds on what one upstream may list.
+// Limits of an upstream's list.
 const (
 	maxTools  = 5000
 	maxBytes  = 8 << 20 // of all pages
 	userAgent = "svc-tool-search"
 )
 
-// listing is what an upstream said its tools are.
+// listing is the list of tools of an upstream.
 type listing struct {
 	tools []*Tool
-	// private is set when the list is meant for one caller alone.
+	// private is set when the list is for one caller only.
 	private bool
-	// ttl is how long the list holds, by the upstream's own word, where hasTTL.
+	// ttl is the cache lifetime that the upstream declares, if hasTTL is set.
 	ttl    time.Duration
 	hasTTL bool
-	// left counts definitions that are not in tools, and why says why for one.
+	// left counts definitions that are not in tools; why is the reason for one
+	// of them.
 	left int
 	why  error
 }
 
-// toolLister lists the tools of one upstream. It is for one goroutine.
+// toolLister lists the tools of one upstream. It is used by one goroutine.
 type toolLister struct {
 	name   string // of the upstream
 	lister lister.Lister
@@ -42,8 +43,8 @@ func newToolLister(s Source, opts *Options) toolLister {
 	}}
 }
 
-// list asks for all pages. An upstream that offers no tools has an empty list; a
-// list that is not whole is an error, because a search in it would mislead.
+// list requests all pages. An upstream without tools has an empty list; an
+// incomplete list is an error, because searches in it would be misleading.
 func (l *toolLister) list(ctx context.Context) (*listing, error) {
 	offer, err := l.lister.Read(ctx, catalog.Tool)
 	if err != nil {
@@ -61,7 +62,7 @@ func (l *toolLister) list(ctx context.Context) (*listing, error) {
 	return out, nil
 }
 
-// add takes over the tools of a list, each name once.
+// add adds the tools of a list, each name once.
 func (out *listing) add(name string, tools [][]byte) {
 	seen := make(map[string]bool, len(tools))
 	for _, raw := range tools {

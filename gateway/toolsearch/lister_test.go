@@ -17,7 +17,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// server is an upstream of a test's own; it records the methods it was asked.
+// server is an upstream of a test; it records the methods of its requests.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -25,8 +25,8 @@ type server struct {
 	heads []http.Header
 }
 
-// newServer answers each request with what answer returns for its method and
-// cursor: a result, or an error object, or a status alone.
+// newServer responds to each request with the result of answer for its method
+// and cursor: a result, an error object, or only a status.
 func newServer(t *testing.T, answer func(method, cursor string, r *http.Request) (status int, body string)) *server {
 	t.Helper()
 	s := &server{}
@@ -92,7 +92,7 @@ const (
 	initialized = `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
 )
 
-// pagesOf answers tools/list in pages of one tool.
+// pagesOf responds to tools/list with pages of one tool.
 func pagesOf(cursor string, names ...string) string {
 	i := 0
 	if cursor != "" {
@@ -105,9 +105,9 @@ func pagesOf(cursor string, names ...string) string {
 	return fmt.Sprintf(`"result":{"tools":[{"name":%q}],"ttlMs":%d,"cacheScope":"public"%s}`, names[i], 9000-1000*i, next)
 }
 
-// A stateless upstream is asked for its capabilities, then for all pages; each
-// request says its revision and method in header and body, and no session is
-// opened.
+// An upstream without sessions is asked for its capabilities, then for all
+// pages; each request declares its revision and method in header and body, and
+// no session is opened.
 func TestListStateless(t *testing.T) {
 	for _, path := range []string{"/", "/sse"} {
 		s := newServer(t, func(method, cursor string, _ *http.Request) (int, string) {
@@ -137,8 +137,7 @@ func TestListStateless(t *testing.T) {
 	}
 }
 
-// An upstream of the generation before gets a session of its own, which is ended
-// afterwards.
+// For an upstream with sessions a session is opened, which is ended afterwards.
 func TestListWithASession(t *testing.T) {
 	for _, path := range []string{"/", "/sse"} {
 		s := newServer(t, func(method, cursor string, r *http.Request) (int, string) {
@@ -171,8 +170,8 @@ func TestListWithASession(t *testing.T) {
 	}
 }
 
-// An upstream that was replaced by one of the other generation is found out
-// without a failed list.
+// The replacement of an upstream by one of the other protocol generation is
+// detected without a failed list.
 func TestListAfterAnUpgrade(t *testing.T) {
 	var modern atomic.Bool
 	s := newServer(t, func(method, cursor string, _ *http.Request) (int, string) {
@@ -211,8 +210,8 @@ func TestListOfAnUpstreamWithoutTools(t *testing.T) {
 	}
 }
 
-// Hints of the list: private on one page is private, an unknown scope too; the
-// shortest time counts.
+// Cache hints of the list: private on one page makes the list private, an
+// unknown scope too; the shortest lifetime applies.
 func TestListHints(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -251,7 +250,8 @@ func TestListHints(t *testing.T) {
 	}
 }
 
-// Whatever an upstream answers, the list is bounded and the error says why.
+// For any response of an upstream, the list is bounded and the error gives the
+// reason.
 func TestListIsBounded(t *testing.T) {
 	big := strings.Repeat("x", 60<<10)
 	tests := []struct {
@@ -299,7 +299,7 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// A bad definition is left out, the others stay; a name counts once.
+// An invalid definition is omitted, the others are kept; a name counts once.
 func TestListLeavesBadDefinitionsOut(t *testing.T) {
 	s := newServer(t, func(method, _ string, _ *http.Request) (int, string) {
 		if method == "server/discover" {
@@ -313,7 +313,7 @@ func TestListLeavesBadDefinitionsOut(t *testing.T) {
 	}
 }
 
-// An upstream that cannot be reached is told from one that refuses.
+// An unreachable upstream is distinguished from one that refuses.
 func TestListOfAnUpstreamThatIsNotThere(t *testing.T) {
 	s := newServer(t, func(string, string, *http.Request) (int, string) { return 200, discovered })
 	l := s.lister(t, "/")

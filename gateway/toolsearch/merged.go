@@ -15,16 +15,16 @@ import (
 
 // Merged are the merged lists of all upstreams (federation).
 type Merged interface {
-	// Tools returns the tools that a caller is shown, whatever the rules say: those of
-	// shared lists, and its own.
+	// Tools returns the tools in a caller's lists before rules are applied: those of
+	// shared lists, and the caller's own.
 	Tools(ctx context.Context, c *transport.Caller) *catalog.Catalog
 }
 
-// maxIndexes bounds the indexes that are kept of merged lists: one of the shared lists,
-// and those of callers with lists of their own.
+// maxIndexes bounds the cached indexes of merged lists: one for the shared lists, the
+// others for callers with lists of their own.
 const maxIndexes = 32
 
-// indexes are those of merged lists, the least recently used first. The zero value is
+// indexes are the indexes of merged lists, least recently used first. The zero value is
 // ready for use.
 type indexes struct {
 	mu   sync.Mutex
@@ -58,7 +58,7 @@ func (x *indexes) get(c *catalog.Catalog) *Index {
 	return x.kept[len(x.kept)-1].index
 }
 
-// indexFor returns the index of what a caller is shown.
+// indexFor returns the index of a caller's tools.
 func (s *Service) indexFor(ctx context.Context, c *transport.Caller) *Index {
 	if s.Merged != nil {
 		return s.indexes.get(s.Merged.Tools(ctx, c))
@@ -69,9 +69,9 @@ func (s *Service) indexFor(ctx context.Context, c *transport.Caller) *Index {
 	return s.Index()
 }
 
-// Mirror writes the fields that mirror a call that was unwrapped: those of the client
-// mirrored what it sent. own is the upstream's own name of the tool, empty for that of the
-// message.
+// Mirror writes the headers that mirror an unwrapped call: the client's headers mirrored
+// the original message. own is the upstream's own name of the tool, empty for the name in
+// the message.
 func (s *Service) Mirror(ctx context.Context, c *transport.Caller, h *upstream.Header, m *mcp.Message, own string) {
 	if own == "" {
 		own = m.Name
@@ -81,8 +81,7 @@ func (s *Service) Mirror(ctx context.Context, c *transport.Caller, h *upstream.H
 	tomodern.AppendParams(h, s.inputSchema(ctx, c, m.Name), m)
 }
 
-// inputSchema returns the input schema of a tool that a caller is shown; nil for an
-// unknown one.
+// inputSchema returns the input schema of a caller's tool; nil for an unknown one.
 func (s *Service) inputSchema(ctx context.Context, c *transport.Caller, name string) json.RawMessage {
 	if s.Merged != nil {
 		if it, ok := s.Merged.Tools(ctx, c).Item(catalog.Tool, name); ok {

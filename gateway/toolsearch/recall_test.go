@@ -47,7 +47,7 @@ func corpus(t testing.TB) []*Tool {
 	return tools
 }
 
-// labelled is a query with the tools that answer it.
+// labelled is a query with its relevant tools.
 type labelled struct {
 	query    string
 	relevant []string
@@ -87,9 +87,8 @@ func eachLine(t testing.TB, file string, do func(line string)) {
 
 func everyone(*Tool) bool { return true }
 
-// recall is the part of the tools that answer a query which are among its first
-// five results, summed over n queries; first counts the queries whose first
-// result is one of them.
+// recall is the share of relevant tools among the first five results, summed over
+// n queries; first counts the queries whose first result is relevant.
 type recall struct {
 	sum   float64
 	n     int
@@ -119,9 +118,9 @@ func (r *recall) measure(t *testing.T, x *Index, q labelled) (complete bool, sho
 	return found == len(q.relevant), shown
 }
 
-// TestRecallAtFive measures the ranking on labelled queries. Recall at five is to
-// be 0.9: over all of them, over the third that ranking was not tuned to, and
-// over those that were written when it was finished.
+// TestRecallAtFive measures the ranking on labelled queries. Recall at five must
+// be 0.9: over all of them, over the third that the ranking was not tuned to, and
+// over those that were written after it was finished.
 func TestRecallAtFive(t *testing.T) {
 	tools := corpus(t)
 	known, servers := map[string]bool{}, map[string]bool{}

@@ -15,15 +15,15 @@ import (
 	"svc/gateway/transport"
 )
 
-// The pauses of the refresher (gateway specification, tool_search).
+// The intervals of the refresher (gateway specification, tool_search).
 const (
 	minRefresh   = time.Second
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 30 * time.Minute
 )
 
-// maxToldChanges bounds the changes of one list that are told one by one.
-const maxToldChanges = 100
+// maxLoggedChanges bounds the changes of one list that are logged individually.
+const maxLoggedChanges = 100
 
 // Source is an upstream whose tools are listed.
 type Source struct {
@@ -31,59 +31,58 @@ type Source struct {
 	Transport transport.Transport
 }
 
-// Options are what a refresher is made of.
+// Options are the parameters of a refresher.
 type Options struct {
 	Sources []Source
 	// Route returns the upstream that a tool is called at.
 	Route func(tool string) (upstream string, ok bool)
-	// Reserved is a name that the gateway itself answers for: no upstream's tool
-	// of that name is ever a result.
+	// Reserved is the name of a tool of the gateway itself: tools of upstreams
+	// with that name are never results.
 	Reserved string
-	// Interval is the longest time between two lists of one upstream.
+	// Interval is the maximum time between two lists of one upstream.
 	Interval time.Duration
 	// Version is sent to upstreams.
 	Version string
 	Logger  *slog.Logger
-	// State is the file that the hashes of definitions are kept in; empty keeps
-	// them in memory.
+	// State is the file of the definition hashes; if empty they are kept in
+	// memory only.
 	State string
-	// Keep returns what an upstream offers without what is withheld; nil for all.
+	// Keep returns an upstream's offer without withheld items; nil keeps all.
 	Keep func(upstream string, o *lister.Offer) *lister.Offer
-	// Changed is told when the definition of a tool is no longer what it was; may
-	// be nil. It is called from several goroutines.
+	// Changed is called when the definition of a tool has changed; may be nil. It
+	// is called from several goroutines.
 	Changed func(upstream, tool string)
 }
 
-// Stats is what became of one upstream's list.
+// Stats is the state of one upstream's list.
 type Stats struct {
 	Upstream string
-	// Tools counts those that a search can find.
+	// Tools counts the searchable tools.
 	Tools int
-	// Failures counts lists that could not be had, Changed definitions that were
-	// not what they had been before.
+	// Failures counts failed lists, Changed changed definitions.
 	Failures, Changed uint64
-	// BackingOff is set when the last list failed; Private that the list is meant
-	// for one caller alone and left out.
+	// BackingOff is set when the last list failed; Private when the list is for
+	// one caller only and therefore not searchable.
 	BackingOff, Private bool
 }
 
-// Refresher keeps an index of the tools of all upstreams fresh. Its methods are
+// Refresher maintains an index of the tools of all upstreams. Its methods are
 // safe for concurrent use.
 type Refresher struct {
 	opts   Options
 	feeds  []*feed
 	index  atomic.Pointer[Index]
-	tried  chan struct{} // closed when every upstream was asked once
+	tried  chan struct{} // closed when the first pass over all upstreams is done
 	trying sync.WaitGroup
 
-	mu     sync.Mutex // guards what the feeds share
+	mu     sync.Mutex // guards the shared state of the feeds
 	saving sync.Mutex // one at a time; taken before mu
 }
 
 // feed is one upstream.
 type feed struct {
 	lister toolLister
-	fails  int // in a row; of the feed's goroutine
+	fails  int // consecutive failures; used by the feed's goroutine
 
 	// Guarded by Refresher.mu:
 	known known
@@ -91,8 +90,8 @@ type feed struct {
 	stats Stats
 }
 
-// New makes a refresher with an empty index. Nothing is asked before Run. A file
-// of hashes that cannot be read is logged and begun again.
+// New creates a refresher with an empty index. It sends no requests before Run. A
+// file of hashes that cannot be read is logged and replaced.
 func New(opts Options) *Refresher {
 	r := &Refresher{opts: opts, tried: make(chan struct{})}
 	if r.opts.Logger == nil {
@@ -100,7 +99,7 @@ func New(opts Options) *Refresher {
 	}
 	seen, err := readKnown(opts.State)
 	if err != nil {
-		r.opts.Logger.Warn("hashes of tool definitions are not known: changes since the last start go unnoticed", "error", err)
+		r.opts.Logger.Warn("hashes of tool definitions are unknown: changes since the last start are not detected", "error", err)
 	}
 	for _, s := range opts.Sources {
 		f := &feed{
@@ -118,11 +117,11 @@ func New(opts Options) *Refresher {
 	return r
 }
 
-// Index returns the index as it is now.
+// Index returns the current index.
 func (r *Refresher) Index() *Index { return r.index.Load() }
 
 // Ready waits until every upstream was asked once, or the context ends, and
-// reports which.
+// reports whether all were asked.
 func (r *Refresher) Ready(ctx context.Context) bool {
 	select {
 	case <-r.tried:
@@ -148,8 +147,9 @@ func (r *Refresher) Stats() []Stats {
 	return out
 }
 
-// Run lists the tools of every upstream again and again, each at its own pace,
-// until ctx ends, and returns when all of it has stopped. It runs once.
+// Run lists the tools of every upstream periodically, each at its own interval,
+// until ctx ends, and returns when all its goroutines have ended. It may be
+// called once.
 func (r *Refresher) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, f := range r.feeds {
@@ -177,7 +177,7 @@ func (r *Refresher) Run(ctx context.Context) {
 }
 
 // refresh lists the tools of one upstream and returns the pause until the next
-// time.
+// list.
 func (r *Refresher) refresh(ctx context.Context, f *feed) time.Duration {
 	got, err := r.list(ctx, f)
 	if ctx.Err() != nil {
@@ -213,9 +213,9 @@ func (r *Refresher) refresh(ctx context.Context, f *feed) time.Duration {
 	return pause(r.opts.Interval, got)
 }
 
-// pause is the time until the next list. How long a private list holds is of no
-// interest: it is not searched, and only asked for to see whether it still is
-// private.
+// pause is the time until the next list. The lifetime of a private list is
+// ignored: it is not searched, and only requested again to check whether it is
+// still private.
 func pause(interval time.Duration, got *listing) time.Duration {
 	if got.hasTTL && !got.private {
 		interval = min(interval, got.ttl)
@@ -223,7 +223,7 @@ func pause(interval time.Duration, got *listing) time.Duration {
 	return max(interval, minRefresh)
 }
 
-// list asks for a list; a panic is a failure like others.
+// list requests a list; a panic is treated as a failure.
 func (r *Refresher) list(ctx context.Context, f *feed) (got *listing, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -234,8 +234,8 @@ func (r *Refresher) list(ctx context.Context, f *feed) (got *listing, err error)
 	return f.lister.list(ctx)
 }
 
-// failed counts a failure and returns the pause that it brings. What the
-// upstream listed before stays: its tools are routed all the same.
+// failed counts a failure and returns the pause after it. The previous list of
+// the upstream stays in use: its tools are still routed.
 func (r *Refresher) failed(f *feed, err error) time.Duration {
 	f.fails++
 	wait := backoff.After(f.fails, firstBackoff, maxBackoff)
@@ -247,31 +247,30 @@ func (r *Refresher) failed(f *feed, err error) time.Duration {
 	return wait
 }
 
-// compare tells of definitions that are no longer what they were, and remembers
-// those of now.
+// compare logs definitions that have changed, and stores the current hashes.
 func (r *Refresher) compare(f *feed, tools []*Tool) (changed int) {
 	names, news := r.remember(f, tools)
 	if news {
-		defer r.save() // told first: better twice than never
+		defer r.save() // saved after logging: a change may be logged twice, but is never lost
 	}
-	for _, name := range names[:min(len(names), maxToldChanges)] {
+	for _, name := range names[:min(len(names), maxLoggedChanges)] {
 		r.opts.Logger.Warn("tool_definition_changed", "upstream", f.lister.name, "tool", name)
 		if r.opts.Changed != nil {
 			r.opts.Changed(f.lister.name, name)
 		}
 	}
-	if more := len(names) - maxToldChanges; more > 0 {
+	if more := len(names) - maxLoggedChanges; more > 0 {
 		r.opts.Logger.Warn("further definitions changed", "upstream", f.lister.name, "tools", more)
 	}
 	return len(names)
 }
 
-// remember takes over the hashes of a list, and returns the tools whose hash was
-// another one before. news reports whether there is anything to save.
+// remember stores the hashes of a list, and returns the tools whose hash has
+// changed. news reports whether there is anything to save.
 func (r *Refresher) remember(f *feed, tools []*Tool) (changed []string, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(f.known) > 2*maxTools { // names come from outside
+	if len(f.known) > 2*maxTools { // names come from the upstream, so bound the map
 		clear(f.known)
 	}
 	for _, t := range tools {
@@ -288,8 +287,8 @@ func (r *Refresher) remember(f *feed, tools []*Tool) (changed []string, news boo
 	return changed, news
 }
 
-// save writes the hashes to their file. A failure is logged: until it works, a
-// change over the next restart goes unnoticed.
+// save writes the hashes to their file. A failure is logged: until a save
+// succeeds, changes across a restart are not detected.
 func (r *Refresher) save() {
 	if r.opts.State == "" {
 		return
@@ -307,7 +306,7 @@ func (r *Refresher) save() {
 	}
 }
 
-// same reports whether two lists hold the same definitions in the same order.
+// same reports whether two lists have the same definitions in the same order.
 func same(a, b []*Tool) bool {
 	if len(a) != len(b) {
 		return false
@@ -320,10 +319,9 @@ func same(a, b []*Tool) bool {
 	return true
 }
 
-// rebuild puts a new index in the place of the old one. A tool is in it when
-// routes lead its name to the upstream that lists it: of several that list one
-// name it is the one that would be called, and one that nobody could call is not
-// found. The caller holds mu.
+// rebuild replaces the index. It contains a tool if routes lead its name to the
+// upstream that lists it: if several upstreams list a name, only the tool that a
+// call would reach is searchable. The caller holds mu.
 func (r *Refresher) rebuild() {
 	var tools []*Tool
 	for _, f := range r.feeds {

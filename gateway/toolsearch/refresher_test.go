@@ -19,7 +19,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// fake is an upstream in memory, of the stateless revision.
+// fake is an upstream without sessions in memory.
 type fake struct {
 	transport.Transport
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ type fake struct {
 	hints string // further members of the result
 	err   error
 	panic bool
-	at    []time.Time // of each tools/list, failed ones too
+	at    []time.Time // times of all tools/list, including failed ones
 }
 
 func (f *fake) set(change func(*fake)) {
@@ -70,7 +70,7 @@ func everywhere(name string) func(string) (string, bool) {
 	return func(string) (string, bool) { return name, true }
 }
 
-// running runs a refresher in a bubble until the test ends it.
+// running runs a refresher in a synctest bubble until the test ends it.
 func running(r *Refresher) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -78,8 +78,8 @@ func running(r *Refresher) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// The cadence is the smaller of the interval and the list's own time, and at
-// least a second.
+// The time between lists is the smaller of the interval and the list's own
+// lifetime, and at least a second.
 func TestRefreshCadence(t *testing.T) {
 	tests := []struct {
 		hints string
@@ -112,9 +112,9 @@ func TestRefreshCadence(t *testing.T) {
 	}
 }
 
-// A failing upstream is left alone for 30 s, then twice as long each time, at
-// most 30 m; what it listed stays, the healthy one goes on at its pace, and a
-// success ends it.
+// After a failure an upstream is not asked for 30 s, then twice as long each time,
+// at most 30 m; its previous list stays, a healthy upstream is not affected, and a
+// success resets the backoff.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := &fake{tools: `{"name":"bad"}`}, &fake{tools: `{"name":"good"}`}
@@ -152,7 +152,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// An upstream that never answered does not keep the others from being searched.
+// An upstream that never responds does not prevent searches of the others.
 func TestHealthyUpstreamsPopulate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := &fake{err: errors.New("down")}, &fake{tools: `{"name":"good"}`}
@@ -169,8 +169,8 @@ func TestHealthyUpstreamsPopulate(t *testing.T) {
 	})
 }
 
-// Of a name at several upstreams the one that routes lead to is listed; a tool
-// that no route reaches, and one with the reserved name, is not.
+// Of a name at several upstreams the tool that routes lead to is listed; a tool
+// without a route, and one with the reserved name, is not.
 func TestIndexFollowsRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fake{tools: `{"name":"both"},{"name":"lost"},{"name":"mcp_search"}`}, &fake{tools: `{"name":"both"},{"name":"mine"}`}
@@ -185,7 +185,8 @@ func TestIndexFollowsRoutes(t *testing.T) {
 	})
 }
 
-// A private list is never in the index; one that becomes private leaves it.
+// A private list is never in the index; a list that becomes private is removed from
+// it.
 func TestPrivateListsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"public"`}
@@ -203,11 +204,11 @@ func TestPrivateListsAreLeftOut(t *testing.T) {
 	})
 }
 
-// Leaving a private list out is a warning with the upstream and what to do: once,
-// however often the list is read, and again when it has been public in between.
+// An omitted private list is logged as a warning with the upstream and advice: once
+// for all readings, and again after it was public in between.
 func TestPrivateListsAreAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer // read while the refresher waits
+		var log bytes.Buffer // read while the refresher is idle
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"private"`}
 		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute,
 			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -231,8 +232,8 @@ func TestPrivateListsAreAWarning(t *testing.T) {
 	})
 }
 
-// expectPrivateWarnings fails the test unless the log has n lines about the private
-// list of u, all of them warnings that say what to do.
+// expectPrivateWarnings fails the test unless the log has n warnings with advice
+// about the private list of u.
 func expectPrivateWarnings(t *testing.T, log *bytes.Buffer, n int) {
 	t.Helper()
 	found := 0
@@ -250,8 +251,8 @@ func expectPrivateWarnings(t *testing.T, log *bytes.Buffer, n int) {
 	}
 }
 
-// A definition that is no longer what it was is told, once; also when the tool
-// had been gone in between. A new tool is no change.
+// A changed definition is reported once; also if the tool was absent in between. A
+// new tool is not a change.
 func TestChangedDefinitionsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -278,7 +279,7 @@ func TestChangedDefinitionsAreTold(t *testing.T) {
 	})
 }
 
-// Ready gives up with its context.
+// Ready returns when its context ends.
 func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
 	r := New(Options{Sources: []Source{{"u", &fake{}}}, Route: everywhere("u"), Interval: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -288,7 +289,7 @@ func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// What is answered is JSON whatever the tools hold, and bounded.
+// Results are valid JSON of bounded size for any tools.
 func TestAnswers(t *testing.T) {
 	var tools []*Tool
 	for i := range 100 {

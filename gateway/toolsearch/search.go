@@ -5,33 +5,33 @@ import (
 	"strings"
 )
 
-// Bounds on a query.
+// Limits of a query.
 const (
 	// MaxQuery is the length of a query in characters.
 	MaxQuery = 1000
-	maxTerms = 32 // words that are looked at
-	maxForms = 48 // words of the index that one word of a query may stand for
+	maxTerms = 32 // words that are used
+	maxForms = 48 // words of the index that one word of a query may match
 )
 
-// What a form of a word is worth beside the word itself.
+// Weights of the forms of a word, relative to the word itself.
 const (
 	worthSynonym  = 0.55
 	worthPhrase   = 0.8
 	worthWeak     = 0.35
 	worthPrefix   = 0.75
-	worthPrefixed = 0.3 // where the word itself is known too
+	worthPrefixed = 0.3 // if the word itself is in the index too
 	worthTypo     = 0.8
 	worthFarTypo  = 0.55
 )
 
-// What a tool gains by its name: where the query holds all words of the name,
-// and where the query is the name.
+// Factors for the name of a tool: when the query contains all words of the name,
+// and when the query is the name.
 const (
 	boostName   = 0.35
 	boostServer = 0.5
 	boostExact  = 3
-	// floor is the part of the best result's score below which nothing is a
-	// result any more.
+	// floor is the share of the best result's score below which tools are not
+	// results.
 	floor = 0.12
 )
 
@@ -39,20 +39,20 @@ const (
 type scratch struct {
 	score, best []float32
 	hits        []uint8 // words of the query that matched
-	names       []uint8 // of those, in the name
+	names       []uint8 // hits in the name
 	bestIn      []bool
-	server      []bool  // the query names the upstream
-	touched     []int32 // by the word
-	found       []int32 // by the query
+	server      []bool  // the upstream whose name is in the query
+	touched     []int32 // changed by the current word
+	found       []int32 // changed by the query
 }
 
 func newScratch(n int) *scratch {
 	return &scratch{score: make([]float32, n), best: make([]float32, n), hits: make([]uint8, n), names: make([]uint8, n), bestIn: make([]bool, n), server: make([]bool, n)}
 }
 
-// Search returns the tools that fit a query best, best first, at most limit, of
-// those that permit takes. permit is asked in the order of the results and no
-// more often than it takes to find them. Only the first words of a query count.
+// Search returns at most limit tools that match a query and that permit accepts,
+// best first. permit is called in the order of the results, and only until
+// enough are found. Only the first words of a query are used.
 func (x *Index) Search(query string, limit int, permit func(*Tool) bool) []*Tool {
 	if limit < 1 || len(x.tools) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (x *Index) Search(query string, limit int, permit func(*Tool) bool) []*Tool
 	return x.pick(s, limit, permit)
 }
 
-// release clears the memory and gives it back.
+// release clears the memory and returns it to the pool.
 func (x *Index) release(s *scratch) {
 	for _, i := range s.found {
 		s.score[i], s.hits[i], s.names[i], s.server[i] = 0, 0, 0, false
@@ -76,15 +76,15 @@ func (x *Index) release(s *scratch) {
 	x.scratch.Put(s)
 }
 
-// form is a word of the index that a word of a query stands for.
+// form is a word of the index that matches a word of a query.
 type form struct {
 	word  int32
 	worth float32
 }
 
-// read returns the forms of the words of a query that say something.
+// read returns the forms of the significant words of a query.
 func (x *Index) read(query string) [][]form {
-	var all, words []string // as they are, and as the index has them
+	var all, words []string // as written, and in the form of the index
 	seen := map[string]bool{}
 	add := func(term string) {
 		if term != "" && !seen[term] && len(words) < maxTerms {
@@ -112,8 +112,8 @@ func (x *Index) read(query string) [][]form {
 	return x.appendPhrases(forms, all, seen)
 }
 
-// appendPhrases adds what neighbouring words mean together: those that the index
-// knows as one word (web hook), and phrases of the thesaurus.
+// appendPhrases adds matches of neighboring words: pairs that the index has as
+// one word (web hook), and phrases of the thesaurus.
 func (x *Index) appendPhrases(forms [][]form, all []string, seen map[string]bool) [][]form {
 	for i := 1; i < len(all); i++ {
 		a, b := all[i-1], all[i]
@@ -134,7 +134,7 @@ func (x *Index) appendPhrases(forms [][]form, all []string, seen map[string]bool
 	return forms
 }
 
-// appendWords adds the words that the index knows of a list.
+// appendWords adds the words of a list that are in the index.
 func (x *Index) appendWords(forms []form, words []string, worth float32) []form {
 	for _, w := range words {
 		if id, known := x.terms[w]; known {
@@ -144,9 +144,9 @@ func (x *Index) appendWords(forms []form, words []string, worth float32) []form 
 	return forms
 }
 
-// forms returns what a word of a query stands for: itself, words of the same
-// meaning, words that begin with it, and where there is none of these what it
-// may be a misspelling of.
+// forms returns the matches of a word of a query: itself, its synonyms, words
+// that begin with it, and if there are none of these the words that it may be a
+// misspelling of.
 func (x *Index) forms(term string) []form {
 	var forms []form
 	exact, known := x.terms[term]
@@ -183,7 +183,7 @@ func (x *Index) appendPrefixed(forms []form, term string, known bool) []form {
 		}
 		if w != term {
 			part := worth * float32(len(term)+4) / float32(len(w)+4)
-			if known { // a rarer word that begins so is worth no more than the word itself
+			if known { // a rarer word with this prefix gets at most the weight of the word itself
 				part *= min(1, x.vocabulary[x.terms[term]].idf/x.vocabulary[i].idf)
 			}
 			forms = append(forms, form{int32(i), part})
@@ -216,11 +216,11 @@ func (x *Index) appendTypos(forms []form, term string) []form {
 		}
 		if w.text[0] != term[0] {
 			if len(term) < 6 {
-				continue // the first letter is seldom wrong: rain is no misspelt train
+				continue // the first letter is seldom wrong: rain is not a misspelling of train
 			}
 			worth *= 0.6
 		}
-		if got < d { // those further away no longer count
+		if got < d { // more distant words no longer count
 			forms, d = forms[:near], got
 		}
 		if len(forms) < maxForms {
@@ -230,8 +230,8 @@ func (x *Index) appendTypos(forms []form, term string) []form {
 	return forms
 }
 
-// distance counts the edits between two words, a swap of neighbours being one;
-// more than limit is limit+1.
+// distance is the edit distance of two words, where swapping neighbors is one
+// edit; a distance above limit is returned as limit+1.
 func distance(a, b string, limit int) int {
 	if len(a) > 2*maxTerm || len(b) > 2*maxTerm {
 		return limit + 1
@@ -263,8 +263,8 @@ func distance(a, b string, limit int) int {
 	return rows[(len(a)+1)%3][len(b)]
 }
 
-// score adds what one word of the query is worth. Of its forms the best counts,
-// so that a tool gains nothing by many words of one meaning.
+// score adds the score of one word of the query. Only the best of its forms
+// counts, so that a tool does not gain from many synonyms.
 func (x *Index) score(s *scratch, forms []form) {
 	for _, f := range forms {
 		w := &x.vocabulary[f.word]
@@ -295,8 +295,8 @@ func (x *Index) score(s *scratch, forms []form) {
 	s.touched = s.touched[:0]
 }
 
-// boost prefers tools that more words of the query fit, and those whose name the
-// query spells out.
+// boost raises the scores of tools that match more words of the query, and of
+// tools whose name is in the query.
 func (x *Index) boost(s *scratch, query string, terms int) {
 	if terms == 0 {
 		return
@@ -316,7 +316,7 @@ func (x *Index) boost(s *scratch, query string, terms int) {
 	}
 }
 
-// pick returns the best tools that permit takes.
+// pick returns the best tools that permit accepts.
 func (x *Index) pick(s *scratch, limit int, permit func(*Tool) bool) []*Tool {
 	heap := heap{s.score, s.found}
 	for i := len(heap.items)/2 - 1; i >= 0; i-- {
@@ -339,8 +339,8 @@ func (x *Index) pick(s *scratch, limit int, permit func(*Tool) bool) []*Tool {
 	return picked
 }
 
-// heap holds tools with the best on top; of equals the one that stands first in
-// the index.
+// heap contains tools with the best on top; among equals the one that comes
+// first in the index.
 type heap struct {
 	score []float32
 	items []int32
@@ -366,8 +366,8 @@ func (h *heap) down(i int) {
 	}
 }
 
-// pop takes the best out. What is popped stays behind the heap, so that the
-// whole list can be cleared later.
+// pop removes the best. Removed tools stay after the end of the heap, so that
+// the whole list can be cleared later.
 func (h *heap) pop() int32 {
 	last := len(h.items) - 1
 	h.items[0], h.items[last] = h.items[last], h.items[0]

@@ -70,7 +70,7 @@ func TestSearchByNameInAnySpelling(t *testing.T) {
 	}
 }
 
-// What permit refuses neither appears nor takes a place.
+// Tools that permit rejects are not in the results and do not use up the limit.
 func TestSearchAsksForEachResult(t *testing.T) {
 	var definitions []string
 	for i := range 50 {
@@ -107,7 +107,7 @@ func TestSearchOfNothing(t *testing.T) {
 	}
 }
 
-// One search leaves nothing behind for the next, also when many run at once.
+// Searches are independent of each other, also concurrent ones.
 func TestSearchesDoNotMix(t *testing.T) {
 	x := NewIndex(corpus(t))
 	all := queries(t, "testdata/queries.txt")
@@ -147,8 +147,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// many makes n tools out of those of the corpus, with names of their own and as
-// many words again.
+// many makes n tools from those of the corpus, with distinct names and as many
+// distinct words again.
 func many(t testing.TB, n int) []*Tool {
 	base := corpus(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -189,8 +189,8 @@ func BenchmarkQuery(b *testing.B) {
 	}
 }
 
-// What a query costs grows no faster than the tools, and a hostile one is cheap
-// too.
+// The cost of a query grows at most linearly with the tools, also for a hostile
+// query.
 func TestCostOfAQuery(t *testing.T) {
 	hostile := strings.TrimSpace(strings.Repeat("qzxvwkj qzxvwkjp createe deletee updatee ", 25))
 	all := append(queries(t, "testdata/queries.txt")[:60], labelled{query: hostile})

@@ -10,38 +10,39 @@ import (
 	"svc/gateway/transport"
 )
 
-// awaitLists bounds how long a search waits for the upstreams that were not asked for
-// their tools yet: those right after the start.
+// awaitLists bounds how long a search waits for the first lists of upstreams after the
+// start.
 const awaitLists = 3 * time.Second
 
-// Service answers tools/list and the search tool in the upstreams' place. A nil
-// service answers nothing.
+// Service responds to tools/list and implements the search tool instead of the
+// upstreams. A nil service responds to nothing.
 type Service struct {
 	*Refresher
-	// MaxResults bounds the tools of one answer.
+	// MaxResults bounds the tools of one result.
 	MaxResults int
-	// Call makes the tool that calls a tool by its name one of the gateway's own.
+	// Call enables the gateway's own tool that calls another tool by name.
 	Call bool
-	// Merged are searched in the place of the upstreams' own lists; nil for these.
+	// Merged are the lists to search instead of the upstreams' own; nil for the
+	// upstreams' own.
 	Merged Merged
 
 	indexes indexes
 }
 
-// Takes reports whether a message is one that the service answers.
+// Takes reports whether the service responds to a message.
 func (s *Service) Takes(m *mcp.Message) bool {
 	return s != nil && (m.Method == mcp.MethodToolsList || m.Method == mcp.MethodToolsCall && m.Name == Name || s.Calls(m))
 }
 
-// Answer answers a request that the service takes, in the revision that it declares. may reports whether the caller may
-// call a tool of an upstream, and the search tool, which has none: no other is listed or
-// found.
+// Answer responds to a request for which Takes is true; version is the revision that the
+// request declares. may reports whether the caller may call a tool of an upstream, or the
+// search tool itself, for which upstream is empty: other tools are neither listed nor found.
 func (s *Service) Answer(ctx context.Context, c *transport.Caller, m *mcp.Message, version string, may func(upstream, tool string) bool) ([]byte, *refusal.Refusal) {
 	if refused, _ := refusal.OfSender(m, version); refused != nil {
 		return nil, refused
 	}
 	modern := mcp.Modern(version)
-	if m.Method == mcp.MethodToolsList { // a list of one page
+	if m.Method == mcp.MethodToolsList { // the list has one page
 		if mcp.HasCursor(m) {
 			return nil, &refusal.SearchCursor
 		}
@@ -62,7 +63,7 @@ func (s *Service) Answer(ctx context.Context, c *transport.Caller, m *mcp.Messag
 	return AppendResult(nil, m.ID, modern, found), nil
 }
 
-// refuse returns the refusal of arguments that the search tool does not take.
+// refuse returns the refusal of invalid arguments of the search tool.
 func refuse(err error) *refusal.Refusal {
 	switch {
 	case errors.Is(err, ErrQuery):
@@ -75,7 +76,7 @@ func refuse(err error) *refusal.Refusal {
 	return &refusal.SearchArguments
 }
 
-// Stats returns what became of the lists of the upstreams.
+// Stats returns the states of the upstreams' lists.
 func (s *Service) Stats() []Stats {
 	if s == nil {
 		return nil

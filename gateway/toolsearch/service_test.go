@@ -46,7 +46,8 @@ func TestWhatTheServiceTakes(t *testing.T) {
 	}
 }
 
-// A caller finds what it may call, and of the rest not even the name.
+// A caller finds the tools that it may call, and of other tools not even the
+// name.
 func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tools: `{"name":"order_get","description":"Look an order up"},{"name":"order_delete","description":"Delete an order"}`}
@@ -99,7 +100,7 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 	})
 }
 
-// Right after the start a search waits for the lists, and not for ever.
+// Right after the start a search waits for the lists, for a bounded time.
 func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}

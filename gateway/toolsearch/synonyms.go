@@ -7,14 +7,13 @@ import (
 	"sync"
 )
 
-// stopWords say nothing of what is looked for. A query of nothing else keeps
-// them.
+// stopWords are ignored in queries, unless a query consists of stop words only.
 const stopWords = `a an and any are as at be been but by can could did do does for from has have how i if in into is it
 its just me my of on or our please so some something that the their them then there these they this to too us
 using want was we were when where whether who whose will with would you your yet ever am im let need like use
 before after while during than about off out up down over back`
 
-// weakWords say little: they stand in many queries whatever is looked for.
+// weakWords have a low weight: they occur in many queries of any meaning.
 const weakWords = `make take put give tell show look see get let new all next last first now today tonight tomorrow
 yesterday week weekend month year quarter day hour minute morning two three four five ten one many much long old
 every each same other another more most best good bad people person somebody someone thing way time which what why
@@ -23,7 +22,7 @@ tool server api want help work`
 //go:embed thesaurus.txt
 var thesaurus string
 
-// lexicon is what queries are read with. It is made once and does not change.
+// lexicon is the thesaurus for queries. It is built once and is immutable.
 type lexicon struct {
 	stop, weak map[string]bool
 	synonyms   map[string][]string // by term or by phrase

@@ -12,8 +12,8 @@ import (
 	"svc/gateway/mcp"
 )
 
-// Bounds on one tool. What is longer in the index than in these is cut or left
-// out; the tool itself is routed whatever its definition.
+// Limits of one tool in the index. Longer texts are truncated or omitted; the
+// tool itself is routed with any definition.
 const (
 	maxDefinition  = 64 << 10 // bytes of one definition
 	maxTitle       = 256      // bytes kept of a title
@@ -22,12 +22,12 @@ const (
 	maxSchemaDepth = 4        // levels of properties indexed
 )
 
-// Tool is one tool of one upstream as a search shows it. Its texts are clean
-// (see [Clean]). It does not change.
+// Tool is one tool of one upstream as a search shows it. Its texts are cleaned
+// (see [Clean]). It is immutable.
 type Tool struct {
-	// Upstream is the logical name of the upstream that routes lead to.
+	// Upstream is the name of the upstream that routes lead to.
 	Upstream string
-	// Name is the name to call it by.
+	// Name is the name for calls.
 	Name string
 	// Title and Description may be empty.
 	Title, Description string
@@ -38,18 +38,18 @@ type Tool struct {
 	digest [sha256.Size]byte // of the whole definition
 }
 
-// param is a parameter as the index sees it.
+// param is a parameter in the index.
 type param struct{ name, description string }
 
-// Why a definition is left out of the index.
+// Reasons why a definition is left out of the index.
 var (
 	errTooLarge   = errors.New("definition is too large")
 	errNoName     = errors.New("definition has no name that can be called")
-	errSchema     = errors.New("input schema is no object")
+	errSchema     = errors.New("input schema is not an object")
 	errHiddenName = errors.New("a parameter name holds characters that cannot be seen")
 )
 
-// parseTool reads a tool of a list. raw must have been scanned.
+// parseTool parses a tool of a list. raw must have been scanned.
 func parseTool(upstream string, raw []byte) (*Tool, error) {
 	if len(raw) > maxDefinition {
 		return nil, errTooLarge
@@ -82,8 +82,8 @@ func parseTool(upstream string, raw []byte) (*Tool, error) {
 	return t, nil
 }
 
-// digest is the hash of a definition, whatever the order of its members. _meta
-// may change from answer to answer and is left out.
+// digest is the hash of a definition, independent of the order of its members.
+// _meta may change with every response and is excluded.
 func digest(m map[string]json.RawMessage) [sha256.Size]byte {
 	whole := make(map[string]any, len(m))
 	for name, raw := range m {
@@ -101,8 +101,8 @@ func digest(m map[string]json.RawMessage) [sha256.Size]byte {
 	return sha256.Sum256(canonical)
 }
 
-// appendParams adds the parameters of a schema, those of nested objects and of
-// the elements of arrays too.
+// appendParams adds the parameters of a schema, including those of nested
+// objects and of array elements.
 func appendParams(params []param, schema []byte, depth int) []param {
 	if depth > maxSchemaDepth || len(schema) == 0 || schema[0] != '{' {
 		return params

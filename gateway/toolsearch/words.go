@@ -9,9 +9,9 @@ import (
 // maxTerm bounds a term in bytes.
 const maxTerm = 48
 
-// eachTerm calls add for the terms of a text: its words, names in camel case,
-// snake case or kebab case split into theirs, in lower case and without the
-// endings that stem takes off. A name in camel case counts as one word too.
+// eachTerm calls add for the terms of a text: its words, with names in camel
+// case, snake case or kebab case split into words, in lower case and stemmed. A
+// name in camel case is also one term as a whole.
 func eachTerm(text string, add func(term string)) {
 	eachRun(text, func(run string) {
 		parts := 0
@@ -25,10 +25,10 @@ func eachTerm(text string, add func(term string)) {
 	})
 }
 
-// term returns a word as the index has it.
+// term returns the form of a word in the index.
 func term(word string) string { return stem(cut(strings.ToLower(word), maxTerm)) }
 
-// eachRun cuts a text into runs of letters and digits.
+// eachRun splits a text into runs of letters and digits.
 func eachRun(text string, do func(run string)) {
 	start := -1
 	for i, r := range text {
@@ -48,8 +48,8 @@ func eachRun(text string, do func(run string)) {
 	}
 }
 
-// eachPart cuts a run where a capital begins a new word (createIssue, HTMLPage),
-// and into single characters where the script has no spaces.
+// eachPart splits a run where a capital begins a new word (createIssue,
+// HTMLPage), and into single characters for scripts without spaces.
 func eachPart(run string, do func(part string)) {
 	start := 0
 	var before rune
@@ -78,9 +78,9 @@ func spaceless(r rune) bool {
 	return r >= 0x2E80 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana)
 }
 
-// stem takes common endings of English off a word, so that its forms meet:
-// issues and issue, creating, created, creation and create. It is light: what
-// it returns need not be a word.
+// stem removes common English endings from a word, so that its forms have the
+// same stem: issues and issue, creating, created, creation and create. The stem
+// need not be a word.
 func stem(w string) string {
 	if len(w) < 4 || strings.IndexFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) >= 0 {
 		return w
@@ -114,7 +114,7 @@ func stem(w string) string {
 
 func vowel(w string) bool { return strings.ContainsAny(w, "aeiouy") }
 
-// single takes the doubled consonant off that an ending had brought: running.
+// single removes a doubled consonant before a removed ending: running.
 func single(w string) string {
 	n := len(w)
 	if n > 3 && w[n-1] == w[n-2] && !strings.ContainsRune("lszaeiou", rune(w[n-1])) {
@@ -123,8 +123,7 @@ func single(w string) string {
 	return w
 }
 
-// joined returns the letters and digits of a name in lower case, without what
-// stands between them.
+// joined returns the letters and digits of a name in lower case.
 func joined(name string) string {
 	var b strings.Builder
 	eachRun(name, func(run string) { b.WriteString(strings.ToLower(run)) })

@@ -20,8 +20,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// echo is a server of 2026-07-28 that answers every call with one text, and keeps what it
-// was sent.
+// echo is a server of 2026-07-28 that answers every call with one text, and records the messages
+// that it receives.
 type echo struct {
 	transport.Transport
 	member string // result or error, with its value
@@ -51,7 +51,7 @@ func (e *echo) Address() string { return "echo" }
 func (e *echo) Close() error    { return nil }
 
 // thereAndBack returns a transport for clients of 2026-07-28 whose messages are translated twice
-// on the way to a server: for one with sessions, and back.
+// on the way to a server: to a revision with sessions, and back.
 func thereAndBack(t testing.TB, server transport.Transport) *Transport {
 	log := slog.New(slog.DiscardHandler)
 	calls := background.New(log)
@@ -80,14 +80,14 @@ func thereAndBack(t testing.TB, server transport.Transport) *Transport {
 	return through.(*Transport)
 }
 
-// decode is a slow model of a JSON text, numbers as written.
+// decode is a simple model of a JSON text, with numbers as written.
 func decode(text []byte) (out map[string]any, ok bool) {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.UseNumber()
 	return out, d.Decode(&out) == nil
 }
 
-// within returns an object inside of an object, empty where there is none.
+// within returns an object inside of an object, empty if there is none.
 func within(in map[string]any, name string) map[string]any {
 	out, ok := in[name].(map[string]any)
 	if !ok {
@@ -96,7 +96,7 @@ func within(in map[string]any, name string) map[string]any {
 	return out
 }
 
-// without removes members, and the object itself where that leaves nothing of it.
+// without removes members, and the object itself if it is empty afterwards.
 func without(in map[string]any, object string, names ...string) {
 	of, ok := in[object].(map[string]any)
 	if !ok {
@@ -111,9 +111,9 @@ func without(in map[string]any, object string, names ...string) {
 	}
 }
 
-// FuzzThereAndBack translates a call and its answer to the other generation and back. The
-// server gets the parameters that the client sent, and the client the answer that the
-// server gave, but for what docs/generations.md lists.
+// FuzzThereAndBack translates a call and its response to the other protocol generation and back.
+// The server gets the client's parameters, and the client the server's response, except for the
+// losses listed in docs/generations.md.
 func FuzzThereAndBack(f *testing.F) {
 	for _, params := range []string{
 		`{"name":"t","arguments":{"a":[1,2.50,1e400,null,{"é":"\ud83d\ude00"}]}}`, `{"name":"t","_meta":{"progressToken":7,"own":{"k":1}}}`, `{"uri":"a:b"}`,
@@ -154,7 +154,7 @@ func FuzzThereAndBack(f *testing.F) {
 		}
 		if _, err := mcp.ScanReplacing([]byte(`{"jsonrpc":"2.0","id":1,`+string(member)+`}`), &answer); err != nil || answer.Kind != mcp.Response ||
 			answer.ResultType != "" && answer.ResultType != mcp.ResultComplete || answer.IsError && (answer.ErrorCode <= -32020 && answer.ErrorCode >= -32099) {
-			return // a question, a task, or an error of the protocol itself
+			return // an input request, a task, or an error of the protocol itself
 		}
 		server.member = string(member)
 		resp, err := tr.Post(t.Context(), &transport.Request{

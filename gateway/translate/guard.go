@@ -11,12 +11,12 @@ import (
 	"svc/gateway/upstream"
 )
 
-// errNotModern is the error of a message of 2026-07-28 for an upstream that supports it no
-// longer. The upstream has rejected the message without looking at it.
+// errNotModern is the error of a message of 2026-07-28 for an upstream that no longer
+// supports it. The upstream has rejected the message without executing it.
 var errNotModern = errors.New("the upstream does not support 2026-07-28 any more")
 
-// guard is the transport of messages of 2026-07-28. It notices that the upstream has
-// become one of the other generation: it was replaced or rolled back.
+// guard is the transport of messages of 2026-07-28. It detects that the upstream was
+// replaced or rolled back to the other protocol generation.
 type guard struct {
 	transport.Transport
 	t *Transport
@@ -35,7 +35,8 @@ func (g *guard) Post(ctx context.Context, r *transport.Request) (*upstream.Respo
 	return resp, nil
 }
 
-// mayContradict reports whether the body of an answer is worth reading.
+// mayContradict reports whether a response may show that the upstream is of the other
+// generation, so that its body must be read.
 func mayContradict(r *transport.Request, resp *upstream.Response) bool {
 	switch resp.Status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -44,12 +45,12 @@ func mayContradict(r *transport.Request, resp *upstream.Response) bool {
 	return resp.Status == http.StatusOK && r.Header.Get(mcp.HeaderMethod) == mcp.MethodDiscover
 }
 
-// contradicts reports whether an answer is none that an upstream of 2026-07-28 gives. m is
-// the error that it holds.
+// contradicts reports whether an upstream of 2026-07-28 would never send this response. m
+// is its error message.
 func contradicts(resp *upstream.Response, m *mcp.Message) bool {
 	switch {
 	case resp.Status == http.StatusOK:
-		return m.IsError // a server/discover
+		return m.IsError // the response to server/discover
 	case !m.IsError:
 		return true
 	}

@@ -16,8 +16,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// rolledBack is a server that rejects what it does not speak in a way of its own, and
-// counts the questions what it speaks.
+// rolledBack is a server that rejects the other generation in a configurable way, and
+// counts the requests for its revisions.
 type rolledBack struct {
 	*server
 	reject func(m *mcp.Message) *upstream.Response
@@ -48,8 +48,9 @@ func rejecting(status, code int) func(m *mcp.Message) *upstream.Response {
 	}
 }
 
-// A server of 2026-07-28 that is rolled back to a revision with sessions is noticed by
-// whatever it answers, for clients of both generations, and no call is performed twice.
+// A server of 2026-07-28 that is rolled back to a revision with sessions is detected
+// for any of its responses, for clients of both generations, and no call is executed
+// twice.
 func TestAnUpstreamThatIsRolledBack(t *testing.T) {
 	html := func(*mcp.Message) *upstream.Response {
 		return &upstream.Response{
@@ -73,11 +74,11 @@ func TestAnUpstreamThatIsRolledBack(t *testing.T) {
 			if status, text, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 200 || len(s.performed) != 2 || !strings.HasPrefix(s.performed[1], "legacy") {
 				t.Errorf("%s, a client of 2026-07-28: %d %s, performed %q", name, status, text, s.performed)
 			}
-			for _, body := range []string{legacyCall, hello} { // both meet the server with no finding of the other
+			for _, body := range []string{legacyCall, hello} { // both requests find the server without a finding of the other
 				tr.finder.Note(modernAlone)
 				<-time.After(time.Minute)
 				at := mcp.Session{ID: id, Version: "2025-11-25"}
-				want := http.StatusNotFound // which opens another
+				want := http.StatusNotFound // the client then opens another session
 				if body == hello {
 					at, want = mcp.Session{}, http.StatusOK
 				}
@@ -98,8 +99,8 @@ func TestAnUpstreamThatIsRolledBack(t *testing.T) {
 	}
 }
 
-// Errors that a server of 2026-07-28 gives cause no question, and others at most one in
-// ten seconds; they reach the client.
+// Errors that a server of 2026-07-28 sends cause no request for its revisions, and
+// others at most one in ten seconds; the client gets them.
 func TestErrorsThatDoNotContradict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status, code int

@@ -11,8 +11,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// An argument that reads initialize begins no session: the call is translated, is
-// performed once, and says nothing about the upstream.
+// A call with an argument that looks like initialize begins no session: it is
+// translated, is executed once, and does not change the finding about the upstream.
 func TestACallWhoseArgumentReadsInitialize(t *testing.T) {
 	s := &server{modern: true, legacy: true, hides: true}
 	tr := newTransport(t, s)
@@ -29,8 +29,8 @@ func TestACallWhoseArgumentReadsInitialize(t *testing.T) {
 	}
 }
 
-// A 200 without a result of initialize does not accept it: the session is one of the
-// gateway's.
+// A 200 without a result of initialize does not accept it: the gateway issues the
+// session itself.
 func TestAnInitializeThatIsRejectedWith200(t *testing.T) {
 	for name, answer := range map[string]func(m *mcp.Message) *upstream.Response{
 		"an error": func(m *mcp.Message) *upstream.Response {
@@ -63,7 +63,7 @@ func TestAnInitializeThatIsRejectedWith200(t *testing.T) {
 	}
 }
 
-// A session that a server opens with an event reaches the client whole.
+// A session that a server opens with an event is forwarded to the client unchanged.
 func TestAnInitializeThatIsAcceptedWithAnEvent(t *testing.T) {
 	result := `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
 	s := &server{modern: true, initialized: func(*mcp.Message) *upstream.Response { return event(result) }}

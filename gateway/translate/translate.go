@@ -1,9 +1,9 @@
-// Package translate is a transport that lets clients of either protocol generation use
-// an upstream of either. A message goes to the upstream as it is where both support the
-// same generation, which costs one comparison; else [tolegacy] or [tomodern] translates.
+// Package translate is a transport that lets clients of either protocol generation use an
+// upstream of either. A message is forwarded unchanged if both support the same generation,
+// which costs one comparison; otherwise [tolegacy] or [tomodern] translates it.
 //
-// What is translated is what the rules have judged, and what comes back is judged after
-// it was translated. docs/generations.md lists what is carried.
+// Requests are translated after the rules were applied, and responses before.
+// docs/generations.md lists what is translated.
 package translate
 
 import (
@@ -28,21 +28,21 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what a Transport is made of.
+// Options are the dependencies of a Transport.
 type Options struct {
 	Upstream *upstream.Config
-	// Direct is the transport to the upstream, which is owned from now on.
+	// Direct is the transport to the upstream, which the Transport closes.
 	Direct transport.Transport
-	// Level returns what the client's last logging/setLevel in a session asked for; nil
-	// for nothing. The function may be nil.
+	// Level returns the params of the client's last logging/setLevel in a session; nil for none.
+	// The function may be nil.
 	Level func(context.Context, session.ID) []byte
 	Key   []byte // seals requestState; replicas may share it
-	// Replicas hands answers of clients over to the replica that asked.
+	// Replicas passes clients' answers to the replica that sent the request.
 	Replicas *handover.Exchange
-	// Holds and Questions bound what waits for clients, at all upstreams.
+	// Holds and Questions limit the calls and requests that wait for clients, at all upstreams.
 	Holds      tolegacy.Holds
 	Questions  tomodern.Questions
-	Version    string // of the gateway
+	Version    string // the gateway's version
 	Background *background.Calls
 	Logger     *slog.Logger
 	Now        func() time.Time
@@ -52,9 +52,9 @@ type Options struct {
 // concurrent use.
 type Transport struct {
 	direct   transport.Transport
-	modern   guard // of messages of 2026-07-28
+	modern   guard // for messages of 2026-07-28
 	finder   *generation.Finder
-	lazy     bool // nothing is asked before the first message
+	lazy     bool // the upstream is not asked before the first message
 	toModern *tomodern.Translator
 	toLegacy *tolegacy.Translator
 }
@@ -64,7 +64,7 @@ var (
 	_ transport.Holder    = (*Transport)(nil)
 )
 
-// New returns the transport. Nothing is sent before Run, or the first message.
+// New returns the transport. It sends nothing before Run or the first message.
 func New(opts Options) (*Transport, error) {
 	c := opts.Upstream
 	var patience time.Duration
@@ -73,7 +73,7 @@ func New(opts Options) (*Transport, error) {
 	}
 	t := &Transport{
 		direct: opts.Direct,
-		lazy:   c.IsProcess() || c.PerCaller(), // a question costs a process, or needs the token of a caller
+		lazy:   c.IsProcess() || c.PerCaller(), // asking starts a process, or needs the token of a caller
 		finder: generation.New(generation.Options{
 			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Patience: patience, Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
 		}),
@@ -90,7 +90,8 @@ func New(opts Options) (*Transport, error) {
 	return t, err
 }
 
-// Run finds out which generations the upstream supports, and ends idle sessions, until ctx ends.
+// Run determines which generations the upstream supports, and ends idle sessions, until ctx
+// ends.
 func (t *Transport) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	if !t.lazy {
@@ -100,7 +101,7 @@ func (t *Transport) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Speaks returns what is known of the upstream.
+// Speaks returns the known revisions of the upstream.
 func (t *Transport) Speaks(ctx context.Context) generation.Finding { return t.finder.Speaks(ctx, nil) }
 
 // Post implements [transport.Transport].
@@ -115,7 +116,7 @@ func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.R
 		}
 		return t.postToLegacy(ctx, r)
 	}
-	if v := r.Session.Version; v != "" && !mcp.KnownRevision(v) { // whoever knows the upstream's revisions names them
+	if v := r.Session.Version; v != "" && !mcp.KnownRevision(v) { // a caller that knows the upstream's revisions gets its list of them
 		return t.direct.Post(ctx, r)
 	}
 	ours := tomodern.IsSession(r.Session.ID)
@@ -125,15 +126,15 @@ func (t *Transport) Post(ctx context.Context, r *transport.Request) (*upstream.R
 	if ours && speaks.Modern || speaks.Modern && !speaks.Legacy {
 		return t.postToModern(ctx, r)
 	}
-	if ours { // the upstream spoke the other generation when the session began
+	if ours { // the upstream was of the other generation when the session began
 		return wire.Empty(http.StatusNotFound), nil
 	}
 	return t.postLegacy(ctx, r)
 }
 
-// refuseRevision refuses a request without a session whose revision nobody here knows,
-// where the upstream has only revisions with sessions: what that would answer does not
-// name 2026-07-28, which the gateway translates from. Otherwise it is nil.
+// refuseRevision refuses a request without a session whose revision is unknown, if the upstream
+// has only revisions with sessions: the upstream's own error would not name 2026-07-28, which
+// the gateway translates. Otherwise it returns nil.
 func refuseRevision(r *transport.Request, speaks generation.Finding) *upstream.Response {
 	v := r.Session.Version
 	if v == "" || mcp.KnownRevision(v) || speaks.Modern || !speaks.Legacy {
@@ -146,7 +147,7 @@ func refuseRevision(r *transport.Request, speaks generation.Finding) *upstream.R
 	return wire.Refused(http.StatusBadRequest, mcp.AppendErrorBody(nil, &mcp.ErrorBody{
 		ID: m.ID, Code: mcp.CodeUnsupportedVersion, Message: mcp.MessageUnsupportedVersion, Reason: mcp.MessageUnsupportedVersion, RequestID: r.RequestID,
 		Supported: []string{mcp.Revision20260728}, Requested: v,
-	}), &refusal.Version, "the upstream has sessions, and the request declares a revision that nobody knows")
+	}), &refusal.Version, "the upstream has sessions, and the request declares an unknown revision")
 }
 
 // opens reports whether a message begins a session.
@@ -154,12 +155,12 @@ func opens(r *transport.Request) bool {
 	if r.Session.ID != "" || !bytes.Contains(r.Body, []byte(`"`+mcp.MethodInitialize+`"`)) {
 		return false
 	}
-	var m mcp.Message // an argument of a call may have that value
+	var m mcp.Message // the argument of a call may have that value
 	return mcp.Scan(r.Body, &m) == nil && m.Kind == mcp.Request && m.Method == mcp.MethodInitialize
 }
 
-// tryInitialize sends an initialize as it is to an upstream of which only the stateless
-// revision is known: one that supports both is addressed in the client's own generation.
+// tryInitialize sends an initialize unchanged to an upstream of which only the revision without
+// sessions is known: if the upstream supports both generations, the client's own is used.
 func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.direct.Post(ctx, r)
 	if err != nil || resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden || resp.Status == http.StatusTooManyRequests || resp.Status >= 500 {
@@ -174,15 +175,15 @@ func (t *Transport) tryInitialize(ctx context.Context, r *transport.Request) (*u
 	return t.postToModern(ctx, r)
 }
 
-// opened reports whether the answer to an initialize is one that begins a session. A 200
-// alone does not say so: it may hold an error, also as an event, or no message at all.
+// opened reports whether the response to an initialize opens a session. The status 200 is not
+// sufficient: the body may be an error, also as an event, or no message at all.
 func opened(m *mcp.Message) bool {
 	version, ok := mcp.StringValue(mcp.Find(m.Body, m.Spans.Result, "protocolVersion").Of(m.Body))
 	return ok && !mcp.Modern(version)
 }
 
-// postModern sends a message of 2026-07-28 as it is, unless the upstream turns out not to
-// support that any more.
+// postModern sends a message of 2026-07-28 unchanged, unless the upstream no longer supports
+// that revision.
 func (t *Transport) postModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.modern.Post(ctx, r)
 	if errors.Is(err, errNotModern) {
@@ -191,8 +192,8 @@ func (t *Transport) postModern(ctx context.Context, r *transport.Request) (*upst
 	return resp, err
 }
 
-// postLegacy sends a message of a revision with sessions as it is, unless the upstream
-// turns out not to support that any more.
+// postLegacy sends a message of a revision with sessions unchanged, unless the upstream no
+// longer supports these.
 func (t *Transport) postLegacy(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	resp, err := t.direct.Post(ctx, r)
 	if err != nil || resp.Status != http.StatusBadRequest && resp.Status != http.StatusNotFound && resp.Status != http.StatusMethodNotAllowed {
@@ -214,8 +215,8 @@ func (t *Transport) postLegacy(ctx context.Context, r *transport.Request) (*upst
 	return t.postToModern(ctx, r)
 }
 
-// learn returns what the upstream supports after it answered a request with an error: what
-// that says, or what it answers when it is asked.
+// learn returns the revisions of the upstream after an error response: those named in the error,
+// or else the result of asking the upstream.
 func (t *Transport) learn(ctx context.Context, r *transport.Request, m *mcp.Message) generation.Finding {
 	if said := generation.OfError(m); said.Known() {
 		t.finder.Note(said)
@@ -225,8 +226,8 @@ func (t *Transport) learn(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return t.finder.Speaks(ctx, r.Caller)
 }
 
-// postToLegacy translates a message of 2026-07-28. An upstream that rejects initialize is
-// sent the message as it is: it is of no generation, or does not say so.
+// postToLegacy translates a message of 2026-07-28. An upstream that rejects initialize gets the
+// message unchanged: its generation is unknown.
 func (t *Transport) postToLegacy(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	var m mcp.Message
 	if err := mcp.Scan(r.Body, &m); err != nil {
@@ -243,8 +244,8 @@ func (t *Transport) postToLegacy(ctx context.Context, r *transport.Request) (*up
 	return resp, err
 }
 
-// postToModern translates a message of a revision with sessions. When the upstream turns
-// out not to support 2026-07-28 any more, a session that was made here has ended.
+// postToModern translates a message of a revision with sessions. If the upstream no longer
+// supports 2026-07-28, a session that the gateway issued has ended.
 func (t *Transport) postToModern(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	var m mcp.Message
 	if err := mcp.Scan(r.Body, &m); err != nil {
@@ -308,7 +309,7 @@ func (t *Transport) Stats() upstream.Stats {
 	return upstream.Stats{}
 }
 
-// Close ends the sessions that are open, and closes the transport to the upstream.
+// Close ends the open sessions, and closes the transport to the upstream.
 func (t *Transport) Close() error {
 	t.toLegacy.Close()
 	return t.direct.Close()

@@ -21,14 +21,15 @@ import (
 	"svc/gateway/upstream"
 )
 
-// server speaks one generation at a time, and says so in its errors. It records which
-// messages it performed.
+// server supports one generation at a time, and names it in its errors. It records the
+// messages that it executed.
 type server struct {
 	transport.Transport
 	modern, legacy bool
-	lies           bool // server/discover names both, whatever it speaks
-	hides          bool // server/discover names the stateless revision alone
-	// initialized answers initialize where the server is not legacy; nil for its own error.
+	lies           bool // server/discover names both generations
+	hides          bool // server/discover names only the revision without sessions
+	// initialized responds to initialize if the server is not legacy; nil for its own
+	// error.
 	initialized func(m *mcp.Message) *upstream.Response
 	performed   []string
 }
@@ -107,10 +108,10 @@ func newTransport(t *testing.T, s transport.Transport) *Transport {
 	return out
 }
 
-// modernAlone is the finding of a server of 2026-07-28.
+// modernAlone is the finding for a server of 2026-07-28 only.
 var modernAlone = generation.Finding{Modern: true}
 
-// send posts a message and returns the status, the text and the session id of the answer.
+// send posts a message and returns the status, the text and the session id of the response.
 func send(t *testing.T, tr *Transport, at mcp.Session, body string) (int, string, string) {
 	t.Helper()
 	resp, err := tr.Post(t.Context(), &transport.Request{
@@ -133,7 +134,8 @@ const (
 	hello      = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 )
 
-// A revision that nobody knows is refused by the upstream, which names those that it has.
+// An unknown revision is refused by the upstream, which names the revisions that it
+// supports.
 func TestAnUnknownRevisionIsForTheUpstreamToRefuse(t *testing.T) {
 	s := &server{modern: true}
 	tr := newTransport(t, s)
@@ -143,8 +145,9 @@ func TestAnUnknownRevisionIsForTheUpstreamToRefuse(t *testing.T) {
 	}
 }
 
-// For an upstream with sessions alone the gateway refuses it, because it speaks 2026-07-28
-// in that one's place. A message that names no revision itself is the upstream's.
+// If the upstream has only sessions, the gateway refuses the revision, because it
+// implements 2026-07-28 for the upstream. A message that declares no revision itself is
+// sent to the upstream.
 func TestAnUnknownRevisionAtAnUpstreamWithSessions(t *testing.T) {
 	for version, ours := range map[string]bool{"v999.0.0": true, "2027-01-01": true, "2026-07-28": false} {
 		s := &server{legacy: true}
@@ -174,8 +177,8 @@ func TestTheSameGenerationPassesAsItIs(t *testing.T) {
 	}
 }
 
-// An upstream that changes its generation is spoken to in its new one, also in the middle
-// of a session, and no call is performed twice.
+// After an upstream has changed its generation the new one is used, also within a session,
+// and no call is executed twice.
 func TestAnUpstreamThatChangesItsGeneration(t *testing.T) {
 	for _, lies := range []bool{false, true} {
 		s := &server{modern: true, lies: lies}
@@ -210,8 +213,8 @@ func TestAnUpstreamThatChangesItsGeneration(t *testing.T) {
 	}
 }
 
-// An upstream that speaks both generations, but names only the stateless one, is spoken to
-// in the client's own.
+// With an upstream that supports both generations, but names only the one without sessions,
+// the client's own generation is used.
 func TestAnUpstreamThatDoesNotSayThatItSpeaksBoth(t *testing.T) {
 	s := &server{modern: true, legacy: true, hides: true}
 	tr := newTransport(t, s)
@@ -223,25 +226,25 @@ func TestAnUpstreamThatDoesNotSayThatItSpeaksBoth(t *testing.T) {
 	if status != 200 || id != "own" {
 		t.Fatalf("initialize: %d, session %q", status, id)
 	}
-	tr.finder.Ask(t.Context(), nil) // which does not change that
+	tr.finder.Ask(t.Context(), nil) // asking the upstream does not change that
 	if status, _, _ := send(t, tr, mcp.Session{ID: id, Version: "2025-11-25"}, legacyCall); status != 200 || len(s.performed) != 1 || !strings.HasPrefix(s.performed[0], "legacy") {
 		t.Errorf("%d, performed %q", status, s.performed)
 	}
 }
 
-// An upstream that rejects initialize is sent the message as it is.
+// An upstream that rejects initialize gets the message unchanged.
 func TestAnUpstreamThatIsOfNoGeneration(t *testing.T) {
 	s := &server{modern: true}
 	tr := newTransport(t, s)
-	s.modern = false // so that the finding is that of a legacy server
+	s.modern = false // so that the finding is a legacy server
 	tr.finder.Ask(t.Context(), nil)
 	if status, text, _ := send(t, tr, mcp.Session{Version: "2026-07-28"}, modernCall); status != 400 || !strings.Contains(text, "-32022") {
 		t.Errorf("%d %s", status, text)
 	}
 }
 
-// An upstream that rejects initialize where a legacy server was expected is asked again,
-// so that the next messages need no attempt to open a session.
+// An upstream that unexpectedly rejects initialize is asked for its revisions again, so
+// that later messages do not try to open a session.
 func TestAnUpstreamThatRejectsInitializeIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{legacy: true}

@@ -11,18 +11,17 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Upstreams are all upstreams of a configuration, for clients of both generations.
+// Upstreams are all upstreams of a configuration, usable by clients of both generations.
 type Upstreams struct {
 	transports []*Transport
 	replicas   *handover.Exchange
 }
 
-// Open makes upstreams that were opened usable by clients of both generations: each gets
-// a transport before its own. Upstream, Direct, Replicas and the bounds of opts are set
-// here.
+// Open makes open upstreams usable by clients of both generations: it wraps the
+// transport of each. It sets Upstream, Direct, Replicas and the limits of opts.
 //
-// shared returns the store that replicas share, false where they share none; it is asked
-// when one is needed.
+// shared returns the store that replicas share, false if there is none; it is called
+// only when a store is needed.
 func Open(configs []upstream.Config, opened map[string]*transport.Upstream, opts Options, shared func() (handover.Store, bool)) (*Upstreams, error) {
 	u := new(Upstreams)
 	var err error
@@ -44,7 +43,7 @@ func Open(configs []upstream.Config, opened map[string]*transport.Upstream, opts
 	return u, nil
 }
 
-// Run does the work of all transports until ctx ends.
+// Run runs all transports until ctx ends.
 func (u *Upstreams) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.replicas.Run(ctx) })

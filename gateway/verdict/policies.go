@@ -63,7 +63,7 @@ func (in *Input) nameTool(m *mcp.Message, about *govern.Input) {
 func denial(v *govern.Verdict) *refusal.Refusal {
 	switch {
 	case v.Block != nil:
-		return refusal.GovernanceBlock.Saying(v.Block.Message)
+		return refusal.GovernanceBlock.WithDetail(v.Block.Message)
 	case errors.Is(v.Err, govern.ErrArgumentType):
 		return &refusal.ArgumentType
 	case errors.Is(v.Err, govern.ErrArgumentLimit):

@@ -93,7 +93,7 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 		}
 		refused = refused.WithRule(r.Rule)
 		if rule != nil { // else nothing matched
-			refused = refused.Saying(rule.Message)
+			refused = refused.WithDetail(rule.Message)
 		}
 		r.refuse(refused, audit.ActionDeny)
 	}
@@ -108,7 +108,7 @@ func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
 	r.Action = audit.ActionRedact
 	var redacted mcp.Message
 	if err := rule.Redact(in.Direction, m, &redacted); err != nil {
-		r.refuse(refusal.Redact.WithRule(rule.ID).Saying(rule.Message), audit.ActionDeny)
+		r.refuse(refusal.Redact.WithRule(rule.ID).WithDetail(rule.Message), audit.ActionDeny)
 		return
 	}
 	*m = redacted
@@ -154,7 +154,7 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 			r.Rule = "" // it has not decided
 		}
 	default: // reject, or failing closed
-		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID).Saying(rule.Message), audit.ActionDeny)
+		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID).WithDetail(rule.Message), audit.ActionDeny)
 	}
 }
 

@@ -156,7 +156,7 @@ await check('svc gateway --check --probe --token-env asks for a user', async () 
   const token = await issuer.userToken(users.url.href, 'carol');
   own.push(token);
   const without = await probe();
-  expect(without.code === 1 && without.text.includes('was not asked: it takes a token that is exchanged for that of a caller'), without.text);
+  expect(without.code === 1 && without.text.includes('was not probed: it needs a token that is exchanged for the token of a caller'), without.text);
   const asked = await probe('--token-env', 'USER_TOKEN');
   expect(asked.code === 0 && /upstream +hosted +ok/.test(asked.text), asked.text);
 });

@@ -1,9 +1,9 @@
 // Package handover passes messages between the replicas of a gateway that share a Redis:
-// the answer of a client that reaches another replica than the one that holds the call.
+// for an answer of a client that reaches another replica than the one that holds the call.
 //
-// Each replica has a mailbox, and each handed over request one for what comes back. The
-// texts are sealed with a key that the replicas share, so that whoever reads the store can
-// do nothing with them. Without a store there is nobody to hand over to.
+// Each replica has a mailbox, and each passed request has one for the responses. The texts
+// are sealed with a key that the replicas share, so that readers of the store learn nothing
+// from them. Without a store nothing can be passed.
 package handover
 
 import (
@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	takeWait  = 2 * time.Second // of one question to the store
+	takeWait  = 2 * time.Second // for one request to the store
 	pause     = time.Second     // after the store failed
-	mailTTL   = time.Minute     // of what nobody takes
-	maxAtOnce = 256             // messages that are handled
-	maxText   = 32 << 20        // bytes
-	// A replica is announced every announceEvery, and gone after presentFor.
+	mailTTL   = time.Minute     // of unread messages
+	maxAtOnce = 256             // messages that are handled concurrently
+	maxText   = 32 << 20        // in bytes
+	// A replica is announced every announceEvery, and counts as absent after presentFor.
 	announceEvery = 10 * time.Second
 	presentFor    = 30 * time.Second
 )
@@ -37,24 +37,25 @@ const (
 type Store interface {
 	// Put puts a text into a mailbox.
 	Put(ctx context.Context, box, text string, ttl time.Duration) error
-	// Take takes the oldest text, and waits for one up to wait; ok is false when none came.
+	// Take removes and returns the oldest text, waiting for one up to wait; ok is false
+	// when none arrived.
 	Take(ctx context.Context, box string, wait time.Duration) (text string, ok bool, err error)
-	// Announce lists a replica among those that are there, for ttl from now on.
+	// Announce registers a replica as present, for ttl from now.
 	Announce(ctx context.Context, replica string, ttl time.Duration) error
-	// Present lists the replicas that are there, at most [MaxReplicas].
+	// Present lists the present replicas, at most [MaxReplicas].
 	Present(ctx context.Context) ([]string, error)
 }
 
-// MaxReplicas bounds the replicas that are told something at once.
+// MaxReplicas bounds the recipients of a broadcast.
 const MaxReplicas = 64
 
-// ErrNone is the error of a message to another replica where replicas share nothing.
+// ErrNone is the error of a message to another replica when replicas share no store.
 var ErrNone = errors.New("replicas share no store")
 
-// Handler handles a message of another replica. ctx ends with the process.
+// Handler handles a message of another replica. ctx is canceled when the process ends.
 type Handler func(ctx context.Context, body []byte)
 
-// Exchange is one replica's end. It is safe for concurrent use.
+// Exchange is one replica's endpoint. It is safe for concurrent use.
 type Exchange struct {
 	store    func() (Store, bool)
 	aead     cipher.AEAD
@@ -66,8 +67,8 @@ type Exchange struct {
 	handlers map[string]Handler
 }
 
-// New returns the end of a replica with a random name. store is asked for the store when
-// one is needed; it is false where there is none.
+// New returns the endpoint of a replica with a random name. store is called when the store
+// is needed; it returns false if there is none.
 func New(store func() (Store, bool), key []byte, log *slog.Logger) (*Exchange, error) {
 	derived, err := hkdf.Key(sha256.New, key, nil, "handover between replicas", 32)
 	if err != nil {
@@ -87,21 +88,20 @@ func New(store func() (Store, bool), key []byte, log *slog.Logger) (*Exchange, e
 // Instance names this replica.
 func (x *Exchange) Instance() string { return x.instance }
 
-// Handle sets what handles the messages of a kind. It is called before Run.
+// Handle sets the handler of the messages of a kind. It must be called before Run.
 func (x *Exchange) Handle(kind string, h Handler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.handlers[kind] = h
 }
 
-// letter is what a mailbox holds.
+// letter is a message in a mailbox.
 type letter struct {
 	Kind string          `json:"k,omitempty"`
 	Body json.RawMessage `json:"b"`
 }
 
-// Run handles the messages for this replica until ctx ends, and waits for those that it
-// handles.
+// Run handles the messages for this replica until ctx ends, and waits for running handlers.
 func (x *Exchange) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -120,7 +120,7 @@ func (x *Exchange) Run(ctx context.Context) {
 		}
 		if err != nil {
 			if !failing && ctx.Err() == nil {
-				x.log.Warn("answers of clients that reach another replica are not handed over: the store fails", "error", err)
+				x.log.Warn("answers of clients that reach another replica are not passed on: the store fails", "error", err)
 			}
 			failing = true
 			rest(ctx, pause)
@@ -133,7 +133,7 @@ func (x *Exchange) Run(ctx context.Context) {
 	}
 }
 
-// announce lists this replica among those that are there, where the last time is long ago.
+// announce registers this replica as present if the last time is long ago.
 func (x *Exchange) announce(ctx context.Context, store Store, last *time.Time) error {
 	if time.Since(*last) < announceEvery {
 		return nil
@@ -170,7 +170,7 @@ func (x *Exchange) dispatch(ctx context.Context, wg *sync.WaitGroup, in letter) 
 	})
 }
 
-// rest waits, or for the end of ctx.
+// rest waits for a pause or the end of ctx.
 func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -185,8 +185,8 @@ func (x *Exchange) Send(ctx context.Context, instance, kind string, body any) er
 	return x.put(ctx, inbox(instance), kind, body)
 }
 
-// Broadcast sends a message to all other replicas that are there. One that cannot be sent
-// to is an error, after the others were.
+// Broadcast sends a message to all other present replicas. Errors are returned after all
+// were tried.
 func (x *Exchange) Broadcast(ctx context.Context, kind string, body any) error {
 	store, shared := x.store()
 	if !shared {
@@ -210,8 +210,8 @@ func (x *Exchange) Reply(ctx context.Context, box string, body any) error {
 	return x.put(ctx, "reply:"+box, "", body)
 }
 
-// Receive takes a message out of the mailbox of one request; ok is false when none came
-// in time.
+// Receive takes a message from the mailbox of one request; ok is false when none arrived in
+// time.
 func (x *Exchange) Receive(ctx context.Context, box string, wait time.Duration, body any) (ok bool, err error) {
 	store, shared := x.store()
 	if !shared {
@@ -244,7 +244,7 @@ func (x *Exchange) put(ctx context.Context, box, kind string, body any) error {
 	return store.Put(ctx, box, string(x.aead.Seal(nil, nil, text, []byte(box))), mailTTL)
 }
 
-// take reads what put wrote into the same mailbox. Other texts are dropped.
+// take reads a text that put wrote to the same mailbox. Other texts are dropped.
 func (x *Exchange) take(ctx context.Context, store Store, box string, wait time.Duration, in *letter) (bool, error) {
 	text, ok, err := store.Take(ctx, box, wait)
 	if !ok || err != nil {

@@ -85,8 +85,8 @@ func newExchange(t *testing.T, m *memory, key byte) *Exchange {
 	return x
 }
 
-// A message reaches the replica and the handler that it is meant for, sealed, and what
-// another key sealed, or what was meant for another mailbox, is dropped.
+// A message reaches its replica and handler, sealed; a text that was sealed with
+// another key, or for another mailbox, is dropped.
 func TestMessagesBetweenReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(memory)
@@ -114,7 +114,7 @@ func TestMessagesBetweenReplicas(t *testing.T) {
 				t.Errorf("the store can read %q", text)
 			}
 		}
-		// A reply to one request cannot be taken for that to another.
+		// A reply to one request is not accepted for another.
 		if err := one.Reply(ctx, "a", 7); err != nil {
 			t.Fatal(err)
 		}
@@ -141,10 +141,10 @@ func TestMessagesBetweenReplicas(t *testing.T) {
 	})
 }
 
-// Without a store there is nobody to hand over to; a store that fails is asked again.
+// Without a store nothing can be passed; a store that fails is tried again.
 func TestWithoutAStore(t *testing.T) {
 	alone := newExchange(t, nil, 1)
-	alone.Run(t.Context()) // returns
+	alone.Run(t.Context()) // returns at once
 	if err := alone.Send(t.Context(), "x", "k", 1); !errors.Is(err, ErrNone) {
 		t.Errorf("%v", err)
 	}
@@ -164,7 +164,7 @@ func TestWithoutAStore(t *testing.T) {
 	})
 }
 
-// A broadcast reaches every other replica that is there, and not the one that sends it.
+// A broadcast reaches every other present replica, and not its sender.
 func TestABroadcastReachesAllOtherReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -183,7 +183,7 @@ func TestABroadcastReachesAllOtherReplicas(t *testing.T) {
 			replicas = append(replicas, x)
 			wg.Go(func() { x.Run(ctx) })
 		}
-		synctest.Wait() // all are announced
+		synctest.Wait() // all replicas are announced
 		if err := replicas[0].Broadcast(ctx, "k", 7); err != nil {
 			t.Fatal(err)
 		}

@@ -1,13 +1,13 @@
-// Package quota bounds what is held open while clients are asked: in all, whichever
-// upstream asks, and by each client.
+// Package quota limits what is held open while clients are asked: in total, for all
+// upstreams, and for each client.
 package quota
 
 import "sync"
 
-// Quota counts what is held, for keys of type K. The bounds hold for all who share it. It
-// is safe for concurrent use.
+// Quota counts held items by keys of type K. The limits apply to all users of the Quota.
+// It is safe for concurrent use.
 type Quota[K comparable] struct {
-	all, each int // bounds
+	all, each int // limits
 
 	mu    sync.Mutex
 	total int
@@ -19,14 +19,15 @@ func New[K comparable](all, each int) *Quota[K] {
 	return &Quota[K]{all: all, each: each, of: map[K]int{}}
 }
 
-// Take counts n more for a key. It is false, and counts nothing, beyond a bound.
+// Take adds n to the count of a key. If that exceeds a limit, it is false and nothing is
+// counted.
 func (q *Quota[K]) Take(key K, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.total+n > q.all || q.of[key]+n > q.each {
 		return false
 	}
-	if n == 0 { // Give would never come to forget the key
+	if n == 0 { // otherwise the key would never be removed by Give
 		return true
 	}
 	q.total += n
@@ -34,7 +35,7 @@ func (q *Quota[K]) Take(key K, n int) bool {
 	return true
 }
 
-// Give counts n less for a key, which Take has counted.
+// Give subtracts n from the count of a key.
 func (q *Quota[K]) Give(key K, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,7 +45,7 @@ func (q *Quota[K]) Give(key K, n int) {
 	}
 }
 
-// Held returns how much is counted for a key.
+// Held returns the count of a key.
 func (q *Quota[K]) Held(key K) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

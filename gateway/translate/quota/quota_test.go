@@ -10,9 +10,9 @@ func TestBoundsHoldInAllAndForEach(t *testing.T) {
 		want bool
 	}{
 		{"a", 2, true},
-		{"a", 2, false}, // beyond each
+		{"a", 2, false}, // exceeds each
 		{"a", 1, true},
-		{"b", 3, false}, // beyond all, and nothing of it is counted
+		{"b", 3, false}, // exceeds all, and is not counted
 		{"b", 2, true},
 		{"c", 1, false},
 	} {
@@ -29,7 +29,7 @@ func TestBoundsHoldInAllAndForEach(t *testing.T) {
 	}
 }
 
-// Taking nothing leaves nothing behind.
+// Taking nothing adds no key.
 func TestNothingIsTaken(t *testing.T) {
 	q := New[string](5, 3)
 	if !q.Take("a", 0) || len(q.of) != 0 {

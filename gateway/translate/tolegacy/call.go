@@ -20,44 +20,44 @@ import (
 	"svc/gateway/upstream"
 )
 
-// maxResumptions bounds how often a stream is resumed that ends before its answer.
+// maxResumptions bounds how often a stream that ends before its response is resumed.
 const maxResumptions = 10
 
 // resumePause is the pause before a stream is resumed.
 const resumePause = 500 * time.Millisecond
 
-// call is one request at the upstream, from its first byte to its answer; between, a
-// client may leave it with a question, and come back.
+// call is one request at the upstream, from the first byte to the response. If the
+// upstream asks a question, the call is held until the client's retry.
 type call struct {
 	t *Translator
 	sender
 	conn    *conn
-	request transport.Request // of the client, as long as the call lasts
+	request transport.Request // valid for the whole call
 	message mcp.Message       // of that request
-	sentID  []byte            // of the request at the upstream
+	sentID  []byte            // id of the request at the upstream
 	kept    bool              // keep was called
 
-	ctx    context.Context // ends with the call; a client that leaves for a question does not end it
+	ctx    context.Context // canceled at the end of the call; a client that gets a question and disconnects does not cancel it
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
 	state    callState
-	turns    int         // requests of the client that were answered, or are being
-	detach   func() bool // from the context of the client's request
+	turns    int         // requests of the client for this call so far
+	detach   func() bool // detaches ctx from the context of the client's request
 	answer   *wire.Messages
 	rejected rejection
-	sent     <-chan posted // of a request that was not answered yet, when something else came; else nil
+	sent     <-chan posted // result of a request without response yet, if another message came first; otherwise nil
 
-	// beside is what comes on the standalone stream of the session; nil where that is not
-	// read. reading is the next message of answer, which another goroutine reads then; nil
-	// while nobody does.
+	// beside are the messages of the session's standalone stream; nil if that is not read.
+	// reading is the next message of answer, which another goroutine is reading; nil when
+	// none is.
 	beside  <-chan *mcp.Message
 	reading <-chan read
 
-	before      func() // of the Next that runs
+	before      func() // of the running Next
 	refused     wire.Refusing
-	id          []byte // of the client's request that is being answered
-	requestID   string // of the same
+	id          []byte // id of the client's request that is being answered
+	requestID   string // of the same request
 	question    mcp.Message
 	resumptions int
 }
@@ -66,8 +66,8 @@ type callState uint8
 
 const (
 	running callState = iota
-	waiting           // for the client's answer
-	ended             // the session was given back
+	waiting           // for the client's answer to a question
+	ended             // the session was released
 )
 
 // call sends a request of a client in a session of the pool.
@@ -97,7 +97,7 @@ func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Mess
 		}
 		return c.stream(), nil
 	case resp.Status == http.StatusBadRequest && !isMessage(resp) && mcp.MethodOf(c.message.Method).Name == "":
-		// Some servers tell in plain text that they do not know a method.
+		// Some servers report an unknown method in plain text.
 		resp.Body.Close()
 		c.finish(good)
 		return wire.Reply(http.StatusNotFound, mcp.AppendError(nil, c.id, mcp.CodeMethodNotFound, "the upstream does not know the method", "method_not_found", c.requestID)), nil
@@ -108,8 +108,8 @@ func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return resp, nil
 }
 
-// unlikely reports whether the upstream probably does not have the method: it has
-// declared nothing of the kind.
+// unlikely reports whether the upstream probably lacks the method: it has not declared the
+// capability.
 func (c *call) unlikely() bool {
 	family, _, _ := strings.Cut(c.message.Method, "/")
 	switch family {
@@ -122,8 +122,8 @@ func (c *call) unlikely() bool {
 	return !c.conn.offers(family)
 }
 
-// peek waits for the first message of a stream before the client is answered: the status
-// of a method that does not exist is 404, which a stream that has begun cannot have.
+// peek waits for the first message of a stream before the response begins: an unknown
+// method must have the status 404, which is not possible once a stream has begun.
 func (c *call) peek() (*upstream.Response, error) {
 	source := &turn{call: c, number: c.turnNumber()}
 	first, err := source.Next(func() {})
@@ -139,10 +139,10 @@ func (c *call) peek() (*upstream.Response, error) {
 	return wire.Stream(source), nil
 }
 
-// isMessage reports whether a response holds a message.
+// isMessage reports whether a response contains a message.
 func isMessage(resp *upstream.Response) bool { return resp.MediaType() == wire.JSON }
 
-// closing is a body with which something else ends.
+// closing is a body that also closes something else.
 type closing struct {
 	io.ReadCloser
 	end func()
@@ -154,8 +154,8 @@ func (b *closing) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// start takes a session and sends the request in it. A message for the client that comes
-// before the answer is early; there is no response then.
+// start acquires a session and sends the request in it. If a message for the client
+// precedes the response, it is returned as early, without a response.
 func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (resp *upstream.Response, early []byte, c *call, err error) {
 	c = &call{t: t, sender: *s, request: *r, message: *m, id: m.ID, requestID: r.RequestID}
 	if c.conn, err = t.acquire(ctx, r, s, true); err != nil {
@@ -186,7 +186,7 @@ func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Mes
 			return nil, out, c, nil
 		}
 		how := bad
-		if ctx.Err() != nil || errors.Is(err, upstream.ErrTimeout) { // the upstream may still work on it
+		if ctx.Err() != nil || errors.Is(err, upstream.ErrTimeout) { // the upstream may still be executing it
 			how = cancelled
 		}
 		c.finish(how)
@@ -195,8 +195,8 @@ func (t *Translator) start(ctx context.Context, r *transport.Request, m *mcp.Mes
 	return resp, early, c, nil
 }
 
-// keep makes copies of what is valid during the request of the client alone: a call whose
-// answer is a stream outlives it.
+// keep copies the data that is valid only during the client's request: a call with a
+// stream outlives it.
 func (c *call) keep() error {
 	if c.kept {
 		return nil
@@ -213,7 +213,7 @@ func (c *call) keep() error {
 	return nil
 }
 
-// setLevel gives the session the level of logs that the request asks for.
+// setLevel sends the log level of the request to the session.
 func (c *call) setLevel() {
 	level := string(c.level)
 	if level == "" || level == c.conn.level || !c.conn.offers("logging") {
@@ -239,12 +239,12 @@ func (c *call) client() interface {
 	return c.t.client(c.request.Caller, c.request.Header.Get(upstream.HeaderHops))
 }
 
-// body is the request without what only the stateless revision has, and with an id of the
-// session's own.
+// body returns the request without the members of the revision without sessions, and with
+// an id of the session's own.
 func (c *call) body() []byte {
 	m := &c.message
 	whole := mcp.Span{End: len(m.Body)}
-	room := make([]byte, 0, 3*len(m.Body)+128) // of three objects, each of which is in the next
+	room := make([]byte, 0, 3*len(m.Body)+128) // for three nested objects
 	meta := mcp.AppendObject(room, m.Body, m.Spans.Meta, func(name []byte) bool {
 		switch string(name) {
 		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
@@ -267,8 +267,8 @@ func (c *call) body() []byte {
 		mcp.Member{Name: "id", Value: c.sentID}, mcp.Member{Name: "params", Value: params})
 }
 
-// behind returns the room behind what was written at its beginning; nil when that did not
-// fit.
+// behind returns the capacity of a buffer after its written beginning; nil if the data did
+// not fit.
 func behind(room, written []byte) []byte {
 	if len(written) > cap(room) {
 		return nil
@@ -276,7 +276,7 @@ func behind(room, written []byte) []byte {
 	return room[len(written):len(written)]
 }
 
-// legacyHeader is the header without what only the stateless revision has.
+// legacyHeader returns the header without the fields of the revision without sessions.
 func legacyHeader(h upstream.Header) upstream.Header {
 	out := make(upstream.Header, 0, len(h)+2)
 	for _, f := range h {
@@ -287,7 +287,7 @@ func legacyHeader(h upstream.Header) upstream.Header {
 	return out
 }
 
-// whole translates an answer of one message.
+// whole translates a response of one message.
 func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	body, err := wire.ReadAll(resp)
 	resp.Body.Close()
@@ -299,10 +299,10 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	if _, err := mcp.ScanReplacing(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
 		c.finish(bad)
 		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return resp, nil // whoever relays it says what is wrong
+		return resp, nil // package relay reports the error
 	}
 	how := good
-	if resp.Status >= http.StatusBadRequest { // the session may be what is wrong
+	if resp.Status >= http.StatusBadRequest { // the session may be the cause
 		how = bad
 	}
 	c.finish(how)
@@ -314,8 +314,8 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	return reply, nil
 }
 
-// asked decides about a request of the upstream in a call. What it returns is the result
-// for the client; nil goes on with the call.
+// asked decides about a request of the upstream in a call. It returns the result for the
+// client; nil continues the call.
 func (c *call) asked(m *mcp.Message, beside bool) []byte {
 	question := m.Method == mcp.MethodElicit || m.Method == mcp.MethodSample
 	switch {
@@ -336,7 +336,7 @@ func mayAsk(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
-// declares reports whether the client can answer a method.
+// declares reports whether the client supports a method.
 func (c *call) declares(method string) bool {
 	capability := "elicitation"
 	if method == mcp.MethodSample {
@@ -345,24 +345,24 @@ func (c *call) declares(method string) bool {
 	return mcp.Find(c.declared, mcp.Span{End: len(c.declared)}, capability).Present()
 }
 
-// ending is how the use of a session ends.
+// ending is the state of a session at the end of its use.
 type ending uint8
 
 const (
 	good      ending = iota // the session can be used again
 	bad                     // it is ended
-	cancelled               // it is ended, after the upstream was told that the call is cancelled
+	cancelled               // it is ended, after the upstream was notified of the cancellation
 )
 
-// finish gives the session back, once.
+// finish releases the session, once.
 func (c *call) finish(how ending) {
 	if farewell := c.leave(how); farewell != nil && !c.t.opts.Background.Run(farewell) {
 		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
 	}
 }
 
-// leave is finish, but for what the upstream of a cancelled call is still to be told: that
-// is for the function to do that it returns, nil for nothing.
+// leave is finish without the cancellation at the upstream: the returned function sends
+// it, nil for none.
 func (c *call) leave(how ending) (farewell func(context.Context)) {
 	c.mu.Lock()
 	before, answer, detach, sent := c.state, c.answer, c.detach, c.sent

@@ -14,7 +14,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// punctual is a server that nothing reaches once its context has ended.
+// punctual is a server that receives nothing once the context has ended.
 type punctual struct{ *legacy }
 
 func (s punctual) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
@@ -31,8 +31,8 @@ func (s punctual) End(ctx context.Context, r *transport.Request) (*upstream.Resp
 	return s.legacy.End(ctx, r)
 }
 
-// A gateway that stops tells the upstream that the calls are cancelled which wait for an
-// answer, although its background calls have ended by then.
+// A gateway that stops cancels the calls that wait for an answer at the upstream, although
+// its background calls have ended by then.
 func TestCloseCancelsCallsThatAreHeld(t *testing.T) {
 	b := newBench(t, nil)
 	b.opts.Transport = punctual{b.server}
@@ -72,7 +72,7 @@ func events(body io.ReadCloser) *upstream.Response {
 	return &upstream.Response{Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: wire.EventStream}}, Body: body}
 }
 
-// A client that leaves while its stream is resumed leaves no stream open.
+// If a client disconnects while its stream is being resumed, no stream stays open.
 func TestAClientThatLeavesWhileItsStreamIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)

@@ -9,9 +9,9 @@ import (
 	"svc/gateway/mcp"
 )
 
-// plain is a slow model of a message: what encoding/json makes of it, numbers as written.
-// It is nil for what encoding/json reads in another way than a scanner that looks at names
-// byte for byte, or does not read.
+// plain is a simple model of a message: the result of encoding/json, with numbers as
+// written. It is nil for messages that encoding/json rejects, or reads differently because
+// it ignores the case of names.
 func plain(t *testing.T, text []byte) map[string]any {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.UseNumber()
@@ -22,7 +22,7 @@ func plain(t *testing.T, text []byte) map[string]any {
 	return out
 }
 
-// object returns a member that is an object, empty where there is none.
+// object returns a member that is an object, empty if there is none.
 func object(in map[string]any, name string) map[string]any {
 	out, ok := in[name].(map[string]any)
 	if !ok {
@@ -31,8 +31,8 @@ func object(in map[string]any, name string) map[string]any {
 	return out
 }
 
-// FuzzRequestForALegacyServer compares the request that an upstream with sessions is sent
-// with that of a slow model: the same params without what only 2026-07-28 has.
+// FuzzRequestForALegacyServer compares the request for an upstream with sessions with that
+// of a simple model: the same params without the members of 2026-07-28.
 func FuzzRequestForALegacyServer(f *testing.F) {
 	for _, text := range []string{
 		calling(1, "plain", ""), calling(2, "ask", `{"a":[1,2.50,{"b":null}]}`), retry(3, "ask", "state"),
@@ -78,8 +78,8 @@ func FuzzRequestForALegacyServer(f *testing.F) {
 	})
 }
 
-// FuzzResultOfALegacyServer compares the answer that a client of 2026-07-28 gets with that
-// of a slow model: the same result with what that revision requires.
+// FuzzResultOfALegacyServer compares the response for a client of 2026-07-28 with that of
+// a simple model: the same result with the members that the revision requires.
 func FuzzResultOfALegacyServer(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"t"}],"structuredContent":{"n":1.10}}}`,

@@ -9,20 +9,20 @@ import (
 	"svc/gateway/translate/quota"
 )
 
-// Bounds on calls that are held for a question.
+// Limits of calls that are held for a question.
 const (
 	holdTime      = 5 * time.Minute
 	maxHeld       = 1024 // of all principals, at all upstreams
 	maxHeldByEach = 64   // of a principal, at all upstreams
 )
 
-// Holds bound the calls that are held, at all upstreams whose translators share it.
+// Holds limit the held calls at all upstreams whose translators share them.
 type Holds struct{ *quota.Quota[poolKey] }
 
-// NewHolds returns the bounds of a gateway.
+// NewHolds returns the limits of a gateway.
 func NewHolds() Holds { return Holds{quota.New[poolKey](maxHeld, maxHeldByEach)} }
 
-// errHeld is the error of a question beyond the bounds.
+// errHeld is the error of a question beyond the limits.
 var errHeld = errors.New("too many calls wait for an answer to a question")
 
 // held are the calls at one upstream that wait for their client's answer. It is safe for
@@ -34,15 +34,15 @@ type held struct {
 	all map[string]*holding
 }
 
-// holding is one call that is held.
+// holding is one held call.
 type holding struct {
 	call     *call
-	question []byte // that it waits for, as the client gets it; nobody changes it
+	question []byte // the question for the client; never modified
 	timer    *time.Timer
 }
 
-// add holds a call that waits for a question, and returns its name. When nobody has taken
-// it within holdTime, late is called.
+// add holds a call that waits for an answer, and returns its name. If it is not taken
+// within holdTime, late is called.
 func (h *held) add(c *call, question []byte, late func()) (name string, err error) {
 	if !h.bounds.Take(c.principal, 1) {
 		return "", errHeld
@@ -61,8 +61,8 @@ func (h *held) add(c *call, question []byte, late func()) (name string, err erro
 	return name, nil
 }
 
-// peek returns the question of a held call, which stays held; nil when there is none of
-// that name. The call itself belongs to whoever takes it.
+// peek returns the question of a held call, which stays held; nil if there is none. The
+// call itself may only be used after take.
 func (h *held) peek(name string) (question []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *held) peek(name string) (question []byte) {
 	return nil
 }
 
-// take returns a held call to the one that asks first; nil to all others.
+// take removes a held call and returns it to the first caller; nil to all others.
 func (h *held) take(name string) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *held) take(name string) *call {
 	return at.call
 }
 
-// drain returns all that are held.
+// drain removes and returns all held calls.
 func (h *held) drain() []*call {
 	h.mu.Lock()
 	names := make([]string, 0, len(h.all))

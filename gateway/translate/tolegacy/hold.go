@@ -15,13 +15,13 @@ import (
 	"svc/gateway/upstream"
 )
 
-// questionName is the key of the one question that a result has.
+// questionName is the key of the only question of a result.
 const questionName = "question"
 
-// hold leaves the call open at the upstream, and returns the result that asks the
-// client. Where the call cannot be held, it is cancelled, and the client gets an error.
-// The standalone stream costs a connection, and is closed meanwhile, unless the question
-// came on it, where another one may follow.
+// hold keeps the call open at the upstream, and returns the result with the question. If
+// the call cannot be held, it is canceled, and the client gets an error. The standalone
+// stream is closed meanwhile because it uses a connection, unless the question came on
+// it, where more may follow.
 func (c *call) hold(beside bool) []byte {
 	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *call) hold(beside bool) []byte {
 		return c.failed(errHeld.Error(), wasCancelled)
 	}
 	c.mu.Lock()
-	if c.state != running || !c.detach() { // the client has left
+	if c.state != running || !c.detach() { // the client has disconnected
 		c.mu.Unlock()
 		c.t.pool.resume(c.principal)
 		return nil
@@ -41,7 +41,7 @@ func (c *call) hold(beside bool) []byte {
 	c.state = waiting
 	c.mu.Unlock()
 	refused := c.refused
-	c.before, c.refused = nil, wire.Refusing{} // which hold on to the answer to the client's request
+	c.before, c.refused = nil, wire.Refusing{} // these refer to the response to the client's request
 	question := asClientGets(&c.question)
 	name, err := c.t.held.add(c, question, func() { c.finish(cancelled) })
 	if err != nil {
@@ -55,20 +55,19 @@ func (c *call) hold(beside bool) []byte {
 	return ask(question, c.id, c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(holdTime).Unix()}))
 }
 
-// asClientGets returns a question of an upstream as 2026-07-28 has it.
+// asClientGets converts a question of an upstream to 2026-07-28.
 func asClientGets(q *mcp.Message) []byte {
 	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
 		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
 }
 
-// ask is the result that asks the client a question, also again where a retry lacks the
-// answer.
+// ask returns the result with a question, also when a retry lacks the answer.
 func ask(question, id []byte, state string) []byte {
 	return wire.AppendResult(nil, id, inputRequired([]mcp.Member{{Name: questionName, Value: question}}, state))
 }
 
-// inputRequired is the result with questions and the state of their call.
+// inputRequired returns the result with questions and the requestState of their call.
 func inputRequired(questions []mcp.Member, state string) []byte {
 	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 		mcp.Member{Name: "resultType", Value: []byte(`"` + mcp.ResultInputRequired + `"`)},
@@ -76,19 +75,20 @@ func inputRequired(questions []mcp.Member, state string) []byte {
 		mcp.Member{Name: "requestState", Value: mcp.AppendString(nil, state)})
 }
 
-// What became of a call, as far as the gateway knows.
+// What is known about the execution of a call.
 const (
 	wasCancelled = "The gateway has cancelled it. What it did before that may have had effects"
 	isUnknown    = "Whether it was completed is not known: it may have had effects, in part or in full"
 )
 
-// failed is the answer of a call that cannot go on, and what became of it.
+// failed is the response of a call that cannot continue, and what is known about its
+// execution.
 func (c *call) failed(why, became string) []byte {
 	c.refused.Refuse(&refusal.InputFailed, why)
 	return failed(&c.message, c.id, c.requestID, why, became)
 }
 
-// failed is the answer in the place of one that depends on a question.
+// failed returns the error response after a question.
 func failed(m *mcp.Message, id []byte, requestID, why, became string) []byte {
 	text := "The call could not be completed after a question of the upstream: " + why + ". " + became + " (request " + requestID + ")."
 	if m.Method == mcp.MethodToolsCall {
@@ -97,15 +97,15 @@ func failed(m *mcp.Message, id []byte, requestID, why, became string) []byte {
 	return mcp.AppendError(nil, id, refusal.InputFailed.Code, refusal.InputFailed.Message+": "+text, refusal.InputFailed.Reason, requestID)
 }
 
-// errGone says why there is no call for an answer.
+// errGone is the error of an answer whose call no longer exists.
 var errGone = errors.New("the call no longer waits for this answer: it was answered before, its time has passed, or the gateway was restarted")
 
-// gone answers a retry for whose answer there is no call.
+// gone responds to a retry whose call no longer exists.
 func gone(m *mcp.Message, requestID string) *upstream.Response {
 	return wire.Refused(http.StatusOK, failed(m, m.ID, requestID, errGone.Error(), isUnknown), &refusal.InputFailed, errGone.Error())
 }
 
-// retry takes the answers to a question, and goes on with its call.
+// retry takes the answers to a question, and continues its call.
 func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
 	refuse := func(err error) (*upstream.Response, error) {
 		resp := wire.Refuse(&refusal.RequestState, 0, m.ID, notForThis, r.RequestID)
@@ -124,7 +124,7 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	if err != nil {
 		return refuse(err)
 	}
-	if st.Held == "" && !st.expired(t.opts.Now()) { // what was asked needs no answer here: the call begins again
+	if st.Held == "" && !st.expired(t.opts.Now()) { // the answer is not needed: the call begins again
 		if !t.visits.use(&st, t.opts.Now()) {
 			return refuse(errUsed)
 		}
@@ -152,8 +152,8 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	return c.stream(), nil
 }
 
-// Abandon cancels the call that waits for the answer to a question which the client did
-// not get, by the requestState that it was sent with.
+// Abandon cancels a held call whose question the client did not get, given the
+// requestState of the result.
 func (t *Translator) Abandon(text string) {
 	if st, ok := t.seal.read(text); ok && st.Held != "" {
 		if c := t.held.take(st.Held); c != nil {
@@ -162,8 +162,8 @@ func (t *Translator) Abandon(text string) {
 	}
 }
 
-// goOn makes a request of the client the one that the call is answered to, and gives the
-// upstream the answer.
+// goOn attaches a request of the client to the call, and sends the answer to the
+// upstream.
 func (c *call) goOn(ctx context.Context, requestID string, id, answer []byte) {
 	c.id, c.requestID = slices.Clone(id), requestID
 	c.mu.Lock()
@@ -178,7 +178,7 @@ func (c *call) goOn(ctx context.Context, requestID string, id, answer []byte) {
 	c.respond(wire.AppendResult(nil, c.question.ID, answer))
 }
 
-// translate returns the response of an upstream as 2026-07-28 has it, with its status.
+// translate converts the response of an upstream to 2026-07-28, with its status.
 func (c *call) translate(m *mcp.Message) (status int, body []byte) {
 	if m.IsError {
 		return c.translateError(m)
@@ -192,15 +192,15 @@ func (c *call) translate(m *mcp.Message) (status int, body []byte) {
 	return http.StatusOK, append(mcp.AppendObject(out, m.Body, m.Spans.Result, nil, add...), '}')
 }
 
-// completeMembers are those that 2026-07-28 requires of a result; the first of each, the
-// others of those that say how long they hold. Nobody changes them.
+// completeMembers are the members that 2026-07-28 requires of a result; all results need
+// the first, cacheable ones also the others. They are never modified.
 var completeMembers = [...]mcp.Member{
 	{Name: "resultType", Value: []byte(`"` + mcp.ResultComplete + `"`)},
 	{Name: "ttlMs", Value: []byte("0")},
 	{Name: "cacheScope", Value: []byte(`"private"`)},
 }
 
-// cacheable reports whether the result of a method says how long it holds.
+// cacheable reports whether the result of a method has cache hints.
 func cacheable(method string) bool {
 	return method == mcp.MethodResourcesRead || mcp.MethodOf(method).List != ""
 }
@@ -235,8 +235,8 @@ func (c *call) translateError(m *mcp.Message) (status int, body []byte) {
 // maxAddresses bounds the addresses of one error.
 const maxAddresses = 64
 
-// visit turns an error that asks the user to visit addresses into questions: nil when it
-// names none. The call has ended; the retry is a new one.
+// visit converts an error that asks the user to visit addresses into questions: nil when
+// it names none. The call has ended; the retry is a new call.
 func (c *call) visit(m *mcp.Message) []byte {
 	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
 	list := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Error, "data"), "elicitations")

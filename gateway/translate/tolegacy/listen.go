@@ -17,17 +17,17 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on subscriptions/listen.
+// Limits of subscriptions/listen.
 const (
-	maxListening = 64 // of one principal
+	maxListening = 64 // subscriptions of one principal
 	maxURIs      = 1000
 	maxURIBytes  = 256 << 10 // of all URIs of one subscription
 	minReopening = time.Second
 	maxReopening = 30 * time.Second
 )
 
-// subscription is the answer to one subscriptions/listen: a session of its own, and
-// its GET stream. It is a [wire.Source].
+// subscription is the response to one subscriptions/listen: a session of its own, and its
+// GET stream. It is a [wire.Source].
 type subscription struct {
 	t *Translator
 	sender
@@ -37,21 +37,21 @@ type subscription struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	queue   [][]byte // for the client, before what the upstream sends
+	queue   [][]byte // messages for the client that precede those of the upstream
 	methods []string
-	uris    [][]byte // of resources that are subscribed to, as they are written
+	uris    [][]byte // subscribed resources, as written
 	pause   time.Duration
-	// streamed is set once the session had a GET stream: a server that has none may answer
+	// streamed is set once the session had a GET stream: a server without one may respond
 	// as if it did not know the session.
 	streamed bool
-	over     bool // the answer to subscriptions/listen is the last of queue, or was given out
+	over     bool // the response to subscriptions/listen is the last of queue, or was returned
 
 	mu     sync.Mutex
 	answer *wire.Messages // nil while there is no stream
 	closed bool
 }
 
-// listen answers subscriptions/listen.
+// listen responds to subscriptions/listen.
 func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
 	uris, cause := wanted(m)
 	if cause == "" && !t.listening.Take(s.principal, 1) {
@@ -65,7 +65,7 @@ func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Me
 		t.listening.Give(s.principal, 1)
 		return nil, err
 	}
-	if !t.pool.setApart(s.principal) { // it lasts, and is no call
+	if !t.pool.setApart(s.principal) { // it is long-lived and not a call
 		t.listening.Give(s.principal, 1)
 		t.giveBack(c, s)
 		return nil, &upstream.Error{Upstream: t.opts.Upstream, Op: "session", Kind: upstream.ErrBusy}
@@ -78,8 +78,8 @@ func (t *Translator) listen(ctx context.Context, r *transport.Request, m *mcp.Me
 	return wire.Stream(l), nil
 }
 
-// agree makes the acknowledgement: what the client asks for and the upstream offers. The
-// resources are subscribed to.
+// agree returns the acknowledgment: the part of the client's request that the upstream
+// offers. It subscribes to the resources.
 func (l *subscription) agree(m *mcp.Message, uris [][]byte) {
 	asked := mcp.Find(m.Body, m.Spans.Params, "notifications")
 	capabilities := mcp.Find(l.conn.opened.Body, l.conn.opened.Spans.Result, "capabilities")
@@ -103,7 +103,7 @@ func (l *subscription) agree(m *mcp.Message, uris [][]byte) {
 	l.notify(mcp.NotificationAcknowledged, mcp.Member{Name: "notifications", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, agreed...)})
 }
 
-// notify puts a notification of the gateway's own into the queue.
+// notify queues a notification of the gateway.
 func (l *subscription) notify(method string, members ...mcp.Member) {
 	members = append(members, mcp.Member{Name: "_meta", Value: l.meta(nil, mcp.Span{})})
 	text := append([]byte(`{"jsonrpc":"2.0","method":"`+method+`","params":`), mcp.AppendObject(nil, nil, mcp.Span{}, nil, members...)...)
@@ -115,8 +115,8 @@ func (l *subscription) meta(body []byte, at mcp.Span) []byte {
 	return mcp.AppendObject(nil, body, at, nil, mcp.Member{Name: mcp.MetaSubscriptionID, Value: l.id})
 }
 
-// wanted returns the resources that a client wants to subscribe to, as they are written. A
-// list beyond the bounds is a cause.
+// wanted returns the resources that a client wants to subscribe to, as written. For a list
+// beyond the limits it returns the cause.
 func wanted(m *mcp.Message) (uris [][]byte, cause string) {
 	list := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Params, "notifications"), "resourceSubscriptions")
 	if !list.Present() || m.Body[list.Start] != '[' {
@@ -148,8 +148,8 @@ func (l *subscription) subscribe(uris [][]byte) (accepted [][]byte) {
 	return accepted
 }
 
-// Next implements wire.Source. It lasts until the client leaves: a stream that the
-// upstream ends is opened again.
+// Next implements wire.Source. It continues until the client disconnects: a stream that
+// the upstream ends is opened again.
 func (l *subscription) Next(before func()) ([]byte, error) {
 	for {
 		if len(l.queue) > 0 {
@@ -189,8 +189,8 @@ func (l *subscription) Next(before func()) ([]byte, error) {
 	}
 }
 
-// open opens the GET stream of the session. Where the upstream has none, nothing will
-// come, and the subscription waits for the end.
+// open opens the GET stream of the session. If the upstream has none, the subscription
+// waits for its end without messages.
 func (l *subscription) open() {
 	out := l.request
 	out.Session, out.Header = l.conn.session, slices.Clone(l.request.Header)
@@ -215,7 +215,7 @@ func (l *subscription) open() {
 	}
 }
 
-// use makes a response the one that is read; nil for none.
+// use sets the response that is read; nil for none.
 func (l *subscription) use(resp *upstream.Response) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +244,7 @@ func (l *subscription) rest() {
 	}
 }
 
-// reject answers a request of the upstream: nobody can be asked outside of a call.
+// reject rejects a request of the upstream: outside of a call there is no client to ask.
 func (l *subscription) reject(m *mcp.Message) {
 	body := mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, l.request.RequestID)
 	if m.Method == mcp.MethodPing {

@@ -11,10 +11,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// lost reports whether an answer says that the upstream does not know the session, or no
-// longer supports its revision: it was restarted, perhaps as another. It has not looked at
-// the message then. 404 says so; servers that answer with 400 have a code of their own,
-// and a text that names the session. The body can be read again.
+// lost reports whether a response means that the upstream does not know the session, or no
+// longer supports its revision, because it was restarted or replaced. It has not executed
+// the message then. The status is 404; servers that respond with 400 use codes of their
+// own, and a text that names the session. The body can be read again.
 func lost(resp *upstream.Response, at mcp.Session) bool {
 	if resp.Status != http.StatusNotFound && resp.Status != http.StatusBadRequest {
 		return false
@@ -34,9 +34,9 @@ func lost(resp *upstream.Response, at mcp.Session) bool {
 	return strings.Contains(text, "session") || strings.Contains(text, "not initialized")
 }
 
-// broken is what comes in the place of a message that cannot be read. After a question the
-// client is told that the call may have had effects; before, it is a failure of the
-// upstream like any other.
+// broken returns the replacement of a message that cannot be read. After a question the
+// client gets the information that the call may have had effects; before, it is an
+// ordinary failure of the upstream.
 func (c *turn) broken(err error) ([]byte, error) {
 	if out := c.unanswered(); out != nil {
 		return out, nil
@@ -49,7 +49,7 @@ func (c *turn) broken(err error) ([]byte, error) {
 	return c.failed(inWords(err), isUnknown), nil
 }
 
-// inWords says for a client how an upstream failed.
+// inWords describes for a client how an upstream failed.
 func inWords(err error) string {
 	var failure *upstream.Error
 	switch {
@@ -61,8 +61,8 @@ func inWords(err error) string {
 	return "the upstream failed"
 }
 
-// Codes that servers of revisions with sessions have for a session that they do not know,
-// beside that of an invalid request.
+// Codes of servers with sessions for an unknown session, besides that of an invalid
+// request.
 const (
 	codeServer  = -32000
 	codeSession = -32001

@@ -16,11 +16,11 @@ import (
 	"svc/gateway/upstream"
 )
 
-// restarted is a legacy server that was restarted: it answers for sessions of the time
-// before as its function says.
+// restarted is a legacy server that was restarted: a function determines its response for
+// earlier sessions.
 type restarted struct {
 	*legacy
-	forgotten int // the number of the last session of the time before
+	forgotten int // the number of the last session before the restart
 	unknown   func() *upstream.Response
 	streams   map[string]*io.PipeWriter // GET streams by session
 }
@@ -73,9 +73,9 @@ func inText(status int, text string) func() *upstream.Response {
 	}
 }
 
-// A server that was restarted does not know the sessions of the pool, and says so in one
-// of several ways. A call is sent again in a new session, and no session of the time
-// before is used again.
+// A restarted server does not know the sessions of the pool, and reports that in one of
+// several ways. A call is sent again in a new session, and no earlier session is used
+// again.
 func TestSessionsThatTheUpstreamHasLost(t *testing.T) {
 	for name, unknown := range map[string]func() *upstream.Response{
 		"404 in text":          inText(404, "session not found\n"),
@@ -88,7 +88,7 @@ func TestSessionsThatTheUpstreamHasLost(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := newRestarted(t, unknown)
-			first, err := b.open(t.Context(), who("alice"), calling(1, "wait", "")) // keeps its session
+			first, err := b.open(t.Context(), who("alice"), calling(1, "wait", "")) // holds its session
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,8 +108,8 @@ func TestSessionsThatTheUpstreamHasLost(t *testing.T) {
 	}
 }
 
-// Other errors are those of the call: it is not sent again, and the next call has a
-// session of its own, because the session may be what is wrong.
+// Other errors belong to the call: it is not sent again, and the next call has a new
+// session, because the session may be the cause.
 func TestErrorsThatAreNotOfTheSession(t *testing.T) {
 	for name, unknown := range map[string]func() *upstream.Response{
 		"no such method":  inJSON(404, -32601, "Method not found"),
@@ -132,8 +132,9 @@ func TestErrorsThatAreNotOfTheSession(t *testing.T) {
 
 const subscribe = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:","refused:",7]},` + meta + `}}`
 
-// A subscription outlives the session that the upstream has lost: it has another, in which
-// the resources are subscribed to, and the client is told that all may have changed.
+// A subscription survives the loss of its session: it gets another one, in which the
+// resources are subscribed to, and the client is notified that all of them may have
+// changed.
 func TestASubscriptionAtAServerThatIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newRestarted(t, inJSON(400, -32000, "Bad Request: No valid session ID provided"))
@@ -185,8 +186,8 @@ func TestASubscriptionAtAServerThatIsRestarted(t *testing.T) {
 	})
 }
 
-// A subscription at a server that has become one of 2026-07-28 ends in order, so that the
-// client begins another, which is not translated.
+// A subscription at a server that was replaced by one of 2026-07-28 ends normally, so that
+// the client begins another, which is not translated.
 func TestASubscriptionAtAServerOfTheOtherGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newRestarted(t, inJSON(400, -32022, "Unsupported protocol version"))
@@ -214,8 +215,8 @@ func TestASubscriptionAtAServerOfTheOtherGeneration(t *testing.T) {
 	})
 }
 
-// A server without GET streams that answers as if it did not know the session is not
-// opened one session after the other.
+// A server without GET streams that responds as if it did not know the session does not
+// cause one session after the other.
 func TestASubscriptionAtAServerWithoutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newRestarted(t, nil)
@@ -243,7 +244,7 @@ func (*noStream) Listen(context.Context, *transport.Request) (*upstream.Response
 	return wire.Empty(http.StatusNotFound), nil
 }
 
-// cutting is a legacy server whose streams end when it is told so.
+// cutting is a legacy server whose streams end on request.
 type cutting struct {
 	*legacy
 	streams []io.Closer
@@ -257,8 +258,8 @@ func (s *cutting) Post(ctx context.Context, r *transport.Request) (*upstream.Res
 	return resp, err
 }
 
-// An upstream that fails while its question is answered has perhaps performed the call:
-// the client is told so, and the session is not used again.
+// An upstream that fails after its question was answered may have executed the call: the
+// client is informed, and the session is not used again.
 func TestAnUpstreamThatFailsAfterAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &cutting{}

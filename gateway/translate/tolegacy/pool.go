@@ -12,49 +12,49 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on sessions at one upstream.
+// Limits of sessions at one upstream.
 const (
-	maxBusy     = 4    // calls of one principal at a time, without those held for a question
-	maxSessions = 256  // of all principals, without those of calls that are held and of subscriptions
-	maxApart    = 2048 // of these
+	maxBusy     = 4    // concurrent calls of one principal, without held ones
+	maxSessions = 256  // of all principals, without held calls and subscriptions
+	maxApart    = 2048 // held calls and subscriptions
 	maxWaiting  = 1024
 	maxIdle     = 10 * time.Minute
 )
 
-// poolKey is a caller with its credentials, clientInfo and capabilities.
+// poolKey identifies a caller with its credentials, clientInfo and capabilities.
 type poolKey [sha256.Size]byte
 
 // conn is a session at the upstream.
 type conn struct {
 	session mcp.Session
-	// opened is the answer to initialize.
+	// opened is the response to initialize.
 	opened *mcp.Message
-	// level is the last level of logs that the session was sent, as it is written.
+	// level is the last log level that was sent to the session, as written.
 	level string
-	ids   int // of requests that were sent
+	ids   int // number of requests sent
 	// beside is the standalone stream of the session; nil for none.
 	beside *standalone
 
 	key       poolKey
-	principal poolKey // without clientInfo and capabilities
+	principal poolKey // the caller without clientInfo and capabilities
 	idle      time.Time
-	place     *list.Element // in the pool, while idle
+	place     *list.Element // in the list of idle sessions
 }
 
 // pool is the sessions at one upstream. It is safe for concurrent use.
 type pool struct {
 	now func() time.Time
-	// discard ends a session; it does not wait.
+	// discard ends a session without waiting.
 	discard func(*conn)
 
 	mu      sync.Mutex
 	idle    map[poolKey][]*conn
-	order   *list.List // idle ones, the longest idle first
+	order   *list.List // idle sessions, idle for longest first
 	busy    map[poolKey]int
 	total   int
-	apart   int // sessions of calls that are held, and of subscriptions
+	apart   int // sessions of held calls and of subscriptions
 	waiting int
-	freed   chan struct{} // closed when something was given back
+	freed   chan struct{} // closed when a session was released
 	closed  bool
 }
 
@@ -65,9 +65,9 @@ func newPool(now func() time.Time, discard func(*conn)) *pool {
 // errClosed is the error of a pool that was closed.
 var errClosed = errors.New("the gateway is stopping")
 
-// acquire returns an idle session, or room for a new one: a nil session, which the caller
-// opens, and gives back in every case. While the principal has as many calls as it may
-// have, it waits, up to patience.
+// acquire returns an idle session, or a reservation for a new one: a nil session, which the
+// caller opens, and releases in every case. While the principal has the maximum number of
+// calls, it waits, at most patience.
 func (p *pool) acquire(ctx context.Context, patience time.Duration, key, principal poolKey, reuse bool) (*conn, error) {
 	c, wait, err := p.try(key, principal, reuse)
 	if wait == nil {
@@ -94,7 +94,7 @@ func (p *pool) acquire(ctx context.Context, patience time.Duration, key, princip
 	}
 }
 
-// try is one attempt of acquire; wait is what to wait for before the next one.
+// try is one attempt of acquire; wait is the event to wait for before the next one.
 func (p *pool) try(key, principal poolKey, reuse bool) (c *conn, wait chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *pool) try(key, principal poolKey, reuse bool) (c *conn, wait chan struc
 	return nil, p.freed, nil
 }
 
-// remove takes a session out of the idle ones. p.mu is held.
+// remove removes a session from the idle ones. The caller holds p.mu.
 func (p *pool) remove(c *conn) {
 	p.order.Remove(c.place)
 	list := p.idle[c.key]
@@ -144,9 +144,9 @@ func (p *pool) remove(c *conn) {
 	}
 }
 
-// setApart notifies that the call of a principal no longer runs: it is held for a question,
-// or is a subscription. The session stays taken, and counts apart from those of calls. It
-// is false, and changes nothing, when there are too many of these.
+// setApart records that a call of a principal is now held, or is a subscription: its
+// session is counted separately from those of running calls. If there are too many of
+// these, it returns false and changes nothing.
 func (p *pool) setApart(principal poolKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,18 +159,18 @@ func (p *pool) setApart(principal poolKey) bool {
 	return true
 }
 
-// resume is the opposite of setApart. It does not wait: the call runs already.
+// resume is the opposite of setApart. It does not wait: the call is already running.
 func (p *pool) resume(principal poolKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.apart--
 	p.total++
-	if p.busy[principal]++; p.busy[principal] == 0 { // it was given back meanwhile
+	if p.busy[principal]++; p.busy[principal] == 0 { // the session was released meanwhile
 		delete(p.busy, principal)
 	}
 }
 
-// leave counts one call less. p.mu is held.
+// leave subtracts a call. The caller holds p.mu.
 func (p *pool) leave(principal poolKey) {
 	if p.busy[principal]--; p.busy[principal] == 0 {
 		delete(p.busy, principal)
@@ -178,7 +178,7 @@ func (p *pool) leave(principal poolKey) {
 	p.wake()
 }
 
-// wake lets those that wait try again. p.mu is held.
+// wake wakes the waiting callers of acquire. The caller holds p.mu.
 func (p *pool) wake() {
 	if p.waiting == 0 {
 		return
@@ -187,7 +187,7 @@ func (p *pool) wake() {
 	p.freed = make(chan struct{})
 }
 
-// put gives a session back that can be used again.
+// put releases a session that can be used again.
 func (p *pool) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,8 +203,8 @@ func (p *pool) put(c *conn) {
 	p.leave(c.principal)
 }
 
-// drop gives the room of a session back, which the caller ends. running is false for one
-// that is apart.
+// drop releases the reservation of a session, which the caller ends. running is false for
+// one that is counted separately.
 func (p *pool) drop(principal poolKey, running bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *pool) drop(principal poolKey, running bool) {
 	p.leave(principal)
 }
 
-// expire ends the sessions that have been idle for long.
+// expire ends sessions that were idle for too long.
 func (p *pool) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +232,7 @@ func (p *pool) expire() {
 	}
 }
 
-// close returns the idle sessions, and ends every one that is given back later.
+// close returns the idle sessions, and makes put end every session that is released later.
 func (p *pool) close() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

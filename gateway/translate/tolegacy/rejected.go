@@ -8,14 +8,14 @@ import (
 	"svc/gateway/mcpclient"
 )
 
-// rejection is that of an answer to a question, by the upstream that asked it.
+// rejection is the upstream's rejection of the answer to its own question.
 type rejection struct {
-	status int  // HTTP; 0 for none
-	cut    bool // the gateway has ended the call because of it
+	status int  // HTTP status; 0 for none
+	cut    bool // the gateway has ended the call because of the rejection
 }
 
-// respond answers a request of the upstream. A connection that fails shows in the call
-// itself; an upstream that rejects the answer may wait for it for ever.
+// respond sends the response to a request of the upstream. A broken connection also breaks
+// the call; but an upstream that rejects the response may wait for it forever.
 func (c *call) respond(body []byte) {
 	err := c.client().Respond(c.ctx, c.conn.session, body)
 	if err == nil || c.ctx.Err() != nil {
@@ -28,12 +28,12 @@ func (c *call) respond(body []byte) {
 	}
 }
 
-// rejectedGrace is how long an upstream that rejects the answer to its question has for the
-// answer to the call: it may have given the question up, and gone on without.
+// rejectedGrace is the time for the response to the call after the upstream rejected the
+// answer to its question: it may continue without the answer.
 const rejectedGrace = 2 * time.Second
 
-// endSoon ends the call, unless it ends by itself, because the upstream has rejected the
-// answer to its question.
+// endSoon ends the call after a grace period, because the upstream has rejected the answer
+// to its question.
 func (c *call) endSoon(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *call) endSoon(status int) {
 		if !stuck {
 			return
 		}
-		c.cancel() // ends whoever reads
+		c.cancel() // unblocks the reader
 		if answer != nil {
 			answer.Close()
 		}
@@ -64,8 +64,8 @@ func (c *call) hasRejected() bool {
 	return c.rejected.status != 0
 }
 
-// unanswered is the answer of a call whose upstream has rejected the answer to its question:
-// nil for any other.
+// unanswered is the response to a call whose upstream has rejected the answer to its
+// question; nil for other calls.
 func (c *call) unanswered() []byte {
 	c.mu.Lock()
 	rejected, runs := c.rejected, c.state == running

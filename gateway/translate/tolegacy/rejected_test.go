@@ -19,7 +19,7 @@ import (
 )
 
 // deaf is a legacy server that rejects the answers to its questions and keeps the streams
-// of their calls open; after a while, where there is one, it answers the call all the same.
+// of their calls open; optionally it responds to the call after a while.
 type deaf struct {
 	*legacy
 	status int
@@ -50,8 +50,8 @@ func (s *deaf) Post(ctx context.Context, r *transport.Request) (*upstream.Respon
 	return resp, err
 }
 
-// An upstream that rejects the answer to its question does not hold the call: it ends with
-// a tool error, unless the upstream answers it all the same.
+// An upstream that rejects the answer to its question does not block the call: it ends with
+// a tool error, unless the upstream still responds to it.
 func TestAnUpstreamThatRejectsTheAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -104,8 +104,9 @@ func (s *strict) Post(ctx context.Context, r *transport.Request) (*upstream.Resp
 	return s.legacy.Post(ctx, r)
 }
 
-// What a client declares that no session can be opened with is refused, with a reason, and
-// is never sent as it is: without a session an upstream would look at it all the same.
+// A request whose client declares something that no session can be opened with is refused
+// with a reason, and is never sent untranslated, because an upstream might execute it
+// without a session.
 func TestOddSenders(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Transport = &strict{o.Transport.(*legacy)} })
 	b.server = b.opts.Transport.(*strict).legacy
@@ -145,7 +146,7 @@ func TestOddSenders(t *testing.T) {
 	}
 }
 
-// A status that says nothing about sessions is the answer to the call, which is not sent.
+// A status that is unrelated to sessions is the response to the call, which is not sent.
 func TestASessionThatIsNotOpenedForNow(t *testing.T) {
 	for _, status := range []int{401, 403, 429, 500, 503} {
 		sent := 0
@@ -162,7 +163,7 @@ func TestASessionThatIsNotOpenedForNow(t *testing.T) {
 	}
 }
 
-// posting is a transport of a function.
+// posting is a transport made from a function.
 type posting func(context.Context, *transport.Request) (*upstream.Response, error)
 
 func (p posting) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
@@ -177,7 +178,7 @@ func (posting) End(context.Context, *transport.Request) (*upstream.Response, err
 func (posting) Address() string { return "posting" }
 func (posting) Close() error    { return nil }
 
-// Why a requestState is refused is known to whoever operates the gateway, and not to the
+// The reason why a requestState is refused is logged for the operator, and not sent to the
 // client.
 func TestWhyAStateIsRefused(t *testing.T) {
 	b := newBench(t, nil)
@@ -198,7 +199,7 @@ func TestWhyAStateIsRefused(t *testing.T) {
 	}
 }
 
-// The state of an error that asks for visits is used once: its retry is a call.
+// The requestState of an error that asks for visits can be used once: its retry is a call.
 func TestVisitsAreMadeOnce(t *testing.T) {
 	b := newBench(t, func(o *Options) {
 		server := o.Transport.(*legacy)
@@ -241,8 +242,8 @@ func TestVisitsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// A caller has a bounded number of subscriptions, which take nothing from others, and each
-// a bounded list of resources.
+// The number of a caller's subscriptions is bounded without affecting other callers, and so
+// is the list of resources of each.
 func TestSubscriptionsOfOnePrincipal(t *testing.T) {
 	b := newBench(t, nil)
 	listening := func(list string) string {

@@ -18,41 +18,42 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Times of a call that goes on at another replica.
+// Timing of a call that continues at another replica.
 const (
 	heartbeat   = 2 * time.Second
-	patience    = 10 * time.Second // for a sign of life of the other replica
+	patience    = 10 * time.Second // maximum time without a message of the other replica
 	longestTurn = 15 * time.Minute
-	askTimeout  = 5 * time.Second // of one message to the other replica
+	askTimeout  = 5 * time.Second // for one message to the other replica
 )
 
-// remoteRetry hands the answer to a question over to the replica that holds the call.
+// remoteRetry passes the answer to a question to the replica that holds the call.
 type remoteRetry struct {
 	Held      string          `json:"held"`
-	Reply     string          `json:"reply"` // the mailbox for what comes back
+	Reply     string          `json:"reply"` // the mailbox for the responses
 	ID        json.RawMessage `json:"id"`
 	RequestID string          `json:"request"`
 	State     string          `json:"state"`
 	Answer    json.RawMessage `json:"answer,omitempty"`
 }
 
-// remoteEnd notifies that replica that the client has left.
+// remoteEnd notifies that replica that the client has disconnected.
 type remoteEnd struct {
 	Reply string `json:"reply"`
 }
 
-// remoteMessage is what comes back. Neither a message nor an end is a sign of life.
+// remoteMessage is a response of that replica. Without a message and an end it is a
+// keepalive.
 type remoteMessage struct {
 	Message json.RawMessage `json:"message,omitempty"`
 	End     bool            `json:"end,omitempty"`
-	Gone    bool            `json:"gone,omitempty"` // there is no such call
+	Gone    bool            `json:"gone,omitempty"` // the call does not exist
 }
 
 // Kinds of messages between replicas.
 func (t *Translator) kindRetry() string { return "retry:" + t.opts.Upstream }
 func (t *Translator) kindEnd() string   { return "end:" + t.opts.Upstream }
 
-// remote is the answer to a retry whose call another replica holds. It is a
+// remote is the response to a retry whose call another replica holds. It is a
 // [wire.Source].
 type remote struct {
 	t        *Translator
@@ -63,11 +64,11 @@ type remote struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	close    sync.Once
-	ended    bool // only Next changes it
+	ended    bool // changed by Next only
 	wire.Refusing
 }
 
-// handOver hands a retry over to the replica that holds its call.
+// handOver passes a retry to the replica that holds its call.
 func (t *Translator) handOver(ctx context.Context, r *transport.Request, m *mcp.Message, st *state, text string, answer []byte) (*upstream.Response, error) {
 	o := &remote{t: t, instance: st.Instance, box: rand.Text(), request: *r}
 	o.request.Body = slices.Clone(r.Body)
@@ -81,9 +82,9 @@ func (t *Translator) handOver(ctx context.Context, r *transport.Request, m *mcp.
 	switch {
 	case errors.Is(err, handover.ErrNone):
 		return gone(m, r.RequestID), nil
-	case err != nil: // the call still waits there
-		resp := wire.Refuse(&refusal.SessionStore, 0, m.ID, "the answer was not handed over to the replica that holds the call: send it again", r.RequestID)
-		resp.Refused.Cause = "the answer of a client was not handed over to the replica that holds its call: " + err.Error()
+	case err != nil: // the call is still held there
+		resp := wire.Refuse(&refusal.SessionStore, 0, m.ID, "the answer could not be passed to the replica that holds the call: send it again", r.RequestID)
+		resp.Refused.Cause = "the answer of a client was not passed to the replica that holds its call: " + err.Error()
 		resp.Header.Add("Retry-After", "1")
 		return resp, nil
 	}
@@ -123,7 +124,7 @@ func (o *remote) Next(before func()) ([]byte, error) {
 	}
 }
 
-// fail is the last message of a call that does not come back.
+// fail is the last message of a call whose replica no longer responds.
 func (o *remote) fail(why string) []byte {
 	o.ended = true
 	o.Refuse(&refusal.InputFailed, why)
@@ -150,10 +151,10 @@ func (o *remote) Close() error {
 	return nil
 }
 
-// remoteTurns are the calls here that go on for other replicas.
+// remoteTurns are the calls of this replica that continue for other replicas.
 type remoteTurns struct {
 	mu  sync.Mutex
-	all map[string]context.CancelFunc // by the mailbox for what comes back
+	all map[string]context.CancelFunc // by the mailbox for the responses
 }
 
 func (r *remoteTurns) set(box string, cancel context.CancelFunc) {
@@ -174,7 +175,7 @@ func (r *remoteTurns) end(box string) {
 	}
 }
 
-// takeRetry goes on with a call for another replica.
+// takeRetry continues a call for another replica.
 func (t *Translator) takeRetry(ctx context.Context, body []byte) {
 	var in remoteRetry
 	if json.Unmarshal(body, &in) != nil {
@@ -234,7 +235,7 @@ func (t *Translator) takeRetry(ctx context.Context, body []byte) {
 	}
 }
 
-// takeEnd ends a call that went on for another replica, whose client has left.
+// takeEnd ends a call of another replica whose client has disconnected.
 func (t *Translator) takeEnd(_ context.Context, body []byte) {
 	var in remoteEnd
 	if json.Unmarshal(body, &in) == nil {

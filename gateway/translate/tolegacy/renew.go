@@ -7,10 +7,10 @@ import (
 	"svc/gateway/translate/wire"
 )
 
-// renew opens another session in the place of one that the upstream has lost, and
-// subscribes there. The client is told that everything may have changed, because nobody
-// has heard what happened in between. An upstream that has no sessions any more ends the
-// subscription: the next one is not translated.
+// renew opens another session to replace one that the upstream has lost, and subscribes
+// there. The client is notified that everything may have changed, because notifications
+// in between were lost. If the upstream no longer has sessions, the subscription ends:
+// the next one is not translated.
 func (l *subscription) renew() {
 	c, err := l.t.open(l.ctx, &l.request, &l.sender)
 	switch {
@@ -35,8 +35,8 @@ func (l *subscription) renew() {
 	}
 }
 
-// replace makes c the session of the subscription; false when the client has left, which
-// ends c.
+// replace makes c the session of the subscription; false when the client has
+// disconnected, which ends c.
 func (l *subscription) replace(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

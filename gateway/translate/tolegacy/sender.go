@@ -15,17 +15,18 @@ import (
 	"svc/gateway/upstream"
 )
 
-// sender is who sends a request, as far as sessions and held calls are concerned.
+// sender is the sender of a request, as far as it determines sessions and held calls.
 type sender struct {
 	key       poolKey // with clientInfo and capabilities
-	principal poolKey // without
-	shared    bool    // a session may be kept for it
+	principal poolKey // without them
+	shared    bool    // a session may be reused for it
 	info      []byte
-	declared  []byte // those that a session declares
-	level     []byte // of logs, as it is written; nil for none
+	declared  []byte // the capabilities that a session declares
+	level     []byte // log level as written; nil for none
 }
 
-// asked is what a request has in its params beside what the method asks for.
+// asked is the members of a request's params that control the call: the answers, the state
+// and the task.
 type asked struct{ responses, state, task mcp.Span }
 
 // readAsked reads it.
@@ -46,14 +47,14 @@ func readAsked(m *mcp.Message) (a asked) {
 	return a
 }
 
-// Bounds on what a client declares, in bytes. A session at the upstream is opened with it.
+// Limits of what a client declares, in bytes. A session at the upstream is opened with it.
 const (
 	maxInfo     = 8 << 10
 	maxDeclared = 16 << 10
 )
 
-// readSender reads who sends a request. What cannot be declared to an upstream is a
-// refusal, with its cause in words.
+// readSender reads the sender of a request. Declarations that an upstream cannot get are
+// refused, with the cause in words.
 func readSender(who *transport.Caller, m *mcp.Message) (s sender, why *refusal.Refusal, cause string) {
 	caller, shared := who.CacheKey()
 	s.principal, s.shared = poolKey(caller), shared
@@ -89,8 +90,8 @@ func readSender(who *transport.Caller, m *mcp.Message) (s sender, why *refusal.R
 	return s, nil, ""
 }
 
-// declaration returns the capabilities that a session declares. Roots are never declared:
-// the sessions of a pool have none.
+// declaration returns the capabilities for a session. Roots are never declared: the
+// sessions of a pool have none.
 func declaration(body []byte, capabilities mcp.Span) (declared []byte, cause string) {
 	var absent [3]string
 	nulls := absent[:0]
@@ -102,7 +103,7 @@ func declaration(body []byte, capabilities mcp.Span) (declared []byte, cause str
 			case 'n':
 				nulls = append(nulls, name)
 			default:
-				return nil, "the capability " + name + " is no object"
+				return nil, "the capability " + name + " is not an object"
 			}
 		}
 	}
@@ -120,15 +121,15 @@ func declaration(body []byte, capabilities mcp.Span) (declared []byte, cause str
 	return declared, ""
 }
 
-// information returns the clientInfo of a session: nil for none, name and version alone
-// where the rest is too large.
+// information returns the clientInfo for a session: nil for none, and only name and version
+// if the rest is too large.
 func information(info []byte) (bounded []byte, cause string) {
 	if len(info) == 0 || info[0] == 'n' {
 		return nil, ""
 	}
 	whole := mcp.Span{End: len(info)}
 	if info[0] != '{' || !isText(info, mcp.Find(info, whole, "name")) || !isText(info, mcp.Find(info, whole, "version")) {
-		return nil, mcp.MetaClientInfo + " is no object with name and version, which are strings"
+		return nil, mcp.MetaClientInfo + " is not an object with the strings name and version"
 	}
 	if len(info) > maxInfo {
 		info = mcp.AppendObject(nil, info, whole, func(name []byte) bool { return string(name) != "name" && string(name) != "version" })
@@ -141,9 +142,9 @@ func information(info []byte) (bounded []byte, cause string) {
 
 func isText(body []byte, at mcp.Span) bool { return at.Present() && body[at.Start] == '"' }
 
-// canonicalForm returns the one spelling of a JSON object, so that clients that declare the
-// same in another order of members share a session. Most clients declare one member or
-// none, without white space; such a text is its own form and is not decoded.
+// canonicalForm returns a canonical spelling of a JSON object, so that clients that declare
+// the same in another order of members share a session. Most clients declare one member or
+// none, without white space; such a text is canonical and is not decoded.
 func canonicalForm(object []byte) []byte {
 	if !bytes.ContainsAny(object, ", \t\r\n\\0123456789") {
 		return object
@@ -155,7 +156,7 @@ func canonicalForm(object []byte) []byte {
 	return form
 }
 
-// validResponses reports whether the answers of a request, if it has any, are an object of
+// validResponses reports whether the answers of a request, if any, are an object of
 // objects.
 func validResponses(body []byte, at mcp.Span) bool {
 	if !at.Present() {
@@ -172,9 +173,9 @@ func validResponses(body []byte, at mcp.Span) bool {
 	return true
 }
 
-// malformedParam returns the name of a header that mirrors an argument and has a value in
-// the encoded form that is malformed; empty for none. Upstreams with sessions do not read
-// these headers, so that nobody else looks at them.
+// malformedParam returns the name of a header that mirrors an argument and has a malformed
+// encoded value; empty for none. Upstreams with sessions do not read these headers, so that
+// the gateway must check them.
 func malformedParam(h upstream.Header) string {
 	for _, f := range h {
 		if len(f.Name) > len(mcp.HeaderParamPrefix) && strings.EqualFold(f.Name[:len(mcp.HeaderParamPrefix)], mcp.HeaderParamPrefix) {

@@ -15,47 +15,48 @@ import (
 )
 
 const (
-	// openingTime is how long a call waits for the standalone stream of its session.
+	// openingTime bounds how long a call waits for the standalone stream of its session.
 	openingTime = 500 * time.Millisecond
-	// noStreamTime is how long an upstream is not asked again that has no such stream.
+	// noStreamTime is the time before the standalone stream is requested again from an
+	// upstream without one.
 	noStreamTime = 10 * time.Minute
-	// idleReplyTimeout bounds the answer to a request that belongs to no call.
+	// idleReplyTimeout bounds the response to a server request outside of a call.
 	idleReplyTimeout = 10 * time.Second
 )
 
 // standalone is the standalone stream (GET) of a session of the pool. Servers send
-// questions, progress and logs there that do not say to which call they belong. A session
-// has one call at a time, so that they belong to that one. Between calls requests are
-// rejected, and everything else is dropped. It is safe for concurrent use.
+// questions, progress and logs there without naming their call. A session has one call at a
+// time, so they belong to that one. Between calls requests are rejected, and everything
+// else is dropped. It is safe for concurrent use.
 type standalone struct {
 	t       *Translator
 	request transport.Request
 	cancel  context.CancelFunc
-	opened  chan struct{} // closed when the upstream has answered
-	ended   chan struct{} // closed when nothing is read any more
+	opened  chan struct{} // closed when the upstream has responded
+	ended   chan struct{} // closed when the stream is no longer read
 
 	stopped atomic.Bool
 
 	mu   sync.Mutex
-	to   chan<- *mcp.Message // the call that runs; nil between calls
+	to   chan<- *mcp.Message // the running call; nil between calls
 	gone <-chan struct{}     // closed when that call has ended
 }
 
-// standaloneState is what is remembered of the standalone streams of an upstream.
+// standaloneState is the state of the standalone streams of an upstream.
 type standaloneState struct {
-	slow  atomic.Bool  // one was not opened in openingTime: no call waits for the next ones
-	until atomic.Int64 // seconds since 1970 until which none is opened; the upstream has none
+	slow  atomic.Bool  // one was not opened within openingTime: calls do not wait for later ones
+	until atomic.Int64 // Unix time until which none is opened, because the upstream has none
 }
 
-// wantsStandalone reports whether something may come on the standalone stream that the
-// client of a call gets.
+// wantsStandalone reports whether the standalone stream may have messages for the client of
+// a call.
 func (c *call) wantsStandalone() bool {
 	return c.t.opts.Standalone && (len(c.level) > 0 || c.declares(mcp.MethodElicit) || c.declares(mcp.MethodSample))
 }
 
-// listenBeside makes the standalone stream of the session one whose messages the call gets:
-// it is opened where there is none, and a short while is waited for it, because a server
-// discards what it sends before. It reports whether there is one.
+// listenBeside delivers the messages of the session's standalone stream to the call: if
+// there is no stream it opens one, waiting a short time, because a server discards messages
+// without a stream. It reports whether there is one.
 func (c *call) listenBeside() bool {
 	t := c.t
 	at := c.conn.beside
@@ -86,7 +87,7 @@ func (c *call) listenBeside() bool {
 	return true
 }
 
-// waitOpened waits until the upstream has answered, within a bound.
+// waitOpened waits until the upstream has responded, within a limit.
 func (s *standalone) waitOpened(ctx context.Context) {
 	select {
 	case <-s.opened:
@@ -106,7 +107,7 @@ func (s *standalone) waitOpened(ctx context.Context) {
 	}
 }
 
-// hasEnded reports whether nothing is read any more, or will soon not be.
+// hasEnded reports whether the stream is no longer read, or will soon not be.
 func (s *standalone) hasEnded() bool {
 	if s.stopped.Load() {
 		return true
@@ -131,7 +132,7 @@ func (s *standalone) stop() {
 	s.cancel()
 }
 
-// leave ends what listenBeside began; the stream stays open for the next call.
+// leave ends the delivery to the call; the stream stays open for the next call.
 func (s *standalone) leave() {
 	s.mu.Lock()
 	s.to, s.gone = nil, nil
@@ -171,7 +172,7 @@ func (s *standalone) run(ctx context.Context) {
 	}
 }
 
-// deliver gives a message to the call that runs.
+// deliver delivers a message to the running call.
 func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
 	if m.Kind == mcp.Request && m.Method == mcp.MethodPing {
 		s.reply(ctx, wire.AppendResult(nil, m.ID, []byte("{}")))
@@ -193,7 +194,7 @@ func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// closedIf returns a channel that is ready where set, and one that never is elsewhere.
+// closedIf returns a channel that is ready if set is true, and otherwise never.
 func closedIf(set bool) <-chan struct{} {
 	if !set {
 		return nil
@@ -213,20 +214,20 @@ func (s *standalone) reply(ctx context.Context, body []byte) {
 	_ = s.t.client(s.request.Caller, s.request.Header.Get(upstream.HeaderHops)).Respond(ctx, s.request.Session, body)
 }
 
-// posted is the outcome of a request.
+// posted is the result of a request.
 type posted struct {
 	resp *upstream.Response
 	err  error
 }
 
-// read is one message of an answer.
+// read is one message of a response.
 type read struct {
 	data []byte
 	err  error
 }
 
-// postBeside sends the request while messages come beside it. When the first of these
-// that the client gets comes before the answer, a nil response is returned with it.
+// postBeside sends the request while the standalone stream is read. If a message for the
+// client arrives there before the response, it is returned with a nil response.
 func (c *call) postBeside(out *transport.Request) (resp *upstream.Response, early []byte, err error) {
 	ctx, sent := c.ctx, make(chan posted, 1)
 	go func() {
@@ -251,7 +252,7 @@ func (c *call) postBeside(out *transport.Request) (resp *upstream.Response, earl
 	}
 }
 
-// nextBeside is the next message of the answer, or of what comes beside it.
+// nextBeside returns the next message of the response or of the standalone stream.
 func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
 	for {
 		c.mu.Lock()
@@ -260,7 +261,7 @@ func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
 		if sent == nil && c.reading == nil {
 			c.reading = readOne(answer)
 		}
-		select { // nothing is flushed while there is more to read
+		select { // do not flush while more messages are ready
 		case m := <-c.beside:
 			return m, true, nil
 		case got := <-c.reading:
@@ -283,7 +284,7 @@ func (c *call) nextBeside() (m *mcp.Message, beside bool, err error) {
 	}
 }
 
-// answered takes the answer to a request before which something else came.
+// answered takes the response to a request that another message preceded.
 func (c *call) answered(p posted) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,8 +312,8 @@ func (c *call) scanned(got read) (*mcp.Message, bool, error) {
 	return m, false, err
 }
 
-// readOne reads one message of an answer. While a question waits for its answer nobody
-// reads, so that no goroutine is held.
+// readOne reads one message of a response. While a question waits for its answer nothing is
+// read, so that no goroutine is blocked.
 func readOne(answer *wire.Messages) <-chan read {
 	out := make(chan read, 1)
 	go func() {

@@ -18,10 +18,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// aside is a server with sessions that sends everything but answers on the standalone
-// stream, as some do whose tools do not name the call. Its tool "ask" asks once, "twice"
-// asks two questions at once, "tell" sends a log message. It answers calls with a stream, or
-// with JSON where plain is set.
+// aside is a server with sessions that sends everything except responses on the standalone
+// stream, like servers whose tools do not name the call. Its tool "ask" asks once, "twice"
+// asks two questions at once, "tell" sends a log message. It responds to calls with a
+// stream, or with JSON if plain is set.
 type aside struct {
 	transport.Transport
 	plain, none bool // none: it has no standalone stream
@@ -31,7 +31,7 @@ type aside struct {
 	streams map[string]*io.PipeWriter // standalone ones, by session
 	opened  int                       // standalone streams
 	answers map[string]chan string    // by session
-	rejects []string                  // errors that questions were answered with
+	rejects []string                  // error responses to questions
 	pongs   int
 }
 
@@ -92,7 +92,7 @@ func (s *aside) Post(ctx context.Context, r *transport.Request) (*upstream.Respo
 		case "tell":
 			s.send(beside, `{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
 			s.send(beside, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"aside"}}`)
-			<-time.After(time.Millisecond) // in the time of the test: the log has arrived when the answer is sent
+			<-time.After(time.Millisecond) // in fake time: the log arrives before the response is sent
 		}
 		text, _ := json.Marshal(strings.Join(given, " "))
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, m.ID, text)
@@ -139,8 +139,8 @@ func (s *aside) End(context.Context, *transport.Request) (*upstream.Response, er
 func (s *aside) Address() string { return "aside" }
 func (s *aside) Close() error    { return nil }
 
-// What a server sends on the standalone stream in the middle of a call reaches the client
-// of that call: the questions, one after the other, and the logs.
+// Messages of the standalone stream during a call reach the client of that call: the
+// questions, one after the other, and the logs.
 func TestWhatComesOnTheStandaloneStream(t *testing.T) {
 	for name, plain := range map[string]bool{"answers are streams": false, "answers are JSON": true} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestWhatComesOnTheStandaloneStream(t *testing.T) {
 				if synctest.Wait(); s.pongs != 1 {
 					t.Errorf("%d answers to a ping", s.pongs)
 				}
-				// Between calls nobody can be asked.
+				// Between calls there is no client to ask.
 				s.send(s.streams["s1"], question(9))
 				if synctest.Wait(); len(s.rejects) != 1 || !strings.Contains(s.rejects[0], "-32601") {
 					t.Errorf("rejected %q", s.rejects)
@@ -185,8 +185,8 @@ func TestWhatComesOnTheStandaloneStream(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of such a call, or does not come back, leaves nothing
-// open. An upstream without the stream is not asked for it again and again.
+// If a client disconnects during such a call, or does not come back, no stream stays open.
+// An upstream without the stream is not asked for it repeatedly.
 func TestTheStandaloneStreamEndsWithItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, plain := range []bool{false, true} {

@@ -15,37 +15,37 @@ import (
 	"svc/gateway/mcp"
 )
 
-// maxState bounds a requestState that is read, in bytes.
+// maxState bounds a received requestState, in bytes.
 const maxState = 1 << 10
 
-// notForThis is what a client is told whose requestState was not made here, or not for its
-// request.
+// notForThis is the error for a client whose requestState was not made by this gateway, or
+// not for its request.
 const notForThis = "requestState was not made for this request: send the same request again, with the answers to the questions that it was answered with, as the same caller"
 
-// Why a requestState is refused, for the log.
+// Reasons why a requestState is refused, for the log.
 var (
 	errForged = errors.New("requestState was not sealed with the key of this gateway: it is forged or damaged, or it is of a replica with another sessions.key_file")
 	errOther  = errors.New("requestState was made for another request: another caller, credential, upstream or method, or other parameters")
 	errUsed   = errors.New("requestState was used before: the addresses of an error -32042 are visited once")
 )
 
-// digest binds a requestState to a request: who sent it, and what.
+// digest binds a requestState to its request: the sender and the content.
 type digest [sha256.Size]byte
 
-// state is what a requestState holds.
+// state is the content of a requestState.
 type state struct {
 	Digest digest `json:"d"`
-	// Held names the call that waits for the answer; empty where the retry is a call of
-	// its own.
+	// Held is the name of the held call; empty if the retry is a new call.
 	Held string `json:"h,omitempty"`
-	// Visit names the state where the retry is a call of its own, so that it is used once.
+	// Visit is the name of the state if the retry is a new call, so that it can be used
+	// once.
 	Visit string `json:"v,omitempty"`
-	// Instance is the process that holds the call.
+	// Instance is the id of the process that holds the call.
 	Instance string `json:"i"`
-	Expires  int64  `json:"e"` // seconds since 1970
+	Expires  int64  `json:"e"` // Unix time
 }
 
-// sealer makes and reads requestState. It is safe for concurrent use.
+// sealer seals and opens requestState. It is safe for concurrent use.
 type sealer struct {
 	aead     cipher.AEAD
 	instance string
@@ -78,8 +78,8 @@ func (s *sealer) seal(st state) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, nil))
 }
 
-// open reads what seal made for a request with this digest. Everything else is errForged
-// or errOther.
+// open opens a state that was sealed for a request with this digest. The error is
+// errForged or errOther otherwise.
 func (s *sealer) open(text string, want digest) (st state, err error) {
 	st, ok := s.read(text)
 	switch {
@@ -91,7 +91,7 @@ func (s *sealer) open(text string, want digest) (st state, err error) {
 	return st, nil
 }
 
-// read reads what seal made, for whatever request.
+// read opens a sealed state of any request.
 func (s *sealer) read(text string) (st state, ok bool) {
 	if len(text) > maxState {
 		return st, false
@@ -108,7 +108,7 @@ func (s *sealer) read(text string) (st state, ok bool) {
 func (st *state) expired(now time.Time) bool { return now.Unix() > st.Expires }
 
 // digestOf returns the digest of a request: its sender, the upstream, the method and the
-// parameters without those that differ between a request and its retry.
+// parameters except those that differ between a request and its retry.
 func digestOf(sender poolKey, upstream string, m *mcp.Message) (digest, error) {
 	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, func(name []byte) bool {
 		switch string(name) {

@@ -20,45 +20,45 @@ import (
 	"svc/gateway/upstream"
 )
 
-// legacyRevision is what initialize asks for.
+// legacyRevision is the revision that initialize requests.
 const legacyRevision = mcp.Revision20251125
 
 const (
 	openTimeout = 30 * time.Second
 	endTimeout  = 2 * time.Second
-	maxOpening  = 1 << 20 // bytes of the answer to initialize
+	maxOpening  = 1 << 20 // bytes of the response to initialize
 )
 
-// ErrNotLegacy is the error of a request for an upstream that rejects initialize. Nothing
-// but initialize was sent.
+// ErrNotLegacy is the error of a request for an upstream that rejects initialize. Only
+// initialize was sent.
 var ErrNotLegacy = errors.New("the upstream rejects initialize")
 
-// Options are what a Translator is made of.
+// Options are the parameters of a Translator.
 type Options struct {
-	// Upstream is the name of the upstream, for texts.
+	// Upstream is the name of the upstream, for messages.
 	Upstream  string
 	Transport transport.Transport
-	// Timeout is the configured time-out of the upstream.
+	// Timeout is the configured timeout of the upstream.
 	Timeout time.Duration
-	// Standalone is set where the messages of a session that name no call come on a stream
-	// of their own: everywhere but at programs.
+	// Standalone is set if messages of a session that name no call arrive on the
+	// standalone stream: for all upstreams except programs.
 	Standalone bool
 	// PerCall opens a session for each call (upstreams[].sessions: per_call).
 	PerCall bool
-	// Version is the gateway's own.
+	// Version is the gateway's version.
 	Version string
 	// Key seals requestState.
 	Key []byte
-	// Replicas hands answers over to the replica that holds their call.
+	// Replicas passes answers to the replica that holds their call.
 	Replicas *handover.Exchange
-	// Holds bound the calls that are held for a question, at all upstreams.
+	// Holds limit the held calls at all upstreams.
 	Holds      Holds
 	Background *background.Calls
 	Logger     *slog.Logger
 	Now        func() time.Time
 }
 
-// Translator talks to one upstream for clients without sessions. It is safe for
+// Translator translates for clients without sessions at one upstream. It is safe for
 // concurrent use.
 type Translator struct {
 	opts    Options
@@ -85,7 +85,7 @@ func New(opts Options) (*Translator, error) {
 	return t, err
 }
 
-// Run ends sessions that have been idle for long, until ctx ends.
+// Run ends sessions that were idle for too long, until ctx ends.
 func (t *Translator) Run(ctx context.Context) {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -99,13 +99,13 @@ func (t *Translator) Run(ctx context.Context) {
 	}
 }
 
-// Close cancels what is held and ends all sessions, within a bound.
+// Close cancels held calls and ends all sessions, within a timeout.
 func (t *Translator) Close() {
 	t.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		var wg sync.WaitGroup
-		for _, c := range t.held.drain() { // not in the background, which has ended by now
+		for _, c := range t.held.drain() { // not as background calls, which have ended by now
 			if farewell := c.leave(cancelled); farewell != nil {
 				wg.Go(func() { farewell(ctx) })
 			}
@@ -137,10 +137,10 @@ func (t *Translator) discard(c *conn) {
 	}
 }
 
-// Post sends a message of a client. m is r.Body, scanned. ErrNotLegacy is the error where
-// the upstream rejects initialize.
+// Post sends a message of a client. m is r.Body, scanned. The error is ErrNotLegacy if the
+// upstream rejects initialize.
 func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
-	if m.Kind != mcp.Request { // the revision has no notifications of clients, and no answers
+	if m.Kind != mcp.Request { // the revision has no notifications and no responses of clients
 		return wire.Empty(http.StatusAccepted), nil
 	}
 	resp, err := t.post(ctx, r, m)
@@ -173,7 +173,7 @@ func (t *Translator) post(ctx context.Context, r *transport.Request, m *mcp.Mess
 		return t.refuse(r, m, "tasks of 2026-07-28 have no counterpart at an upstream of a revision before"), nil
 	}
 	if !validResponses(m.Body, a.responses) {
-		return wire.Refuse(&refusal.InputResponses, 0, m.ID, "inputResponses is no object of objects", r.RequestID), nil
+		return wire.Refuse(&refusal.InputResponses, 0, m.ID, "inputResponses is not an object of objects", r.RequestID), nil
 	}
 	if name := malformedParam(r.Header); name != "" {
 		return wire.Refuse(&refusal.MirroredHeader, 0, m.ID, fmt.Sprintf("%.100s has a malformed value in the base64 form", name), r.RequestID), nil
@@ -184,16 +184,16 @@ func (t *Translator) post(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return t.call(ctx, r, m, &s)
 }
 
-// Listen answers GET, which the revision does not have.
+// Listen responds to GET, which the revision does not have.
 func (t *Translator) Listen() *upstream.Response { return wire.Empty(http.StatusMethodNotAllowed) }
 
-// refuse answers a request that has no counterpart.
+// refuse responds to a request that has no counterpart.
 func (t *Translator) refuse(r *transport.Request, m *mcp.Message, message string) *upstream.Response {
 	return wire.Refuse(&refusal.Generation, 0, m.ID, message, r.RequestID)
 }
 
-// acquire returns a session for a call: one of the pool where reuse is set and the sender
-// may share sessions.
+// acquire returns a session for a call: one of the pool if reuse is set and the sender may
+// share sessions.
 func (t *Translator) acquire(ctx context.Context, r *transport.Request, s *sender, reuse bool) (*conn, error) {
 	c, err := t.pool.acquire(ctx, t.opts.Timeout, s.key, s.principal, reuse && s.shared && !t.opts.PerCall)
 	if err != nil {
@@ -212,7 +212,7 @@ func (t *Translator) acquire(ctx context.Context, r *transport.Request, s *sende
 	return c, nil
 }
 
-// open opens a session with what the client declares.
+// open opens a session with the client's declarations.
 func (t *Translator) open(ctx context.Context, r *transport.Request, s *sender) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -235,7 +235,8 @@ func (t *Translator) open(ctx context.Context, r *transport.Request, s *sender) 
 	case len(s.info) == 0 && string(s.declared) == "{}":
 		return nil, fmt.Errorf("%w: %w", ErrNotLegacy, err)
 	}
-	// Whether it rejects sessions, or this client, shows where nothing is declared.
+	// A second attempt without declarations shows whether it rejects sessions, or only
+	// this client.
 	at, _, plain := client.Initialize(ctx, initializing([]byte("{}"), own), maxOpening)
 	if plain != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotLegacy, err)
@@ -244,7 +245,7 @@ func (t *Translator) open(ctx context.Context, r *transport.Request, s *sender) 
 	return nil, &declinedError{err: err}
 }
 
-// initializing is the parameters of an initialize.
+// initializing returns the parameters of an initialize.
 func initializing(capabilities, info []byte) []byte {
 	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 		mcp.Member{Name: "protocolVersion", Value: []byte(`"` + legacyRevision + `"`)},
@@ -252,15 +253,16 @@ func initializing(capabilities, info []byte) []byte {
 		mcp.Member{Name: "clientInfo", Value: info})
 }
 
-// saysNothing reports whether a status says nothing about what the upstream supports.
+// saysNothing reports whether a status is unrelated to the revisions that the upstream
+// supports.
 func saysNothing(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusTooManyRequests || status >= 500
 }
 
-// declinedError is the error of a session that an upstream with sessions does not open.
-// Nothing but initialize was sent.
+// declinedError is the error of a session that an upstream with sessions refused to open.
+// Only initialize was sent.
 type declinedError struct {
-	status int // of the answer that the client gets; 0 where the upstream rejects what the client declares
+	status int // of the response for the client; 0 if the upstream rejects the client's declarations
 	err    error
 }
 
@@ -272,7 +274,7 @@ func (e *declinedError) Error() string {
 // Unwrap returns the error of the initialize.
 func (e *declinedError) Unwrap() error { return e.err }
 
-// giveBack ends the use of a session: it is kept where another call may use it.
+// giveBack releases a session: it is kept if another call may use it.
 func (t *Translator) giveBack(c *conn, s *sender) {
 	if s.shared && !t.opts.PerCall {
 		t.pool.put(c)
@@ -282,7 +284,7 @@ func (t *Translator) giveBack(c *conn, s *sender) {
 	t.discard(c)
 }
 
-// discover answers with what initialize returns.
+// discover responds with the data of initialize.
 func (t *Translator) discover(ctx context.Context, r *transport.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
 	c, err := t.acquire(ctx, r, s, true)
 	if err != nil {

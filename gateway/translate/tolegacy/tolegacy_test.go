@@ -25,12 +25,12 @@ import (
 )
 
 // legacy is a server with sessions in memory. Its tool "ask" asks its client, "forever"
-// asks again after each answer, "wait" never answers, and every other tool answers at
+// asks again after each answer, "wait" never responds, and every other tool responds at
 // once with its name.
 type legacy struct {
 	transport.Transport
-	reject bool // initialize
-	// capabilities are those that initialize returns, where they are not the usual ones.
+	reject bool // rejects initialize
+	// capabilities are those of the response to initialize, if not the default ones.
 	capabilities string
 
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type legacy struct {
 	ended   []string
 	notices []string
 	calls   []string                  // sessions of calls
-	answers map[string]chan io.Writer // streams that wait, by session
+	answers map[string]chan io.Writer // waiting streams, by session
 	asked   int
 }
 
@@ -104,7 +104,7 @@ func (s *legacy) Post(ctx context.Context, r *transport.Request) (*upstream.Resp
 	return reply(`{"tools":[]}`), nil
 }
 
-// stream answers with an event stream on which the server asks.
+// stream responds with an event stream on which the server asks.
 func (s *legacy) stream(ctx context.Context, id, tool, call string) *upstream.Response {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
@@ -130,7 +130,7 @@ type namedStream struct {
 	tool, call string
 }
 
-// goOn answers the call, or asks again.
+// goOn responds to the call, or asks again.
 func (s *legacy) goOn(_ context.Context, waiting chan io.Writer, id string, answer json.RawMessage) {
 	w := (<-waiting).(*namedStream)
 	if w.tool == "forever" {
@@ -157,7 +157,7 @@ func (s *legacy) End(_ context.Context, r *transport.Request) (*upstream.Respons
 func (s *legacy) Address() string { return "legacy" }
 func (s *legacy) Close() error    { return nil }
 
-// bench is a Translator before a legacy server.
+// bench is a Translator with a legacy server.
 type bench struct {
 	*Translator
 	t      *testing.T
@@ -206,7 +206,7 @@ func (b *bench) open(ctx context.Context, caller *transport.Caller, body string)
 	return b.Post(ctx, r, &m)
 }
 
-// ask sends a message and returns the last one that comes back.
+// ask sends a message and returns the last message of the response.
 func (b *bench) ask(caller *transport.Caller, body string) (status int, last string) {
 	b.t.Helper()
 	resp, err := b.open(b.t.Context(), caller, body)
@@ -251,8 +251,8 @@ func retry(id int, tool, state string) string {
 	return calling(id, tool, `,"requestState":`+string(mcp.AppendString(nil, state))+`,"inputResponses":{"question":{"action":"accept"},"other":{}}`)
 }
 
-// A question becomes a result, and the answer goes on with the call; what was not made
-// for the request is refused and does not use the state up; an answer counts once.
+// A question becomes a result, and the answer continues the call; an answer for another
+// request is refused and does not use up the state; an answer counts once.
 func TestQuestionsAndTheirAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -286,7 +286,7 @@ func TestQuestionsAndTheirAnswers(t *testing.T) {
 				t.Errorf("without the answer: %s", got)
 			}
 		}
-		// Numbers and the order of members are as they are written; the meaning counts.
+		// Numbers are as written and members in any order; only the meaning counts.
 		second := strings.Replace(retry(4, "ask", state), `"arguments":{"n":1}`, `"arguments":{"n":1.0}`, 1)
 		if status, got := b.ask(who("alice"), second); status != 200 || !strings.Contains(got, `"id":4`) || !strings.Contains(got, `{\"action\":\"accept\"}`) || !strings.Contains(got, `"resultType":"complete"`) {
 			t.Errorf("the answer: %d %s", status, got)
@@ -304,7 +304,7 @@ func TestQuestionsAndTheirAnswers(t *testing.T) {
 	})
 }
 
-// Of two retries at once one goes on with the call.
+// Of two concurrent retries one continues the call.
 func TestTwoRetriesAtOnce(t *testing.T) {
 	b := newBench(t, nil)
 	_, answer := b.ask(who("alice"), calling(1, "ask", ""))
@@ -329,8 +329,8 @@ func TestTwoRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// A retry without the answer reads nothing of a call that another retry goes on with
-// meanwhile. The race detector tells.
+// A retry without the answer does not read a call that another retry continues
+// concurrently. The race detector verifies this.
 func TestARetryWithoutTheAnswerMeanwhile(t *testing.T) {
 	b := newBench(t, nil)
 	_, answer := b.ask(who("alice"), calling(1, "forever", ""))
@@ -345,8 +345,8 @@ func TestARetryWithoutTheAnswerMeanwhile(t *testing.T) {
 	}
 }
 
-// A call whose question nobody answers is cancelled at the upstream after five minutes,
-// and its session ended; so are those beyond the bound, at once.
+// A call whose question is not answered is canceled at the upstream after five minutes,
+// and its session ended; calls beyond the limit are canceled at once.
 func TestCallsAreNotHeldForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -380,7 +380,7 @@ func TestCallsAreNotHeldForEver(t *testing.T) {
 	})
 }
 
-// The calls of a principal that wait at one upstream count at the others too.
+// The held calls of a principal at one upstream count at the others too.
 func TestHeldCallsAreCountedOverAllUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		holds := NewHolds()
@@ -408,7 +408,7 @@ func TestHeldCallsAreCountedOverAllUpstreams(t *testing.T) {
 	})
 }
 
-// Calls that are held take no session from calls that run.
+// Held calls use no session of running calls.
 func TestHeldCallsAreCountedApart(t *testing.T) {
 	b := newBench(t, nil)
 	for i := range 2 * maxSessions {
@@ -425,7 +425,8 @@ func TestHeldCallsAreCountedApart(t *testing.T) {
 	}
 }
 
-// After a restart, with the same key, an answer is a tool error, and nothing runs twice.
+// After a restart, with the same key, an answer gets a tool error, and nothing is
+// executed twice.
 func TestAnswerAfterARestart(t *testing.T) {
 	b := newBench(t, nil)
 	_, answer := b.ask(who("alice"), calling(1, "ask", ""))
@@ -439,8 +440,8 @@ func TestAnswerAfterARestart(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its call; four calls of a principal run at once, and the
-// next one waits.
+// If a client disconnects its call is canceled; four calls of a principal run
+// concurrently, and the next one waits.
 func TestCallsOfOnePrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -485,8 +486,8 @@ func TestCallsOfOnePrincipal(t *testing.T) {
 	})
 }
 
-// Sessions are shared by nobody but calls of the same principal with the same
-// capabilities, and not kept for callers that are known by their address.
+// Only calls of the same principal with the same capabilities share sessions, and
+// sessions are not kept for callers identified by their address.
 func TestWhoSharesASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -533,7 +534,7 @@ func TestWhoSharesASession(t *testing.T) {
 	})
 }
 
-// What a client of 2026-07-28 gets of a legacy server.
+// Responses of a legacy server for a client of 2026-07-28.
 func TestWhatIsTranslated(t *testing.T) {
 	b := newBench(t, nil)
 	for name, tt := range map[string]struct {
@@ -591,7 +592,7 @@ func TestWhatIsTranslated(t *testing.T) {
 	}
 }
 
-// The level of logs is sent when it changes, and only to servers with logs.
+// The log level is sent when it changes, and only to servers with logs.
 func TestLogLevel(t *testing.T) {
 	b := newBench(t, nil)
 	at := func(level string) string {
@@ -611,7 +612,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// Whatever a client sends as requestState is refused, and never panics.
+// Any invalid requestState is refused, without a panic.
 func FuzzRequestState(f *testing.F) {
 	seal, err := newSealer(make([]byte, 32), "i")
 	if err != nil {

@@ -10,33 +10,35 @@ import (
 	"svc/gateway/upstream"
 )
 
-// turn is the call as the answer to one request of the client. It is a [wire.Source].
+// turn is the part of the call that responds to one request of the client. It is a
+// [wire.Source].
 type turn struct {
 	*call
 	number int
-	first  []byte // a message that was read already; nil for none
+	first  []byte // a message that was already read; nil for none
 }
 
-// stream returns the answer to the request of the client that the call is at.
+// stream returns the response to the client's current request.
 func (c *call) stream() *upstream.Response {
 	return wire.Stream(&turn{call: c, number: c.turnNumber()})
 }
 
-// turnNumber is the number of the request of the client that the call is at.
+// turnNumber is the number of the client's current request.
 func (c *call) turnNumber() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turns
 }
 
-// mine reports whether the call runs, and is at this request of the client.
+// mine reports whether the call is running, with this request of the client.
 func (t *turn) mine() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state == running && t.turns == t.number
 }
 
-// Close implements wire.Source. A client that leaves before the answer cancels the call.
+// Close implements wire.Source. If the client disconnects before the response, the call is
+// canceled.
 func (t *turn) Close() error {
 	if t.mine() {
 		t.finish(cancelled)
@@ -44,8 +46,8 @@ func (t *turn) Close() error {
 	return nil
 }
 
-// OnRefused is [upstream.Response.OnRefused]. A call that waits for its client already belongs
-// to whoever takes it.
+// OnRefused is [upstream.Response.OnRefused]. A held call is not affected: it belongs to the
+// retry that takes it.
 func (t *turn) OnRefused(f func(*upstream.Refused)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,15 +56,15 @@ func (t *turn) OnRefused(f func(*upstream.Refused)) {
 	}
 }
 
-// wait is called before a read of the upstream waits.
+// wait is called before a read of the upstream blocks.
 func (c *call) wait() {
 	if c.before != nil {
 		c.before()
 	}
 }
 
-// waiter is what a read of the answer calls before it waits: nothing where another
-// goroutine reads.
+// waiter returns the function that is called before a read of the response blocks: nil if
+// another goroutine reads.
 func (c *call) waiter() func() {
 	if c.beside != nil {
 		return nil
@@ -94,7 +96,7 @@ func (c *turn) Next(before func()) ([]byte, error) {
 	}
 }
 
-// next is the next message of the upstream, and whether it came beside the answer.
+// next returns the next message of the upstream, and whether it came on the standalone stream.
 func (c *call) next() (m *mcp.Message, beside bool, err error) {
 	if c.beside != nil {
 		return c.nextBeside()
@@ -115,7 +117,7 @@ func (c *call) scan(data []byte) (*mcp.Message, error) {
 	return m, nil
 }
 
-// fromUpstream returns what the client gets of a message; nil for nothing.
+// fromUpstream returns the client's form of a message; nil for none.
 func (c *call) fromUpstream(m *mcp.Message, beside bool) []byte {
 	switch m.Kind {
 	case mcp.Notification:
@@ -135,8 +137,8 @@ func (c *call) fromUpstream(m *mcp.Message, beside bool) []byte {
 	return nil
 }
 
-// resume goes on with a stream that ended before its answer, behind the last event that
-// came: from 2025-11-25 on a server may close a stream so that its client polls.
+// resume resumes a stream that ended before its response, after its last event: since
+// 2025-11-25 a server may close a stream so that its client polls.
 func (c *call) resume() bool {
 	if c.answer == nil || c.hasRejected() {
 		return false
@@ -168,7 +170,7 @@ func (c *call) resume() bool {
 	next.LastID = last
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == ended { // meanwhile, by another goroutine, which has closed the answer
+	if c.state == ended { // ended concurrently by another goroutine, which has closed the response
 		next.Close()
 		return false
 	}

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// maxVisits bounds the states of visits that are remembered at one upstream. Beyond it the
-// oldest is forgotten, whose retry is again a call that its client sent.
+// maxVisits bounds the stored states of visits at one upstream. Beyond it the oldest is
+// forgotten; its retry could then be sent twice by the client.
 const maxVisits = 4096
 
-// visits are the states of an error -32042 that were used. Their retry is a call of its own,
-// so that nothing else shows that they were. It is safe for concurrent use.
+// visits are the used states of errors -32042. Their retry is a new call, so the use of a
+// state must be recorded. It is safe for concurrent use.
 type visits struct {
 	mu    sync.Mutex
 	used  map[string]bool
 	order []visit // in the order of their use
 }
 
-// visit is a state that was used.
+// visit is a used state.
 type visit struct {
 	name    string
 	expires int64
 }
 
-// use uses a state; false where it was used before, by this replica.
+// use uses a state; false if this replica has used it before.
 func (v *visits) use(st *state, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// text returns the message of an answer, and the error_kind that the audit line gets.
+// text returns the message of a response, and the error_kind for the audit line.
 func (c *client) text(body string) (text, kind string) {
 	c.t.Helper()
 	resp := c.post(body)
@@ -25,8 +25,8 @@ func (c *client) text(body string) (text, kind string) {
 	return string(got), kind
 }
 
-// What a client declares that no upstream could be sent is refused at once, so that it has
-// no session in which each call fails; null is nothing.
+// Declarations of a client that no upstream could get are refused at once, so that it has
+// no session in which each call fails; null counts as absent.
 func TestOddDeclarations(t *testing.T) {
 	s := &modern{answer: func(int, *mcp.Message, upstream.Header) string { return `{}` }}
 	c := &client{newTranslator(t, s), t, "", alice}
@@ -50,7 +50,7 @@ func TestOddDeclarations(t *testing.T) {
 	}
 }
 
-// A requestState that is null is none; one of another type is no retry either.
+// A requestState that is null counts as absent; one of another type is not a retry either.
 func TestStatesThatAreNone(t *testing.T) {
 	for state, want := range map[string]string{`null`: errNothingAsked.Error(), `7`: errStateType.Error(), `{}`: errStateType.Error()} {
 		s := &modern{answer: func(int, *mcp.Message, upstream.Header) string {
@@ -61,7 +61,7 @@ func TestStatesThatAreNone(t *testing.T) {
 			t.Errorf("%s: %s after %d requests", state, got, len(s.seen))
 		}
 	}
-	// With a question it is none, too: the retry has no state.
+	// The same with a question: the retry has no state.
 	s := &modern{answer: func(n int, m *mcp.Message, _ upstream.Header) string {
 		if strings.Contains(string(m.Body), "requestState") {
 			return `!{"code":-32602,"message":"a state"}`
@@ -77,8 +77,7 @@ func TestStatesThatAreNone(t *testing.T) {
 	}
 }
 
-// A request with the id of another one that runs is refused, and neither ends nor hides
-// that one.
+// A request with the id of a running one is refused, and does not affect the running one.
 func TestTwoRequestsWithOneID(t *testing.T) {
 	s := &modern{answer: func(n int, m *mcp.Message, _ upstream.Header) string {
 		if n > 2 {
@@ -92,7 +91,7 @@ func TestTwoRequestsWithOneID(t *testing.T) {
 		if kind != "request_id_in_use" || !strings.Contains(text, `"code":-32600`) || !strings.Contains(text, `"id":"c1"`) || len(s.seen) != 2 {
 			t.Errorf("the second: %q %s", kind, text)
 		}
-		other := &client{c.Translator, t, c.id, session.NewID()} // ids are those of a session
+		other := &client{c.Translator, t, c.id, session.NewID()} // ids belong to a session
 		if _, kind := other.text(strings.ReplaceAll(callTool, "tools/call", "tools/list")); kind != "" {
 			t.Errorf("of another session: %q", kind)
 		}
@@ -101,7 +100,7 @@ func TestTwoRequestsWithOneID(t *testing.T) {
 	if !strings.Contains(got, `"content":[]`) {
 		t.Errorf("the first: %s", got)
 	}
-	if got := c.ask(callTool, nil); !strings.Contains(got, `"content":[]`) { // the id is free again
+	if got := c.ask(callTool, nil); !strings.Contains(got, `"content":[]`) { // the id can be used again
 		t.Errorf("afterwards: %s", got)
 	}
 	if len(c.running) != 0 {
@@ -110,7 +109,7 @@ func TestTwoRequestsWithOneID(t *testing.T) {
 }
 
 // The URIs that sessions subscribe to are bounded in bytes: for a session, and over all
-// sessions, of which those give way that were used the longest time ago.
+// sessions, of which the least recently used are removed.
 func TestBytesOfSubscriptions(t *testing.T) {
 	s := &modern{answer: func(int, *mcp.Message, upstream.Header) string { return `{}` }}
 	c := connect(t, s, `{}`)
@@ -127,7 +126,7 @@ func TestBytesOfSubscriptions(t *testing.T) {
 	if kind != "subscription" || !strings.Contains(text, "262144 bytes") || !strings.Contains(text, `"code":-32602`) {
 		t.Errorf("beyond the bound: %q %s", kind, text)
 	}
-	if _, kind := subscribe("subscribe", "0"+long); kind != "" { // again
+	if _, kind := subscribe("subscribe", "0"+long); kind != "" { // the same again
 		t.Errorf("one that is subscribed to: %q", kind)
 	}
 	subscribe("unsubscribe", "0"+long)

@@ -20,44 +20,44 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on one call.
+// Limits of one call.
 const (
 	maxRounds    = 32 // of questions
-	maxPages     = 20 // of tools/list, read for a schema
+	maxPages     = 20 // pages of tools/list, read for a schema
 	minPause     = 200 * time.Millisecond
 	maxPause     = 5 * time.Second
-	patienceWait = time.Minute // for an upstream that asks to be asked again
+	patienceWait = time.Minute // for an upstream that requests to be asked again
 )
 
 // call is one request of a client, and its retries. It is a [wire.Source].
 type call struct {
 	t       *Translator
 	request transport.Request
-	message mcp.Message // as the client sent it
+	message mcp.Message // as sent by the client
 	hello   hello
-	level   []byte // of logs; nil for none
+	level   []byte // log level; nil for none
 
-	ctx    context.Context // ends with the call
+	ctx    context.Context // canceled at the end of the call
 	cancel context.CancelCauseFunc
 	mu     sync.Mutex     // guards answer and asked against Close
-	answer *wire.Messages // of the last request
+	answer *wire.Messages // response to the last request
 	asked  *round         // the last questions; nil for none
 
 	wire.Refusing
-	before  func()   // of the Next that runs
-	queue   [][]byte // for the client, before anything else
-	round   *round   // whose answers are waited for
-	state   []byte   // requestState of the upstream as it is written; nil for none
+	before  func()   // of the running Next
+	queue   [][]byte // messages for the client that precede all others
+	round   *round   // the questions that wait for answers
+	state   []byte   // requestState of the upstream as written; nil for none
 	rounds  int
-	waited  time.Duration // for an upstream that gave a state and no question
-	sentID  []byte        // of the last request
+	waited  time.Duration // time waited for an upstream that returned a state without a question
+	sentID  []byte        // id of the last request
 	ended   bool
-	forget  func() // what is remembered for the cancellation
+	forget  func() // removes the entry for the cancellation
 	refresh bool   // the schema of the tool was read again
 }
 
-// call sends a request, and answers with its answer, or with a stream of the questions
-// that come before it.
+// call sends a request, and responds with its response, or with a stream of the questions
+// that precede it.
 func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Message, h hello) (*upstream.Response, error) {
 	c := &call{t: t, request: *r, message: *m, hello: h}
 	c.level = t.level(ctx, c.request.Caller)
@@ -78,14 +78,14 @@ func (t *Translator) call(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return c.take(resp)
 }
 
-// errCancelled is why a call ended that its client has cancelled.
+// errCancelled is the cause of a call that its client has canceled.
 var errCancelled = errors.New("the client has cancelled it")
 
-// cancelled reports whether the client has cancelled the call.
+// cancelled reports whether the client has canceled the call.
 func (c *call) cancelled() bool { return errors.Is(context.Cause(c.ctx), errCancelled) }
 
-// take translates a response. One whose status says that the upstream did not look at the
-// message stays as it is.
+// take translates a response. A response whose status means that the upstream did not
+// execute the message is unchanged.
 func (c *call) take(resp *upstream.Response) (*upstream.Response, error) {
 	switch {
 	case resp.Status == http.StatusOK && resp.MediaType() == wire.EventStream:
@@ -102,8 +102,8 @@ func (c *call) take(resp *upstream.Response) (*upstream.Response, error) {
 	return resp, nil
 }
 
-// keep makes copies of what is valid during the request of the client alone: a call whose
-// answer is a stream outlives it.
+// keep copies the data that is valid only during the client's request: a call with a
+// stream outlives it.
 func (c *call) keep() error {
 	r := &c.request
 	r.Caller, r.Body, r.Header = r.Caller.Clone(), slices.Clone(r.Body), slices.Clone(r.Header)
@@ -116,7 +116,7 @@ func (c *call) keep() error {
 	return nil
 }
 
-// closing is a body with which something else ends.
+// closing is a body that also closes something else.
 type closing struct {
 	io.ReadCloser
 	end func()
@@ -128,7 +128,7 @@ func (b *closing) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// level returns the level of logs of a session as it is written; nil for none.
+// level returns the log level of a session as written; nil for none.
 func (t *Translator) level(ctx context.Context, who *transport.Caller) []byte {
 	if t.opts.Level == nil || who == nil || !who.HasSession {
 		return nil
@@ -137,9 +137,9 @@ func (t *Translator) level(ctx context.Context, who *transport.Caller) []byte {
 	return mcp.Find(params, mcp.Span{End: len(params)}, "level").Of(params)
 }
 
-// remember makes a call one that its client can cancel. The function forgets it. other is
-// set, and nothing remembered, where another call has the id: which of them the client
-// cancels, and which an answer belongs to, could not be told.
+// remember registers a call for cancellation by its client. The returned function removes
+// it. If another call has the same id, other is set and nothing is registered: a
+// cancellation, or an answer, would be ambiguous.
 func (t *Translator) remember(who *transport.Caller, id []byte, cancel context.CancelCauseFunc) (forget func(), other bool) {
 	if who == nil || !who.HasSession {
 		return func() {}, false
@@ -158,7 +158,7 @@ func (t *Translator) remember(who *transport.Caller, id []byte, cancel context.C
 	}), false
 }
 
-// whole translates an answer of one message.
+// whole translates a response of one message.
 func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	body, err := wire.ReadAll(resp)
 	resp.Body.Close()
@@ -173,7 +173,7 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	if _, err := mcp.ScanReplacing(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
 		c.close()
 		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return resp, nil // whoever relays it says what is wrong
+		return resp, nil // package relay reports the error
 	}
 	if m.IsError && m.ErrorCode == mcp.CodeHeaderMismatch && c.readSchema() {
 		if resp, err = c.send(nil); err != nil {
@@ -183,7 +183,7 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 		return c.take(resp)
 	}
 	text := c.translate(&m)
-	if text == nil { // a question
+	if text == nil { // the result has questions
 		if err := c.keep(); err != nil {
 			return nil, err
 		}
@@ -198,10 +198,10 @@ func (c *call) whole(resp *upstream.Response) (*upstream.Response, error) {
 	return reply, nil
 }
 
-// send posts the request, with answers when it is a retry.
+// send posts the request, with answers if it is a retry.
 func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error) {
 	m := &c.message
-	// Of three objects, each of which is in the next; what does not fit is allocated.
+	// For three nested objects; data that does not fit is allocated.
 	room := make([]byte, 0, 3*(len(m.Body)+len(c.hello.Info)+len(c.hello.Capabilities)+256))
 	meta := mcp.AppendObject(room, m.Body, m.Spans.Meta, nil, c.hello.meta(c.t.opts.Version, c.level)...)
 	room = behind(room, meta)
@@ -229,8 +229,8 @@ func (c *call) send(given map[string]json.RawMessage) (*upstream.Response, error
 	return c.t.opts.Transport.Post(c.ctx, &out)
 }
 
-// behind returns the room behind what was written at its beginning; nil when that did not
-// fit.
+// behind returns the capacity of a buffer after its written beginning; nil if the data did
+// not fit.
 func behind(room, written []byte) []byte {
 	if len(written) > cap(room) {
 		return nil
@@ -238,7 +238,8 @@ func behind(room, written []byte) []byte {
 	return room[len(written):len(written)]
 }
 
-// header is that of the request for an upstream that goes by the headers.
+// header returns the header of the request for an upstream that reads the mirrored
+// headers.
 func (c *call) header() upstream.Header {
 	h := make(upstream.Header, 0, len(c.request.Header)+4)
 	for _, f := range c.request.Header {
@@ -254,8 +255,8 @@ func (c *call) header() upstream.Header {
 	return h
 }
 
-// readSchema reads the tools again, because the upstream found that a header is missing
-// or wrong. It reports whether the call is worth another try; it does so once.
+// readSchema reads the tools again, because the upstream reported a missing or wrong
+// header. It reports whether the call should be sent again; it does so once.
 func (c *call) readSchema() bool {
 	if c.refresh || c.message.Method != mcp.MethodToolsCall {
 		return false
@@ -279,7 +280,7 @@ func (c *call) readSchema() bool {
 	return true
 }
 
-// wait is called before a read of the upstream waits.
+// wait is called before a read of the upstream blocks.
 func (c *call) wait() {
 	if c.before != nil {
 		c.before()
@@ -336,9 +337,9 @@ func (c *call) Next(before func()) ([]byte, error) {
 	}
 }
 
-// broken is what comes in the place of a message that cannot be read. After a question
-// the client is told that the call may have had effects; before, it is a failure of the
-// upstream like any other.
+// broken returns the replacement of a message that cannot be read. After a question the
+// client gets the information that the call may have had effects; before, it is an
+// ordinary failure of the upstream.
 func (c *call) broken(err error) ([]byte, error) {
 	if c.rounds == 0 && !c.cancelled() || c.ctx.Err() != nil && !c.cancelled() {
 		return nil, err
@@ -349,7 +350,7 @@ func (c *call) broken(err error) ([]byte, error) {
 	return c.end(c.fail(err)), nil
 }
 
-// end makes out the last message.
+// end creates the last message.
 func (c *call) end(out []byte) []byte {
 	c.ended = true
 	c.forget()
@@ -357,8 +358,8 @@ func (c *call) end(out []byte) []byte {
 }
 
 // goOn waits for the answers to the questions, or for the time that the upstream needs,
-// and sends the request again. What it returns is the answer in its place, when that is
-// not possible.
+// and sends the request again. If that is not possible, it returns the response to send
+// instead.
 func (c *call) goOn() []byte {
 	var given map[string]json.RawMessage
 	if c.round != nil {
@@ -379,7 +380,7 @@ func (c *call) goOn() []byte {
 	return nil
 }
 
-// replace sends the request again, and makes its answer the one that is read.
+// replace sends the request again, and replaces the response that is read.
 func (c *call) replace(given map[string]json.RawMessage) error {
 	resp, err := c.send(given)
 	c.state = nil
@@ -403,7 +404,8 @@ func (c *call) replace(given map[string]json.RawMessage) error {
 	return nil
 }
 
-// pause waits before an upstream is asked again that gave a state and no question.
+// pause waits before the next request to an upstream that returned a state without a
+// question.
 func (c *call) pause() error {
 	if c.waited >= patienceWait {
 		return errors.New("the upstream asked to be asked again for a minute")
@@ -420,8 +422,8 @@ func (c *call) pause() error {
 	}
 }
 
-// fail is the answer of a call that cannot go on. The upstream has seen the request,
-// perhaps several times.
+// fail returns the response of a call that cannot continue. The upstream has received the
+// request, perhaps several times.
 func (c *call) fail(err error) []byte {
 	var failure *upstream.Error
 	after, text := " after a question of the upstream", err.Error()
@@ -443,8 +445,8 @@ func (c *call) fail(err error) []byte {
 	return mcp.AppendError(nil, c.message.ID, mcp.CodeInternal, text, "input_failed", c.request.RequestID)
 }
 
-// open makes a round the last questions of the call. A client that has left is asked
-// nothing.
+// open sets the last questions of the call. Nothing is asked if the client has
+// disconnected.
 func (c *call) open(r *round) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -454,8 +456,8 @@ func (c *call) open(r *round) {
 	}
 }
 
-// close ends everything that the call holds. Questions that the client did not read to the
-// end are not waited for, so that nothing else would forget them.
+// close releases everything that the call holds. Nothing waits for questions that the
+// client did not read completely, so that they must be removed here.
 func (c *call) close() {
 	c.cancel(nil)
 	c.forget()

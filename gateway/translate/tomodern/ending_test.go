@@ -15,7 +15,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// serving is a server of 2026-07-28 whose answers to calls are made by its function. n
+// serving is a server of 2026-07-28 whose responses to calls come from a function. n
 // counts the calls.
 type serving struct {
 	modern
@@ -41,8 +41,8 @@ func connectTo(t *testing.T, s *serving) *client {
 	return c
 }
 
-// streaming is an answer that is an event stream: text, and then silence up to the end of
-// ctx, or to cut.
+// streaming is a response that is an event stream: text, and then nothing until the end of
+// ctx, or of cut.
 func streaming(ctx context.Context, text string, cut error) *upstream.Response {
 	in, out := io.Pipe()
 	context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
@@ -57,8 +57,8 @@ func streaming(ctx context.Context, text string, cut error) *upstream.Response {
 
 const asksOnce = `{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"m"}}}}`
 
-// A call that its client cancels ends at the upstream, and with an answer that says so:
-// the upstream has not failed.
+// A call that its client cancels is canceled at the upstream, and gets a response that
+// says so: it is not a failure of the upstream.
 func TestACancelledCallIsNoFailureOfTheUpstream(t *testing.T) {
 	progress := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":1,\"progress\":1}}\n\n"
 	for name, serve := range map[string]func(context.Context, int, *mcp.Message) (*upstream.Response, error){
@@ -115,8 +115,8 @@ func TestACancelledCallIsNoFailureOfTheUpstream(t *testing.T) {
 	}
 }
 
-// An upstream that fails after a question was answered has perhaps performed the call: the
-// client is told so. Before a question its failure is that of any call.
+// An upstream that fails after a question was answered may have executed the call: the
+// client is informed. Before a question it is an ordinary failure.
 func TestAnUpstreamThatFailsAfterAQuestion(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) (*upstream.Response, error){
 		"unreachable": func(context.Context) (*upstream.Response, error) {
@@ -160,7 +160,7 @@ func TestAnUpstreamThatFailsAfterAQuestion(t *testing.T) {
 	}
 }
 
-// A client that leaves before it has read its questions leaves none of them open.
+// If a client disconnects before it has read its questions, none of them stays open.
 func TestAClientThatLeavesAmongItsQuestions(t *testing.T) {
 	s := &serving{serve: func(_ context.Context, _ int, m *mcp.Message) (*upstream.Response, error) {
 		return wire.Reply(200, wire.AppendResult(nil, m.ID, []byte(`{"resultType":"input_required","requestState":"s","inputRequests":{`+

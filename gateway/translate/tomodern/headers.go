@@ -10,19 +10,19 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Bounds on what is remembered of input schemas.
+// Limits of the stored annotations of input schemas.
 const (
 	maxAnnotated   = 10_000 // tools
 	maxHeaders     = 64     // of one tool
 	maxSchemaDepth = 16
 )
 
-// annotation is the member of a property's schema that names the header Mcp-Param-NAME
-// which mirrors it.
+// annotation is the member of a property's schema with the NAME of the header
+// Mcp-Param-NAME that mirrors it.
 const annotation = "x-mcp-header"
 
-// headerParams remembers which arguments of a tool are mirrored in headers. The zero
-// value is ready for use.
+// headerParams stores which arguments of a tool are mirrored in headers. The zero value is
+// ready for use.
 type headerParams struct {
 	mu    sync.RWMutex
 	tools map[string][]headerParam
@@ -31,10 +31,10 @@ type headerParams struct {
 // headerParam is an argument that a header mirrors.
 type headerParam struct {
 	header string
-	path   []string // names of members, from arguments on
+	path   []string // names of members, starting in arguments
 }
 
-// learn takes over what the result of tools/list says.
+// learn stores the annotations in the result of tools/list.
 func (p *headerParams) learn(result []byte) {
 	p.mu.RLock()
 	known := len(p.tools) > 0
@@ -67,8 +67,8 @@ func (p *headerParams) learn(result []byte) {
 	}
 }
 
-// annotated appends the annotated properties of a schema, which are reached through
-// properties alone.
+// annotated appends the annotated properties of a schema that are reachable through
+// properties only.
 func annotated(schema json.RawMessage, path []string, found []headerParam) []headerParam {
 	if len(path) > maxSchemaDepth || !bytes.Contains(schema, []byte(annotation)) {
 		return found
@@ -103,8 +103,8 @@ func (p *headerParams) append(h *upstream.Header, m *mcp.Message) {
 	appendParams(h, list, m)
 }
 
-// AppendParams appends the headers that mirror arguments of a call, as the input schema of
-// its tool says.
+// AppendParams appends the headers that mirror arguments of a call, according to the input
+// schema of its tool.
 func AppendParams(h *upstream.Header, schema json.RawMessage, m *mcp.Message) {
 	appendParams(h, annotated(schema, nil, nil), m)
 }
@@ -121,8 +121,8 @@ func appendParams(h *upstream.Header, list []headerParam, m *mcp.Message) {
 	}
 }
 
-// mirrored returns the form of an argument in a header; false for what none has: absent
-// ones, null, objects and arrays.
+// mirrored returns the form of an argument in a header; false for arguments without one:
+// absent ones, null, objects and arrays.
 func mirrored(raw []byte) (string, bool) {
 	if len(raw) == 0 || raw[0] == 'n' || raw[0] == '{' || raw[0] == '[' {
 		return "", false

@@ -17,9 +17,9 @@ import (
 	"svc/gateway/transport"
 )
 
-// Bounds on questions to clients.
+// Limits of questions to clients.
 const (
-	maxQuestions   = 4096 // that are not answered, of all clients and upstreams
+	maxQuestions   = 4096 // unanswered questions of all clients and upstreams
 	maxOfSession   = 64   // of one session
 	maxInOneResult = 64
 	answerTimeout  = 5 * time.Minute
@@ -32,16 +32,15 @@ var (
 	errVisit     = errors.New("the upstream asks the user to visit an address (elicitation in mode url), which the client has not declared")
 )
 
-// Questions bound the questions that clients have not answered, of all upstreams whose
-// translators share it.
+// Questions limit the unanswered questions of all upstreams whose translators share them.
 type Questions struct{ *quota.Quota[session.ID] }
 
-// NewQuestions returns the bounds of a gateway.
+// NewQuestions returns the limits of a gateway.
 func NewQuestions() Questions { return Questions{quota.New[session.ID](maxQuestions, maxOfSession)} }
 
-// questions are those of one upstream that clients were asked and have not answered.
+// questions are the unanswered questions of one upstream.
 type questions struct {
-	instance string // of this replica, in the ids
+	instance string // the id of this replica in question ids
 	bounds   Questions
 
 	mu   sync.Mutex
@@ -50,7 +49,7 @@ type questions struct {
 
 type questionKey struct {
 	session session.ID
-	id      string // as it is written in JSON
+	id      string // as written in JSON
 }
 
 // round is the questions of one result.
@@ -58,14 +57,14 @@ type round struct {
 	session session.ID
 	asked   map[string]question // by id
 	left    int
-	// given are the answers by the upstream's keys, and failed is the first error that
-	// the client answered with.
+	// given are the answers by the upstream's keys, and failed is the first error
+	// response of the client.
 	given  map[string]json.RawMessage
 	failed error
 	done   chan struct{} // closed when all are answered, or one has failed
 }
 
-// question is one of a result.
+// question is one question of a result.
 type question struct{ key, method string }
 
 // ask registers the questions of an input_required result, and returns the requests for
@@ -136,7 +135,7 @@ func (q *questions) add(r *round) error {
 	return nil
 }
 
-// remove forgets what is left of a round.
+// remove removes the open questions of a round.
 func (q *questions) remove(r *round) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,7 +144,7 @@ func (q *questions) remove(r *round) {
 	}
 }
 
-// drop forgets a question. q.mu is held.
+// drop removes a question. The caller holds q.mu.
 func (q *questions) drop(key questionKey) {
 	if _, ok := q.open[key]; !ok {
 		return
@@ -154,10 +153,10 @@ func (q *questions) drop(key questionKey) {
 	q.bounds.Give(key.session, 1)
 }
 
-// questionPrefix begins the ids of questions; the name of the replica follows.
+// questionPrefix is the prefix of question ids; the id of the replica follows.
 const questionPrefix = "svc-question-"
 
-// askedBy returns the replica that an id of a question names; empty for other ids.
+// askedBy returns the replica in the id of a question; empty for other ids.
 func askedBy(id []byte) string {
 	text, _ := mcp.StringValue(id)
 	rest, ok := strings.CutPrefix(text, questionPrefix)
@@ -168,8 +167,8 @@ func askedBy(id []byte) string {
 	return name
 }
 
-// answer takes an answer of a client. It is false for one to a question that nobody asked
-// in this session, or that was answered.
+// answer processes an answer of a client. It is false if the question is unknown in this
+// session, or was answered.
 func (q *questions) answer(id session.ID, m *mcp.Message) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,7 +221,7 @@ func (q *questions) end(id session.ID) {
 	}
 }
 
-// wait waits for the answers of a round, and forgets it.
+// wait waits for the answers of a round, and removes it.
 func (q *questions) wait(ctx context.Context, r *round) (map[string]json.RawMessage, error) {
 	defer q.remove(r)
 	timer := time.NewTimer(answerTimeout)

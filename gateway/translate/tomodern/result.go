@@ -8,13 +8,13 @@ import (
 	"svc/gateway/refusal"
 )
 
-// CodeResourceNotFound is the code that the revisions before 2026-07-28 have for a
-// resource that is not known; that one has [mcp.CodeInvalidParams].
+// CodeResourceNotFound is the code for an unknown resource in the revisions before
+// 2026-07-28, which uses [mcp.CodeInvalidParams].
 const CodeResourceNotFound = -32002
 
-// translate returns the response of an upstream as the client's revision has it, with
-// the id of the client's request. It is nil for a question: what goes to the client
-// then is in the queue.
+// translate converts the response of an upstream to the client's revision, with the id of
+// the client's request. It is nil for a question: the requests for the client are in the
+// queue then.
 func (c *call) translate(m *mcp.Message) []byte {
 	if m.IsError {
 		return c.translateError(m)
@@ -37,7 +37,7 @@ func (c *call) translate(m *mcp.Message) []byte {
 	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, ofStateless, legacyMeta(m)...), '}')
 }
 
-// ofStateless reports whether a member of a result is one that only 2026-07-28 has.
+// ofStateless reports whether only 2026-07-28 has a member of a result.
 func ofStateless(name []byte) bool {
 	switch string(name) {
 	case "resultType", "ttlMs", "cacheScope":
@@ -57,11 +57,11 @@ func (c *call) translateError(m *mcp.Message) []byte {
 	return append(out, '}')
 }
 
-// errStateType is the error of a requestState that the revision does not have.
-var errStateType = errors.New("the requestState of the upstream is no string")
+// errStateType is the error of a requestState of another type than the revision defines.
+var errStateType = errors.New("the requestState of the upstream is not a string")
 
-// ask puts the questions of a result into the queue. Without questions the upstream is
-// asked again after a pause.
+// ask queues the questions of a result. Without questions the request is sent to the
+// upstream again after a pause.
 func (c *call) ask(m *mcp.Message) error {
 	c.state = nil
 	if at := mcp.Find(m.Body, m.Spans.Result, "requestState"); given(m.Body, at) {
@@ -83,9 +83,9 @@ func (c *call) ask(m *mcp.Message) error {
 	return nil
 }
 
-// legacyMeta replaces the _meta of a result that has what only the stateless revision
-// has: the server, which a session knows from initialize. Some clients hand everything in
-// _meta to the model.
+// legacyMeta removes the members of a result's _meta that only the revision without
+// sessions has: the server, which a session knows from initialize. Some clients pass
+// everything in _meta to the model.
 func legacyMeta(m *mcp.Message) []mcp.Member {
 	if !mcp.Find(m.Body, m.Spans.Meta, mcp.MetaServerInfo).Present() {
 		return nil

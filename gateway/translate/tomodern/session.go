@@ -13,27 +13,27 @@ import (
 	"svc/gateway/session"
 )
 
-// IsSession reports whether a session id was made here.
+// IsSession reports whether tomodern issued a session id.
 func IsSession(id string) bool {
 	_, own := session.CutOwn(id)
 	return own
 }
 
-// hello is what a client declared in its initialize.
+// hello is a client's declarations in its initialize.
 type hello struct {
 	Version      string          `json:"v"`
 	Info         json.RawMessage `json:"i,omitempty"`
 	Capabilities json.RawMessage `json:"c,omitempty"`
 }
 
-// errHello is the error of a client that declares more than a session id can hold.
+// errHello is the error of declarations that are too large for a session id.
 var errHello = errors.New("clientInfo and capabilities are too large for a session: the gateway keeps them in the session id")
 
-// carried are the capabilities of a client that both generations have.
+// carried are the client capabilities that exist in both generations.
 var carried = []string{"elicitation", "sampling", "roots", "experimental"}
 
-// readHello reads the parameters of an initialize. What no upstream could be sent is a
-// refusal, with its cause in words.
+// readHello reads the parameters of an initialize. Declarations that no upstream could
+// get are refused, with the cause in words.
 func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 	h.Version = m.InitializeVersion
 	if !slices.Contains(mcp.LegacyRevisions(), h.Version) {
@@ -42,7 +42,7 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 	params := m.Spans.Params
 	if info := mcp.Find(m.Body, params, "clientInfo"); given(m.Body, info) {
 		if m.Body[info.Start] != '{' {
-			return h, &refusal.ClientInfo, "clientInfo is no object"
+			return h, &refusal.ClientInfo, "clientInfo is not an object"
 		}
 		h.Info = slices.Clone(info.Of(m.Body))
 	}
@@ -51,7 +51,7 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 		return h, nil, ""
 	}
 	if m.Body[at.Start] != '{' {
-		return h, &refusal.ClientCapabilities, "capabilities is no object"
+		return h, &refusal.ClientCapabilities, "capabilities is not an object"
 	}
 	var declared []string
 	for it := mcp.Members(m.Body, at); it.Next(); {
@@ -60,7 +60,7 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 			continue
 		}
 		if m.Body[it.Value().Start] != '{' {
-			return h, &refusal.ClientCapabilities, "the capability " + name + " is no object"
+			return h, &refusal.ClientCapabilities, "the capability " + name + " is not an object"
 		}
 		declared = append(declared, name)
 	}
@@ -68,12 +68,12 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 	return h, nil, ""
 }
 
-// given reports whether a member is there and is not null.
+// given reports whether a member is present and not null.
 func given(body []byte, at mcp.Span) bool { return at.Present() && body[at.Start] != 'n' }
 
-// id returns the session id that holds h. What does not fit is left out in the order of
-// its weight: first everything of clientInfo but name and version, then experimental
-// capabilities.
+// id returns the session id that contains h. If it is too long, parts are dropped in
+// order of their importance: first everything of clientInfo except name and version,
+// then experimental capabilities.
 func (h hello) id() (string, error) {
 	for _, shorten := range []func(){
 		func() {},
@@ -92,7 +92,7 @@ func (h hello) id() (string, error) {
 	return "", errHello
 }
 
-// only returns an object with the named members alone.
+// only returns an object with the named members only.
 func only(object []byte, names ...string) []byte {
 	if len(object) == 0 {
 		return object
@@ -100,7 +100,7 @@ func only(object []byte, names ...string) []byte {
 	return mcp.AppendObject(nil, object, mcp.Span{End: len(object)}, func(name []byte) bool { return !slices.Contains(names, string(name)) })
 }
 
-// openHello reads a session id. A client without a session declared nothing.
+// openHello parses a session id. A client without a session has no declarations.
 func openHello(id string) (h hello, ok bool) {
 	if id == "" {
 		return hello{Version: mcp.Revision20251125}, true
@@ -116,17 +116,17 @@ func openHello(id string) (h hello, ok bool) {
 	return h, true
 }
 
-// maxHellos bounds the sessions that are remembered as they were read.
+// maxHellos bounds the cached declarations.
 const maxHellos = 4096
 
-// hellos are sessions as they were read: a client sends its session with each request.
-// The zero value is ready for use.
+// hellos caches parsed session ids, because a client sends its session with each
+// request. The zero value is ready for use.
 type hellos struct {
 	mu   sync.RWMutex
 	byID map[string]hello
 }
 
-// open is openHello with a memory. What it returns is shared and must not be changed.
+// open is openHello with a cache. The result is shared and must not be modified.
 func (m *hellos) open(id string) (hello, bool) {
 	m.mu.RLock()
 	h, ok := m.byID[id]
@@ -139,7 +139,7 @@ func (m *hellos) open(id string) (hello, bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.byID == nil || len(m.byID) >= maxHellos { // each can be read again
+	if m.byID == nil || len(m.byID) >= maxHellos { // entries can be parsed again
 		m.byID = map[string]hello{}
 	}
 	m.byID[strings.Clone(id)] = h
@@ -151,13 +151,13 @@ func (h *hello) declares(capability string) bool {
 	return mcp.Find(h.Capabilities, mcp.Span{End: len(h.Capabilities)}, capability).Present()
 }
 
-// Values of _meta that are the same in all requests. Nobody changes them.
+// Values of _meta that are the same in all requests. They are never modified.
 var (
 	modernRevision = []byte(`"` + mcp.Revision20260728 + `"`)
 	noCapabilities = []byte("{}")
 )
 
-// meta returns the members of _meta that the stateless revision asks for.
+// meta returns the members of _meta that the revision without sessions requires.
 func (h *hello) meta(version string, level []byte) []mcp.Member {
 	info, capabilities := h.Info, h.Capabilities
 	if len(info) == 0 {

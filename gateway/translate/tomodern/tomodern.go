@@ -19,26 +19,26 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Options are what a Translator is made of.
+// Options are the parameters of a Translator.
 type Options struct {
-	// Upstream is the name of the upstream, for texts.
+	// Upstream is the name of the upstream, for messages.
 	Upstream  string
 	Transport transport.Transport
-	// Version is the gateway's own.
+	// Version is the gateway's version.
 	Version string
 	// Level returns the parameters of the last logging/setLevel in a client's session;
 	// nil for none. The function may be nil.
 	Level func(context.Context, session.ID) []byte
-	// Replicas hands answers over to the replica that asked.
+	// Replicas passes answers to the replica that asked.
 	Replicas *handover.Exchange
-	// Questions bound those that clients have not answered, of all upstreams.
+	// Questions limit the unanswered questions of all upstreams.
 	Questions Questions
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
 
-// Translator talks to one upstream for clients with sessions. It is safe for
-// concurrent use.
+// Translator translates for clients with sessions at one upstream. It is safe for concurrent
+// use.
 type Translator struct {
 	opts      Options
 	questions questions
@@ -52,7 +52,7 @@ type Translator struct {
 	watchedBytes int
 }
 
-// callKey names a call that its client may cancel.
+// callKey identifies a call that its client may cancel.
 type callKey struct {
 	session session.ID
 	id      string
@@ -67,9 +67,9 @@ func New(opts Options) *Translator {
 	return t
 }
 
-// Post sends a message of a client. m is r.Body, scanned. A session that was not made
-// here is answered with 404, as one that the upstream has lost: it is of a time when the
-// upstream spoke another generation.
+// Post sends a message of a client. m is r.Body, scanned. A session id that was not issued
+// by tomodern gets 404, like a session that the upstream has lost: it was issued when the
+// upstream was of the other generation.
 func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
 	if m.Method == mcp.MethodInitialize && m.Kind == mcp.Request {
 		return t.initialize(ctx, r, m)
@@ -89,7 +89,7 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 		return wire.Empty(http.StatusAccepted), nil
 	}
 	switch m.Method {
-	case mcp.MethodPing, mcp.MethodSetLevel: // the level is in the next message's _meta
+	case mcp.MethodPing, mcp.MethodSetLevel: // the level is sent in the _meta of the next message
 		return wire.Reply(http.StatusOK, wire.AppendResult(nil, m.ID, []byte("{}"))), nil
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		return t.subscribe(r, m), nil
@@ -100,7 +100,7 @@ func (t *Translator) Post(ctx context.Context, r *transport.Request, m *mcp.Mess
 	return t.call(ctx, r, m, h)
 }
 
-// remoteAnswer is a client's answer on its way to the replica that asked.
+// remoteAnswer is a client's answer for the replica that asked.
 type remoteAnswer struct {
 	Session session.ID      `json:"session"`
 	Message json.RawMessage `json:"message"`
@@ -108,7 +108,7 @@ type remoteAnswer struct {
 
 func (t *Translator) kindAnswer() string { return "answer:" + t.opts.Upstream }
 
-// answered takes an answer of a client, or hands it over to the replica that asked.
+// answered processes an answer of a client, or passes it to the replica that asked.
 func (t *Translator) answered(ctx context.Context, id session.ID, m *mcp.Message) {
 	if t.questions.answer(id, m) {
 		return
@@ -118,11 +118,11 @@ func (t *Translator) answered(ctx context.Context, id session.ID, m *mcp.Message
 		return
 	}
 	if err := t.opts.Replicas.Send(ctx, asked, t.kindAnswer(), remoteAnswer{id, m.Body}); err != nil && !errors.Is(err, handover.ErrNone) {
-		t.opts.Logger.Warn("an answer of a client was not handed over to the replica that asked", "upstream", t.opts.Upstream, "error", err)
+		t.opts.Logger.Warn("an answer of a client was not passed to the replica that asked", "upstream", t.opts.Upstream, "error", err)
 	}
 }
 
-// takeAnswer takes an answer that reached another replica.
+// takeAnswer processes an answer that reached another replica.
 func (t *Translator) takeAnswer(_ context.Context, body []byte) {
 	var in remoteAnswer
 	var m mcp.Message
@@ -143,14 +143,14 @@ func (t *Translator) End(_ context.Context, r *transport.Request) (*upstream.Res
 	return wire.Empty(http.StatusNoContent), nil
 }
 
-// refuse answers a request in the place of the upstream, with an error inside of HTTP 200 as
-// clients with sessions expect it.
+// refuse sends an error response instead of the upstream, with HTTP 200 as clients with
+// sessions expect.
 func (t *Translator) refuse(r *transport.Request, m *mcp.Message, why *refusal.Refusal, detail string) *upstream.Response {
 	return wire.Refuse(why, http.StatusOK, m.ID, detail, r.RequestID)
 }
 
-// notified performs what a notification of the client asks for. The others have no
-// counterpart, and nothing depends on them.
+// notified performs the action of a client's notification. Notifications without a
+// counterpart are dropped.
 func (t *Translator) notified(ctx context.Context, who *transport.Caller, m *mcp.Message) {
 	id := m.Spans.RequestID.Of(m.Body)
 	if m.Method != mcp.NotificationCancelled || who == nil || !who.HasSession || len(id) == 0 || t.cancelCall(callKey{who.Session, string(id)}) {
@@ -162,7 +162,7 @@ func (t *Translator) notified(ctx context.Context, who *transport.Caller, m *mcp
 	}
 }
 
-// cancelCall cancels a call, where it runs here.
+// cancelCall cancels a call if it runs here.
 func (t *Translator) cancelCall(key callKey) bool {
 	t.mu.Lock()
 	cancel := t.running[key]
@@ -173,15 +173,15 @@ func (t *Translator) cancelCall(key callKey) bool {
 	return cancel != nil
 }
 
-// remoteCancel is a client's cancellation on its way to the replica that runs the call.
+// remoteCancel is a client's cancellation for the replica that runs the call.
 type remoteCancel struct {
 	Session session.ID `json:"session"`
-	ID      string     `json:"id"` // as it is written in JSON
+	ID      string     `json:"id"` // as written in JSON
 }
 
 func (t *Translator) kindCancel() string { return "cancel:" + t.opts.Upstream }
 
-// takeCancel takes a cancellation that reached another replica.
+// takeCancel processes a cancellation that reached another replica.
 func (t *Translator) takeCancel(_ context.Context, body []byte) {
 	var in remoteCancel
 	if json.Unmarshal(body, &in) == nil {
@@ -189,7 +189,7 @@ func (t *Translator) takeCancel(_ context.Context, body []byte) {
 	}
 }
 
-// initialize answers with what server/discover returns.
+// initialize responds with the data of server/discover.
 func (t *Translator) initialize(ctx context.Context, r *transport.Request, m *mcp.Message) (*upstream.Response, error) {
 	h, why, cause := readHello(m)
 	if why != nil {
@@ -212,7 +212,7 @@ func (t *Translator) initialize(ctx context.Context, r *transport.Request, m *mc
 	return resp, nil
 }
 
-// initialized is the result of initialize that a result of server/discover makes.
+// initialized converts a result of server/discover to a result of initialize.
 func (t *Translator) initialized(h *hello, discovered *mcp.Message) []byte {
 	body, result := discovered.Body, discovered.Spans.Result
 	capabilities := mcp.AppendObject(nil, body, mcp.Find(body, result, "capabilities"), func(name []byte) bool {

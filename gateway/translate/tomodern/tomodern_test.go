@@ -22,7 +22,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// modern is a server of 2026-07-28 in memory, which does what its function says.
+// modern is a server of 2026-07-28 in memory that responds with the result of a function.
 type modern struct {
 	transport.Transport
 	answer func(n int, m *mcp.Message, h upstream.Header) string // the result, or an error after "!"
@@ -108,7 +108,7 @@ func (c *client) post(body string) *upstream.Response {
 	return resp
 }
 
-// ask posts a call and answers every question with what reply returns. It returns the
+// ask posts a call and answers every question with the result of reply. It returns the
 // last message.
 func (c *client) ask(body string, reply func(m *mcp.Message) string) string {
 	c.t.Helper()
@@ -139,7 +139,7 @@ func (c *client) ask(body string, reply func(m *mcp.Message) string) string {
 
 const callTool = `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"t","arguments":{"a":{"b":7}}}}`
 
-// The questions of a result become requests, and the client's answers the retry.
+// The questions of a result become requests, and the client's answers become the retry.
 func TestQuestions(t *testing.T) {
 	s := &modern{answer: func(n int, m *mcp.Message, _ upstream.Header) string {
 		if answers := mcp.Find(m.Body, m.Spans.Params, "inputResponses"); answers.Present() {
@@ -154,7 +154,7 @@ func TestQuestions(t *testing.T) {
 		if m.Method == "roots/list" {
 			return `"result":{"roots":[]}`
 		}
-		return `"error":{"code":-1,"message":"not now"}` // counts as cancelled
+		return `"error":{"code":-1,"message":"not now"}` // counts as canceled
 	})
 	if want := `{"jsonrpc":"2.0","id":"c1","result":{"content":[{"type":"text","text":"{\"a\":{\"action\":\"cancel\"},\"b\":{\"roots\":[]}}\"st\""}]}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -164,7 +164,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// A call that cannot be completed ends with an error that states what may have happened.
+// A call that cannot be completed ends with an error that names its possible effects.
 func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	question := `{"method":"sampling/createMessage","params":{}}`
 	many := make([]string, 10_000)
@@ -202,7 +202,7 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-// An answer counts in the session in which was asked, and once; a client has five minutes.
+// An answer counts in the session of its question, and once; a client has five minutes.
 func TestAnswersOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &modern{answer: func(n int, m *mcp.Message, _ upstream.Header) string {
@@ -213,7 +213,7 @@ func TestAnswersOfOthers(t *testing.T) {
 			mallory := &client{c.Translator, t, c.id, session.NewID()}
 			mallory.post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"action":"accept"}}`)
 			c.post(`{"jsonrpc":"2.0","id":"other","result":{"action":"accept"}}`)
-			return `"result":null` // of this id, too: it is no object, and the upstream decides about it
+			return `"result":null` // this id has an answer that is not an object, which the upstream must check
 		})
 		if len(s.seen) < 3 {
 			t.Errorf("%d requests: %s", len(s.seen), got)
@@ -242,8 +242,8 @@ func TestAnswersOfOthers(t *testing.T) {
 	})
 }
 
-// Arguments that the schema mirrors in headers are sent there; a header that the upstream
-// misses makes the gateway read the tools once.
+// Arguments that the schema mirrors in headers are sent there; when the upstream reports a
+// missing header the gateway reads the tools once.
 func TestMirroredArguments(t *testing.T) {
 	lists := 0
 	s := &modern{answer: func(_ int, m *mcp.Message, h upstream.Header) string {
@@ -276,7 +276,7 @@ func TestMirroredArguments(t *testing.T) {
 	}
 }
 
-// What a client with sessions gets of a server of 2026-07-28.
+// Responses of a server of 2026-07-28 for a client with sessions.
 func TestWhatIsTranslated(t *testing.T) {
 	c := connect(t, &modern{answer: func(_ int, m *mcp.Message, _ upstream.Header) string {
 		switch m.Method {
@@ -314,7 +314,7 @@ func TestWhatIsTranslated(t *testing.T) {
 	}
 }
 
-// A session holds what its client declared, as far as it fits.
+// A session id contains the client's declarations as far as they fit.
 func TestSessions(t *testing.T) {
 	big := `"` + strings.Repeat("x", 700) + `"`
 	for name, tt := range map[string]struct{ capabilities, info, want string }{
@@ -344,7 +344,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// Whatever is presented as a session id never panics.
+// Any session id is handled without a panic.
 func FuzzSessionID(f *testing.F) {
 	id, err := hello{Version: "2025-06-18", Capabilities: []byte(`{"roots":{}}`)}.id()
 	if err != nil {

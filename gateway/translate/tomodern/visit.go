@@ -13,16 +13,16 @@ func asksToVisit(body []byte, params mcp.Span) bool {
 	return mode == "url"
 }
 
-// declaresVisits reports whether the client takes elicitations in mode url. It says so in a
-// member of its own: an empty capability is that of forms alone.
+// declaresVisits reports whether the client supports elicitations in mode url. The
+// capability has a member for it: an empty one supports forms only.
 func (h *hello) declaresVisits() bool {
 	whole := mcp.Span{End: len(h.Capabilities)}
 	return mcp.Find(h.Capabilities, mcp.Find(h.Capabilities, whole, "elicitation"), "url").Present()
 }
 
 // identified returns the parameters of an elicitation in mode url with an elicitationId,
-// which 2025-11-25 requires and 2026-07-28 does not have. Nothing refers to it: what it is
-// for, notifications/elicitation/complete, is gone with it.
+// which 2025-11-25 requires and 2026-07-28 does not have. Nothing refers to the id, because
+// notifications/elicitation/complete does not exist in 2026-07-28.
 func identified(body []byte, params mcp.Span) []byte {
 	if mcp.Find(body, params, "elicitationId").Present() {
 		return params.Of(body)

@@ -8,8 +8,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// An elicitation in mode url gets the elicitationId that clients of 2025-11-25 insist on;
-// a client that takes forms alone is not asked.
+// An elicitation in mode url gets the elicitationId that clients of 2025-11-25 require; a
+// client that supports only forms is not asked.
 func TestElicitationInModeURLHasAnID(t *testing.T) {
 	s := &modern{answer: func(_ int, m *mcp.Message, _ upstream.Header) string {
 		if answers := mcp.Find(m.Body, m.Spans.Params, "inputResponses"); answers.Present() {

@@ -21,7 +21,7 @@ import (
 
 var errNothingAsked = errors.New("the upstream asks for input without a question and without a state")
 
-// Bounds on subscriptions.
+// Limits of subscriptions.
 const (
 	maxWatching = 10_000 // sessions with subscriptions
 	maxURIs     = 1000   // of one session
@@ -33,17 +33,17 @@ const (
 // listenID is the id of the gateway's subscriptions/listen.
 const listenID = `"svc-listen"`
 
-// watch is what one session of a client is notified of.
+// watch is the subscriptions of one session of a client.
 type watch struct {
 	uris     map[string]struct{}
 	size     int       // bytes of uris
-	listener *listener // of its GET stream; nil while none is open
-	used     time.Time // when something of it was last changed
+	listener *listener // its GET stream; nil while none is open
+	used     time.Time // when it was last changed
 }
 
-// watch returns what a session is notified of, to be changed. Beyond the bound, that of the
-// session without a stream is forgotten which was used the longest time ago: clients may go
-// without ending their sessions. It is nil where all have a stream. t.mu is held.
+// watch returns the subscriptions of a session for modification. Beyond the limit, the
+// least recently used session without a stream is removed: clients may disconnect without
+// ending their sessions. It is nil if all have a stream. The caller holds t.mu.
 func (t *Translator) watch(id session.ID) *watch {
 	now := t.opts.Now()
 	if w := t.watching[id]; w != nil {
@@ -58,8 +58,8 @@ func (t *Translator) watch(id session.ID) *watch {
 	return w
 }
 
-// forgetOldest forgets the session without a stream that was used the longest time ago, but
-// for one; false where all have a stream. t.mu is held.
+// forgetOldest removes the least recently used session without a stream, other than a given
+// one; false if all have a stream. The caller holds t.mu.
 func (t *Translator) forgetOldest(but *watch) bool {
 	var oldest session.ID
 	var last *watch
@@ -74,7 +74,7 @@ func (t *Translator) forgetOldest(but *watch) bool {
 	return last != nil
 }
 
-// forgetWatch forgets what a session is notified of. t.mu is held.
+// forgetWatch removes the subscriptions of a session. The caller holds t.mu.
 func (t *Translator) forgetWatch(id session.ID) {
 	if w := t.watching[id]; w != nil {
 		t.watchedBytes -= w.size
@@ -82,8 +82,8 @@ func (t *Translator) forgetWatch(id session.ID) {
 	}
 }
 
-// addURI adds a resource to what a session is notified of. Beyond a bound it adds nothing,
-// and returns which. t.mu is held.
+// addURI adds a resource to the subscriptions of a session. If that exceeds a limit it adds
+// nothing, and returns the limit. The caller holds t.mu.
 func (t *Translator) addURI(w *watch, uri string) (cause string) {
 	if _, ok := w.uris[uri]; ok {
 		return ""
@@ -105,7 +105,7 @@ func (t *Translator) addURI(w *watch, uri string) (cause string) {
 	return ""
 }
 
-// removeURI takes a resource out of what a session is notified of. t.mu is held.
+// removeURI removes a resource from the subscriptions of a session. The caller holds t.mu.
 func (t *Translator) removeURI(w *watch, uri string) {
 	if _, ok := w.uris[uri]; ok {
 		delete(w.uris, uri)
@@ -148,7 +148,7 @@ func (t *Translator) subscribe(r *transport.Request, m *mcp.Message) *upstream.R
 	return wire.Reply(http.StatusOK, wire.AppendResult(nil, m.ID, []byte("{}")))
 }
 
-// unwatch forgets the subscriptions of a session.
+// unwatch removes the subscriptions of a session.
 func (t *Translator) unwatch(id session.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,10 +164,10 @@ type listener struct {
 
 	mu      sync.Mutex
 	answer  *wire.Messages
-	changed bool // the subscriptions are others than those of answer
+	changed bool // the subscriptions differ from those of answer
 }
 
-// Listen opens the stream of what an upstream sends outside of answers.
+// Listen opens the stream of the upstream's messages outside of responses.
 func (t *Translator) Listen(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	if !IsSession(r.Session.ID) {
 		return wire.Empty(http.StatusNotFound), nil
@@ -190,7 +190,7 @@ func (t *Translator) Listen(ctx context.Context, r *transport.Request) (*upstrea
 	return wire.Stream(l), nil
 }
 
-// attach makes l the stream that follows the subscriptions of its session.
+// attach makes l the stream of its session's subscriptions.
 func (l *listener) attach() {
 	if who := l.request.Caller; who != nil && who.HasSession {
 		l.t.mu.Lock()
@@ -248,17 +248,17 @@ func (l *listener) uris() []byte {
 	return append(out, ']')
 }
 
-// listenAgain makes the stream follow changed subscriptions.
+// listenAgain updates the stream after a change of the subscriptions.
 func (l *listener) listenAgain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = true
 	if l.answer != nil {
-		l.answer.Close() // ends a read that waits
+		l.answer.Close() // unblocks the reader
 	}
 }
 
-// use makes a response the one that is read.
+// use sets the response that is read.
 func (l *listener) use(resp *upstream.Response) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,8 +275,8 @@ func (l *listener) reopened() bool {
 	return l.changed && l.ctx.Err() == nil
 }
 
-// Next implements wire.Source. It passes notifications on, without what only the
-// stateless revision has.
+// Next implements wire.Source. It forwards notifications, without the members of the
+// revision without sessions.
 func (l *listener) Next(before func()) ([]byte, error) {
 	for {
 		before()

@@ -10,8 +10,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Sessions that were never ended keep nobody from subscribing: what is forgotten beyond
-// the bound is the session that was used the longest time ago, of those without a stream.
+// Sessions that were never ended do not block subscriptions: beyond the limit the least
+// recently used session without a stream is removed.
 func TestSubscriptionsOfSessionsThatAreNotEnded(t *testing.T) {
 	s := &modern{answer: func(int, *mcp.Message, upstream.Header) string { return `{}` }}
 	c := connect(t, s, `{}`)

@@ -8,7 +8,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Failure returns the error that a response holds; the zero message for any other. The
+// Failure returns the error in a response; the zero message for other responses. The
 // body can be read again.
 func Failure(resp *upstream.Response) *mcp.Message {
 	m := new(mcp.Message)
@@ -26,8 +26,8 @@ func Failure(resp *upstream.Response) *mcp.Message {
 	return m
 }
 
-// Answer returns the response that an answer holds, as its body or as an event; the zero
-// message for none. The body can be read again.
+// Answer returns the JSON-RPC response of a body, which is JSON or an event stream; the
+// zero message for none. The body can be read again.
 func Answer(resp *upstream.Response) *mcp.Message {
 	var start bytes.Buffer
 	body := resp.Body
@@ -37,7 +37,7 @@ func Answer(resp *upstream.Response) *mcp.Message {
 	return m
 }
 
-// response returns the first response of messages, within a bound.
+// response returns the first response of messages, within a limit.
 func response(messages *Messages) *mcp.Message {
 	for range maxBefore {
 		text, err := messages.Next()
@@ -59,7 +59,7 @@ func response(messages *Messages) *mcp.Message {
 const maxBefore = 100
 
 // FailureText returns the text of an error: the message of a JSON-RPC error, or the
-// first bytes of a body that holds none. The body can be read again.
+// first bytes of a body without one. The body can be read again.
 func FailureText(resp *upstream.Response, m *mcp.Message) string {
 	if m.IsError {
 		text, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Error, "message").Of(m.Body))
@@ -73,10 +73,10 @@ func FailureText(resp *upstream.Response, m *mcp.Message) string {
 	return string(start)
 }
 
-// maxText bounds what is read of an error without a message, in bytes.
+// maxText bounds the bytes read of an error without a message.
 const maxText = 4 << 10
 
-// again is a body that was read, and is read again.
+// again is a body that was read, and can be read again.
 type again struct {
 	io.Reader
 	io.Closer

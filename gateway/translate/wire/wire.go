@@ -1,6 +1,6 @@
-// Package wire has what both directions of translation need: answers that are made
-// here, streams of messages that are read from an upstream, and streams that are made
-// while a client reads them.
+// Package wire has the code that both directions of translation share: responses of the
+// gateway itself, message streams that are read from an upstream, and streams that are
+// produced while a client reads them.
 package wire
 
 import (
@@ -15,16 +15,16 @@ import (
 	"svc/gateway/upstream"
 )
 
-// MaxAnswer bounds an answer that is translated, in bytes: a whole one, or an event.
+// MaxAnswer bounds a translated response, or an event of one, in bytes.
 const MaxAnswer = mcp.MaxEvent
 
-// Media types of answers.
+// Media types of responses.
 const (
 	JSON        = "application/json"
 	EventStream = "text/event-stream"
 )
 
-// Reply returns an answer with one JSON-RPC message.
+// Reply returns a response with one JSON-RPC message.
 func Reply(status int, body []byte) *upstream.Response {
 	return &upstream.Response{
 		Status: status, Header: upstream.Header{{Name: "Content-Type", Value: JSON}},
@@ -32,8 +32,8 @@ func Reply(status int, body []byte) *upstream.Response {
 	}
 }
 
-// Refuse returns an answer that the gateway gives in the place of the upstream. detail is
-// said to the client and in the log. status is that of the refusal where it is 0.
+// Refuse returns an error response of the gateway. detail is sent to the client and
+// logged. status is that of the refusal if it is 0.
 func Refuse(why *refusal.Refusal, status int, id []byte, detail, requestID string) *upstream.Response {
 	if status == 0 {
 		status = why.Status
@@ -41,8 +41,7 @@ func Refuse(why *refusal.Refusal, status int, id []byte, detail, requestID strin
 	return Refused(status, mcp.AppendError(nil, id, why.Code, why.Message+": "+detail, why.Reason, requestID), why, detail)
 }
 
-// Refused returns an answer with a message that the gateway made in the place of the
-// upstream's.
+// Refused returns a response with a message of the gateway that replaces the upstream's.
 func Refused(status int, body []byte, why *refusal.Refusal, cause string) *upstream.Response {
 	resp := Reply(status, body)
 	resp.Refused = &upstream.Refused{Kind: why.Kind, Cause: cause}
@@ -61,7 +60,7 @@ func newText(body []byte) *text {
 // Close implements io.Closer.
 func (*text) Close() error { return nil }
 
-// Empty returns an answer without a message.
+// Empty returns a response without a message.
 func Empty(status int) *upstream.Response {
 	return &upstream.Response{Status: status, Body: http.NoBody}
 }
@@ -75,19 +74,19 @@ func AppendResult(dst, id, result []byte) []byte {
 	return append(dst, '}')
 }
 
-// Messages reads the messages of an answer one at a time, whether it is one message or
-// an event stream. Next belongs to one goroutine; Close may be called by another and
-// ends a Next that waits.
+// Messages reads the messages of a response one at a time, for a single message and for
+// an event stream. Next must be called by one goroutine; Close may be called by another
+// and ends a blocked Next.
 type Messages struct {
 	resp   *upstream.Response
 	events *mcp.EventReader // nil for one message
 	read   bool
-	// LastID is the id of the last event, for resumption; empty where there was none.
+	// LastID is the id of the last event, for resumption; empty if there was none.
 	LastID string
 }
 
-// NewMessages returns the messages of a response, which it owns from now on. before is
-// called when Next is about to wait; it may be nil.
+// NewMessages returns the messages of a response, which it closes. before is called when
+// Next is about to block; it may be nil.
 func NewMessages(resp *upstream.Response, before func()) *Messages {
 	m := &Messages{resp: resp}
 	if before != nil {
@@ -99,7 +98,7 @@ func NewMessages(resp *upstream.Response, before func()) *Messages {
 	return m
 }
 
-// Stream reports whether the answer is an event stream.
+// Stream reports whether the response is an event stream.
 func (m *Messages) Stream() bool { return m.events != nil }
 
 // Next returns the text of the next message, which the caller may keep; io.EOF at the
@@ -130,7 +129,7 @@ func (m *Messages) Next() ([]byte, error) {
 	}
 }
 
-// Close ends the answer.
+// Close closes the response.
 func (m *Messages) Close() error { return m.resp.Body.Close() }
 
 // ReadAll reads a whole body within MaxAnswer.
@@ -148,16 +147,16 @@ func (l *limit) Count(n int) error {
 	return nil
 }
 
-// Source makes the messages of a stream. Next is called by one goroutine at a time;
-// Close may be called by another, also more than once, and ends a Next that waits.
+// Source produces the messages of a stream. Next is called by one goroutine at a time;
+// Close may be called by another, also more than once, and ends a blocked Next.
 type Source interface {
 	// Next returns the next message, io.EOF at the end of the stream. It calls before
-	// whenever it is about to wait.
+	// whenever it is about to block.
 	Next(before func()) ([]byte, error)
 	Close() error
 }
 
-// Stream returns an answer that is an event stream of what source makes.
+// Stream returns a response that is an event stream of the messages of source.
 func Stream(source Source) *upstream.Response {
 	return &upstream.Response{
 		Status: http.StatusOK, Header: upstream.Header{{Name: "Content-Type", Value: EventStream}},
@@ -169,7 +168,7 @@ func Stream(source Source) *upstream.Response {
 type stream struct {
 	source Source
 	before func()
-	left   []byte // of the event that is being read
+	left   []byte // the rest of the event that is being read
 	err    error
 	closed sync.Once
 }
@@ -177,7 +176,7 @@ type stream struct {
 // BeforeWait is [upstream.Response.BeforeWait].
 func (s *stream) BeforeWait(f func()) { s.before = f }
 
-// OnRefused is [upstream.Response.OnRefused], where the source has one.
+// OnRefused is [upstream.Response.OnRefused], if the source has one.
 func (s *stream) OnRefused(f func(*upstream.Refused)) {
 	if source, ok := s.source.(interface {
 		OnRefused(func(*upstream.Refused))
@@ -186,15 +185,15 @@ func (s *stream) OnRefused(f func(*upstream.Refused)) {
 	}
 }
 
-// Refusing takes what is called before the gateway ends a call in the place of its
+// Refusing stores the function that is called when the gateway ends a call instead of its
 // upstream. The zero value is ready for use, by one goroutine at a time.
 type Refusing struct {
 	f func(*upstream.Refused)
-	// before is what ended the call before there was an f.
+	// before is the refusal that ended the call before f was set.
 	before *upstream.Refused
 }
 
-// OnRefused sets the function, and calls it where the call has ended so.
+// OnRefused sets the function, and calls it if the call has already ended with a refusal.
 func (o *Refusing) OnRefused(f func(*upstream.Refused)) {
 	if o.f = f; o.before != nil {
 		f(o.before)
@@ -209,7 +208,7 @@ func (o *Refusing) Refuse(why *refusal.Refusal, cause string) {
 	}
 }
 
-// Refused returns what ended the call; nil where nothing did.
+// Refused returns the refusal that ended the call; nil if there is none.
 func (o *Refusing) Refused() *upstream.Refused { return o.before }
 
 // Read implements io.Reader.

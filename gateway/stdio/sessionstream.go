@@ -6,28 +6,28 @@ import (
 	"sync"
 )
 
-// Bounds on the messages that wait for a client that does not read the stream of its
+// Limits of the messages that wait for a client that does not read the stream of its
 // session.
 const (
-	maxStanding      = 256
-	maxStandingBytes = 1 << 20
+	maxSessionQueue      = 256
+	maxSessionQueueBytes = 1 << 20
 )
 
-// standing is the stream of what a session is sent beside its responses.
-type standing struct {
+// sessionStream is the stream of messages to a session outside of its responses.
+type sessionStream struct {
 	mu       sync.Mutex
 	queued   [][]byte
 	bytes    int
-	listener *standingStream // nil while the client does not listen
+	listener *sessionListener // nil while the client does not listen
 	ended    bool
 	room     *room
 }
 
-// push adds a message. It returns false when there is no room.
-func (s *standing) push(body []byte) bool {
+// push adds a message. It returns false when the limit is exceeded.
+func (s *sessionStream) push(body []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || len(s.queued) >= maxStanding || s.bytes+len(body) > maxStandingBytes && len(s.queued) > 0 || !s.room.take(len(body)) {
+	if s.ended || len(s.queued) >= maxSessionQueue || s.bytes+len(body) > maxSessionQueueBytes && len(s.queued) > 0 || !s.room.take(len(body)) {
 		return false
 	}
 	s.queued = append(s.queued, body)
@@ -39,8 +39,8 @@ func (s *standing) push(body []byte) bool {
 }
 
 // take returns the next message; nil when there is none. over is set for a listener
-// that is not the one of the session any more.
-func (s *standing) take(l *standingStream) (body []byte, over bool) {
+// that was replaced.
+func (s *sessionStream) take(l *sessionListener) (body []byte, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != l {
@@ -55,27 +55,27 @@ func (s *standing) take(l *standingStream) (body []byte, over bool) {
 	return body, false
 }
 
-// listened reports whether the client listens.
-func (s *standing) listened() bool {
+// listened reports whether the client has opened the stream.
+func (s *sessionStream) listened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listener != nil
 }
 
-// listen returns the stream, in the place of the one before.
-func (s *standing) listen(ctx context.Context, t *Transport) *standingStream {
-	l := &standingStream{of: s, t: t, ctx: ctx, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+// listen returns the stream, replacing the previous listener.
+func (s *sessionStream) listen(ctx context.Context, t *Transport) *sessionListener {
+	l := &sessionListener{of: s, t: t, ctx: ctx, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != nil {
-		s.listener.notify() // it ends
+		s.listener.notify() // the previous listener ends
 	}
 	s.listener = l
 	return l
 }
 
-// end ends the stream, and any that is opened later.
-func (s *standing) end() {
+// end ends the stream; streams that are opened later end at once.
+func (s *sessionStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
@@ -86,9 +86,9 @@ func (s *standing) end() {
 	}
 }
 
-// standingStream is the body of the response that a client listens to.
-type standingStream struct {
-	of     *standing
+// sessionListener is the body of the response that the client reads.
+type sessionListener struct {
+	of     *sessionStream
 	t      *Transport
 	ctx    context.Context
 	wake   chan struct{}
@@ -98,7 +98,7 @@ type standingStream struct {
 	close  sync.Once
 }
 
-func (l *standingStream) notify() {
+func (l *sessionListener) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -106,10 +106,10 @@ func (l *standingStream) notify() {
 }
 
 // BeforeWait is [upstream.Response.BeforeWait].
-func (l *standingStream) BeforeWait(before func()) { l.before = before }
+func (l *sessionListener) BeforeWait(before func()) { l.before = before }
 
 // Read implements io.Reader.
-func (l *standingStream) Read(b []byte) (int, error) {
+func (l *sessionListener) Read(b []byte) (int, error) {
 	for len(l.out) == 0 {
 		body, over := l.of.take(l)
 		switch {
@@ -136,7 +136,7 @@ func (l *standingStream) Read(b []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (l *standingStream) Close() error {
+func (l *sessionListener) Close() error {
 	l.close.Do(func() {
 		close(l.closed)
 		l.of.mu.Lock()

@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 		{"license expired", "", "", 60 * 24 * time.Hour, []string{"warning license.path: its grace is over", "warning tls.cert_file: expired"}},
 		{"no key", "DIR/server.key", "DIR/missing.key", 0, []string{"error tls.key_file: cannot be read: no such file"}},
 		{"key of another certificate", "DIR/server.key", "DIR/old.key", 0, []string{"error tls.cert_file: cannot be used with key_file"}},
-		{"client_ca is no PEM", "client_ca: DIR/server.pem", "client_ca: DIR/junk.pem", 0, []string{"error tls.client_ca: is no PEM file"}},
+		{"client_ca is no PEM", "client_ca: DIR/server.pem", "client_ca: DIR/junk.pem", 0, []string{"error tls.client_ca: is not a PEM file"}},
 		{"client_ca holds a key", "client_ca: DIR/server.pem", "client_ca: DIR/server.key", 0, []string{"error tls.client_ca: holds no certificate"}},
 		{"a directory for a file", "client_ca: DIR/server.pem", "client_ca: DIR", 0, []string{"error tls.client_ca: it is not a regular file"}},
 		{"no directory for the audit file", "DIR/audit.jsonl", "DIR/nowhere/audit.jsonl", 0, []string{"error audit.path: its directory: no such file"}},

@@ -443,7 +443,7 @@ default_upstream: mail
 `, up.URL, login.URL))
 	o := Options{Version: "1", Now: time.Now, Timeout: 5 * time.Second}
 	r := Run(t.Context(), f, o)[0]
-	if r.OK || !strings.Contains(r.Cause, "exchanged for that of a caller") || !strings.Contains(r.Advice, "--token-env") {
+	if r.OK || !strings.Contains(r.Cause, "exchanged for the token of a caller") || !strings.Contains(r.Advice, "--token-env") {
 		t.Errorf("without a token: %+v", r)
 	}
 	o.CallerToken = "anna"

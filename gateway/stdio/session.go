@@ -28,9 +28,9 @@ type session struct {
 	// slot is the session's own slot; nil if it shares a process: see Transport.shared.
 	slot *slot
 	// params are the params of the initialize that its processes receive.
-	params   []byte
+	params        []byte
 	sessionStream sessionStream
-	uris     subscriptions // if several sessions share the process
+	uris          subscriptions // if several sessions share the process
 
 	initialized atomic.Bool            // the client has sent notifications/initialized
 	level       atomic.Pointer[[]byte] // params of the last logging/setLevel

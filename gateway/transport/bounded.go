@@ -24,8 +24,8 @@ type bounded struct {
 	now      func() time.Time
 }
 
-// Bound returns the transport behind the bounds of the configuration; as it is where
-// that sets none.
+// Bound returns the transport with the limits of the configuration; t itself if there
+// are none.
 func Bound(c upstream.Config, t Transport, log *slog.Logger, now func() time.Time) Transport {
 	b := &bounded{Transport: t, name: c.Name, limit: int64(c.MaxInFlight), log: log, now: now}
 	if c.Breaker != nil && c.Breaker.FailureThreshold > 0 {
@@ -53,8 +53,8 @@ func (b *bounded) Post(ctx context.Context, r *Request) (*upstream.Response, err
 	return resp, nil
 }
 
-// Listen implements Transport. The stream of a session waits for nothing, so it counts
-// for the breaker alone.
+// Listen implements Transport. The stream of a session is not in flight, so only the
+// breaker counts it.
 func (b *bounded) Listen(ctx context.Context, r *Request) (*upstream.Response, error) {
 	return b.watch(ctx, func() (*upstream.Response, error) { return b.Transport.Listen(ctx, r) })
 }
@@ -68,7 +68,8 @@ func (b *bounded) Stats() (s upstream.Stats) {
 	return s
 }
 
-// watch does a request where the breaker lets it, and reports what came of it.
+// watch sends a request if the breaker permits it, and reports the result to the
+// breaker.
 func (b *bounded) watch(ctx context.Context, do func() (*upstream.Response, error)) (*upstream.Response, error) {
 	if b.breaker == nil {
 		return do()
@@ -94,19 +95,19 @@ func (b *bounded) watch(ctx context.Context, do func() (*upstream.Response, erro
 	case err == nil:
 		result = breaker.Failed
 	case ctx.Err() != nil && !errors.Is(err, upstream.ErrTimeout):
-		// The client has left, which says nothing about the upstream.
+		// The client has disconnected, which is no result for the breaker.
 	case errors.Is(err, upstream.ErrUnreachable), errors.Is(err, upstream.ErrTimeout):
 		result = breaker.Failed
 	}
 	return resp, err
 }
 
-// refuse is the error of a message that is not sent.
+// refuse returns the error of a message that is not sent.
 func (b *bounded) refuse(kind, cause error) error {
 	return &upstream.Error{Upstream: b.name, Op: "request", Kind: kind, Err: cause}
 }
 
-var errMaxInFlight = errors.New("max_in_flight requests are there already")
+var errMaxInFlight = errors.New("max_in_flight requests are already in flight")
 
 // flight is the body of a response, whose message is in flight until the body is closed.
 type flight struct {
@@ -115,7 +116,7 @@ type flight struct {
 	closed atomic.Bool
 }
 
-// Close closes the body and takes the message off the count, once.
+// Close closes the body and subtracts the message from the count, once.
 func (f *flight) Close() error {
 	defer func() {
 		if f.closed.CompareAndSwap(false, true) {

@@ -14,7 +14,7 @@ import (
 	"svc/gateway/upstream"
 )
 
-// scripted answers with what its functions return.
+// scripted responds with the results of its functions.
 type scripted struct {
 	Transport
 	post func() (*upstream.Response, error)
@@ -66,7 +66,7 @@ func TestMaxInFlight(t *testing.T) {
 		t.Errorf("the stream of a session: %v", err)
 	}
 	open[0].Body.Close()
-	open[0].Body.Close() // counts once
+	open[0].Body.Close() // the second Close has no effect
 	if err := post(); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestBreakerOfAnUpstream(t *testing.T) {
 	}
 }
 
-// Without bounds nothing stands before the transport.
+// Without limits the transport is not wrapped.
 func TestUnboundedTransportIsItself(t *testing.T) {
 	inner := &scripted{}
 	if Bound(upstream.Config{Breaker: &breaker.Config{}}, inner, nil, time.Now) != Transport(inner) {

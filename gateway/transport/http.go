@@ -14,7 +14,7 @@ type HTTP struct {
 	credentials Credentials
 }
 
-// NewHTTP returns the transport over a client, which it owns from now on.
+// NewHTTP returns the transport over a client, which it closes.
 func NewHTTP(client *upstream.Client, credentials Credentials) *HTTP {
 	return &HTTP{client: client, credentials: credentials}
 }
@@ -48,8 +48,8 @@ func (t *HTTP) Close() error { return t.client.Close() }
 // Stats returns the state of the connection pool.
 func (t *HTTP) Stats() upstream.Stats { return t.client.Stats() }
 
-// do sends a request, and once more where the credentials were rejected and others
-// took their place: the upstream has not performed what it answered with 401.
+// do sends a request, and once more if the credentials were rejected and have been
+// replaced: the upstream has not executed a request that it rejected with 401.
 func (t *HTTP) do(ctx context.Context, method string, r *Request, body []byte) (*upstream.Response, error) {
 	if r.Session.ID != "" {
 		r.Header.Add(mcp.HeaderSession, r.Session.ID)
@@ -72,8 +72,8 @@ func (t *HTTP) do(ctx context.Context, method string, r *Request, body []byte) (
 	}
 }
 
-// authenticated returns the header with the fields of credentials in the place of its
-// own fields of these names. The header itself stays as it is.
+// authenticated returns the header with the fields of credentials replacing its own
+// fields of these names. The header itself is not modified.
 func authenticated(h upstream.Header, fields []upstream.Field) upstream.Header {
 	if len(fields) == 0 {
 		return h
@@ -87,9 +87,9 @@ func authenticated(h upstream.Header, fields []upstream.Field) upstream.Header {
 	return append(out, fields...)
 }
 
-// StaticHeaders are the credentials of an upstream whose configuration has them in
-// its headers: [upstream.Client] sends these with every request, whoever calls, and
-// nothing takes the place of those that were rejected.
+// StaticHeaders are the credentials of an upstream with credentials in its configured
+// headers: [upstream.Client] sends these with every request, for every caller, and
+// they are not replaced after a rejection.
 type StaticHeaders struct{}
 
 // Fields implements Credentials.

@@ -15,11 +15,11 @@ import (
 	"svc/gateway/upstream"
 )
 
-// tokens are credentials that differ from caller to caller, as a token exchange has
-// them: the first token of each is one that the upstream no longer accepts.
+// tokens are credentials that differ by caller, like those of a token exchange: the
+// upstream no longer accepts the first token of each.
 type tokens struct {
 	renewed  map[string]bool // by caller
-	stubborn bool            // there is never another token
+	stubborn bool            // it never returns another token
 	rejected int
 }
 
@@ -52,8 +52,8 @@ func (c *tokens) Rejected(_ context.Context, who *Caller, fields []upstream.Fiel
 	return true
 }
 
-// newHTTP is a transport to a server that answers what begins with "Bearer old" with
-// 401. It records what the server was sent.
+// newHTTP is a transport to a server that rejects tokens with the prefix "Bearer
+// old" with 401. It records what the server received.
 func newHTTP(t *testing.T, credentials Credentials) (*HTTP, *[]*http.Request) {
 	t.Helper()
 	seen := new([]*http.Request)
@@ -115,8 +115,8 @@ func TestRequestsOverHTTP(t *testing.T) {
 	}
 }
 
-// Credentials are those of the caller, take the place of what the request had under
-// their names, and are renewed once when the upstream rejects them.
+// Credentials are those of the caller, replace the request's fields of the same
+// names, and are renewed once when the upstream rejects them.
 func TestCredentialsOfEachCaller(t *testing.T) {
 	c := &tokens{renewed: map[string]bool{}}
 	h, seen := newHTTP(t, c)
@@ -151,8 +151,8 @@ func TestCredentialsOfEachCaller(t *testing.T) {
 	}
 }
 
-// A 401 for which there are no other credentials is the response, and a request
-// without credentials is never sent.
+// A 401 is the response if there are no other credentials, and a request without
+// credentials is never sent.
 func TestCredentialsThatCannotBeRenewed(t *testing.T) {
 	h, seen := newHTTP(t, &tokens{stubborn: true})
 	resp, err := h.Post(t.Context(), &Request{Caller: caller("alice")})

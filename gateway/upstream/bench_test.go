@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// mill answers every request on a connection with the same bytes, with as little
-// work as possible; requests arrive in one piece.
+// mill responds to every request on a connection with the same bytes, as cheaply
+// as possible; each request arrives in one read.
 func mill(b *testing.B, answer string) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

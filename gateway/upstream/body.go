@@ -10,9 +10,9 @@ import (
 
 const (
 	noLimit = math.MaxInt64
-	// directRead is how much room there must be for data to be read straight to
-	// the caller, past the buffer. Within chunks it is more: there a full buffer
-	// saves a read for the framing of each.
+	// directRead is the minimum size of a caller's buffer into which data is read
+	// directly, bypassing the connection's buffer. Within chunks the minimum is larger:
+	// there a full buffer saves a read for the framing of each chunk.
 	directRead  = smallBuffer
 	directChunk = bigBuffer / 2
 

@@ -39,7 +39,7 @@ const (
 
 // CauseOf returns the reason why an exchange failed.
 func CauseOf(err error) Cause {
-	if errors.Is(err, ErrCredentials) { // before its own causes: they are those of another server
+	if errors.Is(err, ErrCredentials) { // first, because the causes below would belong to another server
 		return Cause{CauseCredentials, innerText(err)}
 	}
 	if c, ok := causeOfTLS(err); ok {
@@ -110,7 +110,7 @@ func causeOfTLS(err error) (Cause, bool) {
 	return Cause{CauseTLS, text}, true
 }
 
-// timeoutText describes the wait that was too long.
+// timeoutText describes the wait that exceeded its timeout.
 func timeoutText(err error) string {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Causes are told apart through the wrapping that they come in.
+// Causes are recognized through wrapped errors.
 func TestCauseOf(t *testing.T) {
 	at := func(op string, kind, err error) error {
 		return &Error{Upstream: "main", Op: op, Kind: kind, Err: err}
@@ -51,7 +51,7 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// A URL in a log holds neither a user nor a query.
+// A URL in a log contains neither a user nor a query.
 func TestLogURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"http://127.0.0.1:3000/mcp":                    "http://127.0.0.1:3000/mcp",

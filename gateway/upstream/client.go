@@ -51,21 +51,20 @@ type Response struct {
 	// every other error is an [*Error]. Close may be called while a Read waits in another
 	// goroutine, and ends it.
 	Body io.ReadCloser
-	// Dialect is the protocol revision in which the upstream was asked, where the message
-	// was translated; empty where it was sent as it is.
+	// Dialect is the protocol revision of the request at the upstream, if the message was
+	// translated; empty if it was sent unchanged.
 	Dialect string
-	// Refused is set where the gateway refused the message in the place of the upstream, or
-	// ended its call: the body is the gateway's own. It is nil for what the upstream
-	// answered.
+	// Refused is set if the gateway refused the message instead of the upstream, or ended
+	// its call: the body is the gateway's own. It is nil for a response of the upstream.
 	Refused *Refused
-	// Parts returns what the answer was made of, where the gateway made it of what several
-	// upstreams sent; nil for all others.
+	// Parts returns the parts of a response that the gateway assembled from several
+	// upstreams; nil for all others.
 	Parts func() *Parts
 }
 
-// OnRefused calls f where the gateway answers in the place of the upstream: at once where it
-// has, or before the last message of a stream that it ends. The body is read afterwards, by
-// the same goroutine.
+// OnRefused calls f if the gateway responds instead of the upstream: at once if it has
+// already, or before the last message of a stream that it ends. The body is read afterwards,
+// by the same goroutine.
 func (r *Response) OnRefused(f func(*Refused)) {
 	if r.Refused != nil {
 		f(r.Refused)
@@ -74,22 +73,22 @@ func (r *Response) OnRefused(f func(*Refused)) {
 	}
 }
 
-// Refused is why the gateway answered in the place of the upstream.
+// Refused is the reason why the gateway responded instead of the upstream.
 type Refused struct {
 	Kind  string // the error_kind of the audit line
 	Cause string // in words, for the log
 }
 
-// Parts are what several upstreams contribute to one answer. Each is judged as that
-// upstream's own answer.
+// Parts are the parts of several upstreams in one response. Each is evaluated like that
+// upstream's own response.
 type Parts struct {
 	List []Part
-	// Join returns the answer with what is left of the parts, in their order: the result
-	// of each, nil for one that is left out.
+	// Join returns the response with the remaining parts in order: the result of each, nil
+	// for an omitted one.
 	Join func(results [][]byte) []byte
 }
 
-// Part is what one upstream contributes: a result, as a JSON object.
+// Part is the part of one upstream: a result, as a JSON object.
 type Part struct {
 	Upstream string
 	Result   []byte
@@ -120,8 +119,8 @@ func MaxIdle(n int) Option { return func(p *pool) { p.maxIdle = max(n, 0) } }
 // announced another time.
 func IdleTimeout(d time.Duration) Option { return func(p *pool) { p.idleTimeout = d } }
 
-// MaxAge is the longest time that a connection is used, so that a change of the
-// upstream's address is noticed under constant load too.
+// MaxAge is the maximum lifetime of a connection, so that a change of the upstream's address
+// takes effect under constant load too.
 func MaxAge(d time.Duration) Option { return func(p *pool) { p.maxAge = d } }
 
 // NewClient returns a client for the upstream. It reads the certificate files and
@@ -222,8 +221,8 @@ type Stats struct {
 	Waiting int
 	// Dials counts the connections ever made or attempted.
 	Dials uint64
-	// InFlight counts the messages that wait for the upstream, and BreakerOpen is set
-	// while its breaker is open or half-open, where the configuration bounds them.
+	// InFlight counts the messages in flight, and BreakerOpen is set while the upstream's
+	// breaker is open or half-open, if the configuration sets these limits.
 	InFlight    int64
 	BreakerOpen bool
 	// Processes counts the processes of an upstream that is a program, ProcessStarts those

@@ -33,7 +33,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	})
 	req := &Request{Method: "POST", Body: []byte(`{"a":1}`), Header: Header{
 		{"Content-Type", "application/json"},
-		{"authorization", "Bearer of-the-client"}, // the configured one stands
+		{"authorization", "Bearer of-the-client"}, // the configured value is sent
 		{"Host", "evil.example"},
 		{"Content-Length", "0"},
 		{"Transfer-Encoding", "chunked"},
@@ -126,16 +126,15 @@ func TestBodySizes(t *testing.T) {
 	}
 }
 
-// TestConnectionEnds has the upstream end the connection at one point, and says
-// what comes of it. A request that may have had an effect is never sent again
-// unless it is idempotent.
+// TestConnectionEnds ends the connection at one point, and checks the result. A
+// request that may have had an effect is never sent again unless it is idempotent.
 func TestConnectionEnds(t *testing.T) {
 	type ending struct {
 		name       string
-		after      string // what is sent before the end
+		after      string // sent before the end
 		method     string
 		idempotent bool
-		reused     bool // an exchange went well before on this connection
+		reused     bool // an exchange succeeded before on this connection
 		reset      bool // RST instead of FIN
 		requests   int32
 		sent       bool
@@ -179,7 +178,7 @@ func TestConnectionEnds(t *testing.T) {
 					}
 					c.send(tt.after)
 					if tt.reset {
-						time.Sleep(5 * time.Millisecond) // what was sent arrives first
+						time.Sleep(5 * time.Millisecond) // so that the data arrives first
 						c.reset()
 					}
 					return
@@ -203,8 +202,8 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionThatEndedIsNotUsed: an upstream that closed while nothing
-// was under way costs no request, not even a POST.
+// TestIdleConnectionThatEndedIsNotUsed: an upstream that closed an idle connection
+// does not cause the failure of a request, not even of a POST.
 func TestIdleConnectionThatEndedIsNotUsed(t *testing.T) {
 	tests := []struct {
 		name string
@@ -243,8 +242,8 @@ func TestIdleConnectionThatEndedIsNotUsed(t *testing.T) {
 	}
 }
 
-// A connection that was idle for too long is not used, though its peer still holds
-// it open: that peer may be about to close it.
+// A connection that was idle for too long is not used, even if its peer still has
+// it open: the peer may be about to close it.
 func TestIdleConnectionThatIsTooOldIsNotUsed(t *testing.T) {
 	p := newPeer(t, func(_ int, c *peerConn) {
 		c.request()
@@ -256,7 +255,7 @@ func TestIdleConnectionThatIsTooOldIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.pool.mu.Lock()
-	c.pool.idle[0].idleSince -= defaultIdleTimeout // before the reaper comes
+	c.pool.idle[0].idleSince -= defaultIdleTimeout // before the reaper runs
 	c.pool.mu.Unlock()
 	if _, body, err := do(c, post(`2`)); err != nil || body != "ok" {
 		t.Errorf("answer %q, %v", body, err)
@@ -272,7 +271,7 @@ func TestTimeouts(t *testing.T) {
 		name     string
 		cfg      time.Duration
 		timeouts *Timeouts
-		answer   []string // parts, 100 ms apart
+		answer   []string // parts, sent 100 ms apart
 		kind     error
 		body     string
 	}{
@@ -353,8 +352,8 @@ func TestUpstreamThatReadsNothing(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: an upstream that refuses a large request without reading it
-// is heard nevertheless, and its connection is not used again.
+// TestEarlyAnswer: the response of an upstream that refuses a large request
+// without reading it is returned, and its connection is not reused.
 func TestEarlyAnswer(t *testing.T) {
 	p := newPeer(t, func(_ int, c *peerConn) {
 		c.send("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
@@ -395,7 +394,7 @@ func TestUnreachable(t *testing.T) {
 func TestCancel(t *testing.T) {
 	tests := []struct {
 		name   string
-		answer string // before the wait
+		answer string // sent before the wait
 	}{
 		{"before the answer", ""},
 		{"within the header", "HTTP/1.1 200 OK\r\n"},
@@ -571,7 +570,7 @@ func TestPool(t *testing.T) {
 			c.request()
 			if n == 0 {
 				time.Sleep(20 * time.Millisecond)
-				return // the first ends badly
+				return // the first request fails
 			}
 			c.send(okAnswer)
 			c.wait()

@@ -9,7 +9,7 @@ import (
 	"svc/gateway/diag"
 )
 
-// The values of upstreams[].sharing: what has a process of its own.
+// The values of upstreams[].sharing: the unit that has a process of its own.
 const (
 	SharingSession   = "session"
 	SharingPrincipal = "principal"
@@ -31,13 +31,13 @@ var (
 
 // ProcessConfig is the part of upstreams[] for a server that is a program on this
 // machine: it reads messages from its standard input and writes them to its standard
-// output, a line each.
+// output, one per line.
 type ProcessConfig struct {
-	// Command is the program with its arguments, in the place of url. No shell reads
-	// it. A program without a slash is looked up in PATH.
+	// Command is the program with its arguments, instead of url. It is not interpreted by
+	// a shell. A program without a slash is looked up in PATH.
 	Command []string `yaml:"command" env:"true"`
-	// Env is added to the environment of the program, which is otherwise PATH, LANG,
-	// HOME and TMPDIR.
+	// Env is added to the environment of the program, which otherwise contains PATH,
+	// LANG, HOME and TMPDIR.
 	Env map[string]string `yaml:"env" env:"true" secret:"true"`
 	// InheritEnv lists variables that the program gets from the gateway's own
 	// environment.
@@ -47,23 +47,23 @@ type ProcessConfig struct {
 	// User is the account that the program runs as, by name or number. It needs root, or
 	// CAP_SETUID and CAP_SETGID. Empty means the account of the gateway.
 	User string `yaml:"user"`
-	// Sharing says what has a process of its own: session (each client session),
-	// principal (each caller), none (each call) or all (one process for everybody).
+	// Sharing is the unit that has a process of its own: session (each client session),
+	// principal (each caller), none (each call) or all (one process for all callers).
 	Sharing string `yaml:"sharing"`
-	// MaxProcesses bounds the processes of the upstream. At the bound the process that
-	// was idle for the longest time ends; with none, calls are 503 upstream_busy.
+	// MaxProcesses bounds the processes of the upstream. At the limit the process that
+	// was idle for the longest time is ended; if none is idle, calls get 503
+	// upstream_busy.
 	MaxProcesses int `yaml:"max_processes"`
-	// MaxPerPrincipal bounds the processes of one caller in the same way; callers
-	// that are known by their address alone count by address, or IPv6 /64.
+	// MaxPerPrincipal bounds the processes of one caller in the same way; callers that
+	// are identified by their address only are counted by address, or IPv6 /64.
 	MaxPerPrincipal int `yaml:"max_per_principal"`
 	// IdleTimeout is the time without a call after which a process ends.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// StartTimeout bounds the start of a process, up to its answer to initialize.
+	// StartTimeout bounds the start of a process, including its response to initialize.
 	StartTimeout time.Duration `yaml:"start_timeout"`
 	// MaxLineBytes bounds one message of the program. A program that exceeds it is ended.
 	MaxLineBytes int `yaml:"max_line_bytes"`
-	// Stderr says what becomes of what the program writes to its standard error: log or
-	// discard.
+	// Stderr is log or discard: the handling of the program's standard error.
 	Stderr string `yaml:"stderr"`
 }
 
@@ -75,7 +75,7 @@ func (c *ProcessConfig) SetDefaults() {
 	}
 }
 
-// Bounds on a command.
+// Limits of a command.
 const (
 	maxArguments     = 256
 	maxArgument      = 64 << 10 // bytes

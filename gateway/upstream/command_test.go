@@ -8,8 +8,8 @@ import (
 	"svc/gateway/diag"
 )
 
-// An upstream is a server with a url, or a program with a command; the keys of the one
-// are errors in the other.
+// An upstream is a server with a url, or a program with a command; the keys of one are
+// errors in the other.
 func TestCommandConfig(t *testing.T) {
 	program := func(change func(*Config)) Config {
 		c := Config{Name: "files"}

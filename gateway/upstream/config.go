@@ -31,7 +31,7 @@ type Config struct {
 	// Headers are sent with every request and replace a client's headers of the same
 	// names; an upstream's credentials belong here.
 	Headers map[string]string `yaml:"headers" env:"true"`
-	// Credentials are how the gateway gets a token for the upstream, in the place of an
+	// Credentials configure how the gateway gets a token for the upstream, instead of an
 	// Authorization in headers.
 	Credentials *CredentialsConfig `yaml:"credentials"`
 	// TLS configures what an https upstream needs beyond the system's certificate
@@ -42,47 +42,48 @@ type Config struct {
 	// MaxResponseBytes bounds the body of a response. Event streams are exempt: their
 	// number of frames is bounded.
 	MaxResponseBytes int64 `yaml:"max_response_bytes"`
-	// MaxInFlight bounds the requests that wait for the upstream, streams of answers
-	// included; requests beyond it are 503 upstream_busy. 0 sets no bound.
+	// MaxInFlight bounds the requests in flight at the upstream, including streams of
+	// responses; requests beyond it get 503 upstream_busy. 0 sets no bound.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Breaker stops the requests to an upstream that refuses connections, exceeds its
-	// timeout or answers with 5xx repeatedly: they are 502 upstream_unreachable at once.
-	// It is on with federation, and off without unless the section is there.
+	// timeout or responds with 5xx repeatedly: they get 502 upstream_unreachable at once.
+	// It is on with federation; without federation it is off unless the section is
+	// present.
 	Breaker *breaker.Config `yaml:"breaker"`
 
 	// Protocol is auto, or the protocol revision that the upstream supports. With auto the
-	// gateway asks it with server/discover at the start, hourly, and when its errors
-	// contradict the last answer; with a revision it never asks. Between a client and an
-	// upstream of the same generation nothing is translated.
+	// gateway asks the upstream with server/discover at the start, hourly, and when an
+	// error contradicts the last result; with a revision it never asks. Between a client
+	// and an upstream of the same generation nothing is translated.
 	Protocol string `yaml:"protocol"`
 	// Sessions is pooled or per_call: whether the sessions that are opened at an upstream
-	// of a revision before 2026-07-28 for clients of that one are kept for the next call
-	// of the same caller.
+	// of a revision before 2026-07-28 for clients of that revision are reused for later
+	// calls of the same caller.
 	Sessions string `yaml:"sessions"`
 
 	ProcessConfig `yaml:",inline"`
 
-	// Prefix is put before the names of tools and prompts as clients see them, and
-	// taken off before the upstream sees them.
+	// Prefix is added to the names of tools and prompts for clients, and removed before a
+	// request is sent to the upstream.
 	Prefix string `yaml:"prefix"`
 	// Tools selects and renames tools.
 	Tools ToolsConfig `yaml:"tools"`
-	// PinTools is off, warn or block: what becomes of tools and prompts whose definition,
-	// and of instructions whose text, is not the one that was approved.
+	// PinTools is off, warn or block: the handling of tools and prompts whose definition,
+	// and of instructions whose text, is not the approved one.
 	PinTools string `yaml:"pin_tools"`
-	// SharedLists states that the lists of this upstream are the same for all
-	// callers, whatever its cacheScope is. It needs federation.
+	// SharedLists declares that the lists of this upstream are the same for all callers,
+	// whatever its cacheScope is. It requires federation.
 	SharedLists bool `yaml:"shared_lists"`
 }
 
-// ToolsConfig is upstreams[].tools. Names on its left are the upstream's own.
+// ToolsConfig is upstreams[].tools. Names in keys and globs are the upstream's own.
 type ToolsConfig struct {
 	// Allow lists globs of the tools that clients see; empty means all.
 	Allow []string `yaml:"allow"`
 	// Deny lists globs of tools that clients do not see. It takes precedence over
 	// allow.
 	Deny []string `yaml:"deny"`
-	// Rename maps a tool's own name to the name that is put behind the prefix.
+	// Rename maps a tool's own name to the name that follows the prefix.
 	Rename map[string]string `yaml:"rename"`
 }
 
@@ -117,7 +118,8 @@ const (
 	PinBlock = "block"
 )
 
-// ProtocolAuto is the value of upstreams[].protocol with which an upstream is asked.
+// ProtocolAuto is the value of upstreams[].protocol with which the upstream is asked for
+// its revisions.
 const ProtocolAuto = "auto"
 
 // SetDefaults sets the documented defaults.
@@ -128,8 +130,8 @@ func (c *Config) SetDefaults() {
 	c.ProcessConfig.SetDefaults()
 }
 
-// WithBreaker returns the configuration with the breaker that it has without a section:
-// the default one, or none.
+// WithBreaker returns the configuration with its effective breaker if the section is
+// absent: the default one, or none.
 func (c Config) WithBreaker(byDefault bool) Config {
 	if c.Breaker == nil && byDefault {
 		c.Breaker = new(breaker.Config)
@@ -179,7 +181,7 @@ func (c *Config) Validate(at diag.At) {
 	}
 }
 
-// Pinned reports whether definitions are compared with those that were approved.
+// Pinned reports whether definitions are compared with the approved ones.
 func (c *Config) Pinned() bool { return c.PinTools == PinWarn || c.PinTools == PinBlock }
 
 // IsProcess reports whether the upstream is a program on this machine.

@@ -12,19 +12,19 @@ import (
 // CredentialsConfig is upstreams[].credentials: how the gateway gets a token for an
 // upstream. Exactly one of its members is set.
 type CredentialsConfig struct {
-	// ClientCredentials asks a token endpoint for tokens of the gateway itself, with the
-	// OAuth grant of this name.
+	// ClientCredentials requests tokens for the gateway itself from a token endpoint, with
+	// the OAuth grant of this name.
 	ClientCredentials *ClientCredentials `yaml:"client_credentials"`
-	// TokenExchange asks a token endpoint for a token of each caller, in exchange for the
-	// token that the caller has presented at the gateway (RFC 8693). Callers without a
+	// TokenExchange requests a token for each caller from a token endpoint, in exchange for
+	// the token that the caller presented at the gateway (RFC 8693). Callers without a
 	// token get 403 no_subject_token.
 	TokenExchange *TokenExchange `yaml:"token_exchange"`
 	// AuthorizationCode uses the login of an operator at a hosted server, which 'svc
-	// upstream login' makes. Every caller reaches the server with the operator's account.
+	// upstream login' performs. Every caller uses the server with the operator's account.
 	AuthorizationCode *AuthorizationCode `yaml:"authorization_code"`
 }
 
-// TokenEndpoint is a token endpoint, with the gateway's account there.
+// TokenEndpoint is a token endpoint, with the gateway's credentials there.
 type TokenEndpoint struct {
 	// TokenURL is the token endpoint: https, except on loopback. Redirects are not
 	// followed.
@@ -33,10 +33,10 @@ type TokenEndpoint struct {
 	ClientID string `yaml:"client_id" env:"true"`
 	// ClientSecret is sent with it, as HTTP Basic.
 	ClientSecret string `yaml:"client_secret" env:"true" secret:"true"`
-	// Scopes are asked for; empty leaves them to the endpoint.
+	// Scopes are requested; if empty, the endpoint chooses.
 	Scopes []string `yaml:"scopes"`
-	// Resource is the resource indicator (RFC 8707) that the token is asked for; mostly
-	// the URL of the upstream. Empty sends none.
+	// Resource is the resource indicator (RFC 8707) of the request; usually the URL of the
+	// upstream. Empty sends none.
 	Resource string `yaml:"resource" env:"true"`
 }
 
@@ -48,29 +48,30 @@ type ClientCredentials struct {
 // TokenExchange is upstreams[].credentials.token_exchange.
 type TokenExchange struct {
 	TokenEndpoint `yaml:",inline"`
-	// Audience is the name of the upstream at the token endpoint, for endpoints that
-	// expect it in the place of resource. Empty sends none.
+	// Audience is the name of the upstream at the token endpoint, for endpoints that expect
+	// it instead of resource. Empty sends none.
 	Audience string `yaml:"audience" env:"true"`
 }
 
 // AuthorizationCode is upstreams[].credentials.authorization_code. An empty section is
-// enough for most servers: what is missing is found at the server (RFC 9728, RFC 8414).
+// enough for most servers: missing values are discovered at the server (RFC 9728, RFC
+// 8414).
 type AuthorizationCode struct {
-	// Scopes are asked for; empty asks for those that the server names.
+	// Scopes are requested; if empty, the scopes that the server names.
 	Scopes []string `yaml:"scopes"`
 	// Resource is the resource indicator (RFC 8707) of the server; empty is its URL.
 	Resource string `yaml:"resource" env:"true"`
 	// ClientID identifies the gateway at the authorization server: an id that was
-	// registered there, or the https URL of a client metadata document. Empty registers
-	// the gateway at each login, where the server lets clients register themselves.
+	// registered there, or the https URL of a client metadata document. Empty registers the
+	// gateway at each login, if the server supports dynamic registration.
 	ClientID string `yaml:"client_id" env:"true"`
-	// ClientSecret belongs to client_id, where that has one.
+	// ClientSecret belongs to client_id, if that has one.
 	ClientSecret string `yaml:"client_secret" env:"true" secret:"true"`
-	// AuthorizationServer is the issuer to log in at; empty takes the first that the
+	// AuthorizationServer is the issuer for the login; if empty, the first one that the
 	// server names.
 	AuthorizationServer string `yaml:"authorization_server" env:"true"`
-	// RedirectPort is the port on loopback to which the browser returns from the login, for
-	// clients that are registered with one; 0 takes a free one.
+	// RedirectPort is the loopback port to which the browser returns after the login, for
+	// clients that are registered with one; 0 uses a free port.
 	RedirectPort int `yaml:"redirect_port"`
 }
 
@@ -88,7 +89,7 @@ func (a *AuthorizationCode) validate(at diag.At) {
 	}
 }
 
-// PerCaller reports whether the upstream can be asked with the token of a caller alone.
+// PerCaller reports whether requests to the upstream always need the token of a caller.
 func (c *Config) PerCaller() bool {
 	return c.Credentials != nil && c.Credentials.TokenExchange != nil
 }
@@ -148,7 +149,7 @@ func (cc *TokenEndpoint) validate(at diag.At) {
 	validateResource(at.Field("resource"), cc.Resource)
 }
 
-// validateEndpoint checks the address of a server that is sent secrets.
+// validateEndpoint checks the address of a server that receives secrets.
 func validateEndpoint(at diag.At, address, example string) {
 	if u, err := parseURL(address); err != nil {
 		at.Hint("%s", example).Errorf("url", "%s", err)
@@ -174,7 +175,7 @@ func validateResource(at diag.At, resource string) {
 	}
 }
 
-// IsLoopback reports whether a URL leads to this machine alone.
+// IsLoopback reports whether the host of a URL is a loopback one.
 func IsLoopback(u *url.URL) bool {
 	if u.Hostname() == "localhost" {
 		return true

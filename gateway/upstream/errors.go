@@ -23,20 +23,19 @@ var (
 	ErrTooLarge = fmt.Errorf("%w: body is larger than max_response_bytes", ErrInvalidResponse)
 	// ErrInvalidRequest: the request is not valid; nothing was sent.
 	ErrInvalidRequest = errors.New("request cannot be sent")
-	// ErrBusy: the upstream has max_in_flight requests already, or all processes that it may
-	// have are in use; nothing was sent.
+	// ErrBusy: max_in_flight requests are in flight at the upstream, or all its processes
+	// are in use; nothing was sent.
 	ErrBusy = errors.New("upstream is busy")
-	// ErrExited: the process of an upstream that is a program ended, or is not started
-	// again yet.
+	// ErrExited: the process of a program upstream has ended, or is not restarted yet.
 	ErrExited = errors.New("upstream process exited")
-	// ErrCredentials: the gateway could not get the token that it presents at the
-	// upstream; nothing was sent.
+	// ErrCredentials: the gateway could not get its token for the upstream; nothing was
+	// sent.
 	ErrCredentials = errors.New("no credentials for the upstream")
-	// ErrNoSubject: the upstream takes a token that is exchanged for the caller's, who has
-	// none. It is an ErrCredentials too.
+	// ErrNoSubject: the upstream needs a token that is exchanged for the caller's, and the
+	// caller has none. It is an ErrCredentials too.
 	ErrNoSubject = fmt.Errorf("%w: the caller has no token that could be exchanged", ErrCredentials)
-	// ErrLoginRequired: nobody is logged in at the authorization server of the upstream, or
-	// the login has ended. It is an ErrCredentials too.
+	// ErrLoginRequired: no operator is logged in at the authorization server of the
+	// upstream, or the login has ended. It is an ErrCredentials too.
 	ErrLoginRequired = fmt.Errorf("%w: a login is required", ErrCredentials)
 	// ErrOpen: the breaker of the upstream is open; nothing was sent. It is an
 	// ErrUnreachable too.

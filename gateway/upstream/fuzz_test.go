@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// scripted is a connection that reads what it was given, in pieces, and then
-// ends.
+// scripted is a connection that returns prepared data in pieces, and then ends.
 type scripted struct {
 	net.Conn
 	data  []byte
@@ -33,8 +32,8 @@ func (s *scripted) Close() error                    { return nil }
 func (s *scripted) SetDeadline(time.Time) error     { return nil }
 func (s *scripted) SetReadDeadline(time.Time) error { return nil }
 
-// readScripted runs one exchange on the bytes and returns the answer, its body,
-// and whether the connection would be used again.
+// readScripted runs one exchange on the bytes and returns the response, its body, and
+// whether the connection would be reused.
 func readScripted(data []byte, piece, room int) (*Response, []byte, bool, error) {
 	c := &Client{name: "fuzz", maxBody: 1 << 20}
 	c.pool.init(&c.target)
@@ -61,9 +60,9 @@ func readScripted(data []byte, piece, room int) (*Response, []byte, bool, error)
 	}
 }
 
-// FuzzResponse reads any bytes as an answer: whatever the pieces they come in
-// and the room they are read to, the result is the same, and what we accept
-// net/http reads in the same way.
+// FuzzResponse reads any bytes as a response: the result does not depend on how the
+// bytes are split or on the size of the buffer, and net/http interprets an accepted
+// response in the same way.
 func FuzzResponse(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -87,7 +86,7 @@ func FuzzResponse(f *testing.F) {
 			if (err == nil) != (err2 == nil) || (resp == nil) != (resp2 == nil) {
 				t.Fatalf("in pieces of %d: error %v, else %v", cut[0], err2, err)
 			}
-			// In pieces, bytes behind the answer are still on their way when it ends.
+			// When split, bytes after the response may still be missing when it ends.
 			if err == nil && (!bytes.Equal(body, body2) || again && !again2) {
 				t.Fatalf("in pieces of %d: body %q, else %q; used again %v, else %v", cut[0], body2, body, again2, again)
 			}
@@ -124,7 +123,7 @@ func compareWithNetHTTP(t *testing.T, data []byte, resp *Response, body []byte) 
 	}
 }
 
-// FuzzChunked puts any bytes behind a chunked header and asks the same.
+// FuzzChunked reads any bytes after a chunked header and makes the same checks.
 func FuzzChunked(f *testing.F) {
 	for _, s := range []string{"5\r\nhello\r\n0\r\n\r\n", "1;x=\"y\"\r\na\r\n00\r\nT: r\r\n\r\n", "5\nhello\n0\n\n", "ffffffffffffffff\r\n", "-1\r\n", "0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"} {
 		f.Add([]byte(s))
@@ -145,8 +144,8 @@ func FuzzChunked(f *testing.F) {
 	})
 }
 
-// FuzzRequest: whatever is put into a request, the upstream reads one request
-// with exactly these fields and this body.
+// FuzzRequest: for any request, the upstream receives exactly one request with these
+// fields and this body.
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "Content-Type", "application/json", []byte(`{"a":1}`))
 	f.Add("GET", "A", "b\r\nC: d", []byte(nil))

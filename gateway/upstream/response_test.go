@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAnswers sends one answer of raw bytes and says what the client makes of
-// it, and whether it uses the connection again.
+// TestAnswers sends one response of raw bytes and checks the client's result, and
+// whether it reuses the connection.
 func TestAnswers(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	huge := strings.Repeat("x", 70<<10)
@@ -178,8 +178,8 @@ func TestHeaderKeepsOrderAndValues(t *testing.T) {
 	}
 }
 
-// What came with the header is delivered before anybody is told of a wait; before
-// the connection is asked for more, somebody is.
+// Data that arrived with the header is delivered before BeforeWait's function is
+// called; that is called before the connection is read again.
 func TestBeforeWaitComesBeforeEachWait(t *testing.T) {
 	for _, kind := range []struct{ name, header, first, rest string }{
 		{"chunked", "Transfer-Encoding: chunked", "3\r\none\r\n", "3\r\ntwo\r\n0\r\n\r\n"},
@@ -214,8 +214,8 @@ func TestBeforeWaitComesBeforeEachWait(t *testing.T) {
 	}
 }
 
-// A peer that is full may say so as soon as it is connected to, and then end its
-// side and wait for the client to go. Its answer is read without waiting for more.
+// An overloaded peer may respond as soon as it is connected, close its side and
+// wait for the client to close. Its response is read without waiting for more.
 func TestAnswerBeforeTheFirstRequest(t *testing.T) {
 	answered := make(chan struct{})
 	p := newPeer(t, func(_ int, c *peerConn) {
@@ -231,7 +231,7 @@ func TestAnswerBeforeTheFirstRequest(t *testing.T) {
 	}
 	defer c.pool.discard(cn)
 	<-answered
-	time.Sleep(20 * time.Millisecond) // it is here, and the poller has heard of it
+	time.Sleep(20 * time.Millisecond) // wait until the poller has the event
 	cn.armFor(&c.pool, 2*time.Second)
 	if _, err := cn.write(&writeBuffer{b: []byte("POST /mcp HTTP/1.1\r\n\r\n")}, nil); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func TestRouterFirstMatchWins(t *testing.T) {
 	r, err := NewRouter([]Route{
 		{Match{ToolName: "files_delete"}, "guarded"},
 		{Match{ToolPrefix: "files_"}, "files"},
-		{Match{ToolName: "files_read"}, "never"}, // the prefix stands above it
+		{Match{ToolName: "files_read"}, "never"}, // the route with the prefix comes first
 		{Match{ToolGlob: "db_*_v[0-9]"}, "versioned"},
 		{Match{ToolPrefix: "db_"}, "db"},
 		{Match{ToolRegex: "mail|post"}, "mail"},
@@ -80,8 +80,8 @@ func TestRouterOfNothing(t *testing.T) {
 	}
 }
 
-// TestRouterLikeTopDown compares the compiled router with the definition: walk
-// the routes and take the first that matches.
+// TestRouterLikeTopDown compares the compiled router with the definition: the
+// first matching route in order.
 func TestRouterLikeTopDown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		short := rapid.StringMatching(`[ab_]{1,3}`)
@@ -132,7 +132,7 @@ func naive(m *Match, tool string) bool {
 	return false
 }
 
-// globRegexp writes a glob of stars and question marks as an expression.
+// globRegexp converts a glob of stars and question marks to an expression.
 func globRegexp(glob string) *regexp.Regexp {
 	e := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(glob))
 	return regexp.MustCompile(`(?s)\A` + e + `\z`)

@@ -81,7 +81,7 @@ func TestTLS(t *testing.T) {
 }
 
 // TestTLSEndWithoutNotice: a body that ends with the connection is complete only
-// when the upstream says so.
+// if the upstream sent close_notify.
 func TestTLSEndWithoutNotice(t *testing.T) {
 	a := certtest.New(t, t.TempDir(), "ca")
 	server := a.Issue("server")

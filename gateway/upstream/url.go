@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// parseURL reads the endpoint of an upstream. Its errors do not quote the URL.
+// parseURL parses the endpoint of an upstream. Its errors do not quote the URL.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -38,7 +38,7 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// address is what is dialled.
+// address is the address to dial.
 func address(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

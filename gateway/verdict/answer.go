@@ -11,9 +11,8 @@ import (
 	"svc/gateway/refusal"
 )
 
-// taskMade returns the handle of the task that an answer says was made. Under
-// 2025-11-25 tools/call alone makes tasks; on a resumed stream nobody knows what
-// was asked.
+// taskMade returns the handle of the task that a response reports as created. Under 2025-11-25
+// only tools/call creates tasks; on a resumed stream the request is unknown.
 func (in *Input) taskMade(m *mcp.Message) (handle string, ok bool) {
 	if in.Direction == policy.ClientToServer || m.ResultType == "" && in.HasAsked && in.Asked.Method != mcp.MethodToolsCall {
 		return "", false
@@ -21,8 +20,8 @@ func (in *Input) taskMade(m *mcp.Message) (handle string, ok bool) {
 	return mcp.MadeTask(m)
 }
 
-// deferred reports whether a message holds what a tool answered to a call of
-// which it made a task. Nobody knows which tool that was.
+// deferred reports whether a message contains the result of a tool call for which a task was
+// created. The tool is unknown.
 func (in *Input) deferred(m *mcp.Message) bool {
 	switch {
 	case m.Kind == mcp.Response && in.Asked.Method == mcp.MethodTasksResult:
@@ -33,10 +32,9 @@ func (in *Input) deferred(m *mcp.Message) bool {
 	return false
 }
 
-// strips reports whether strip_app applies to a message because of the rule of the
-// request that it answers. On a resumed stream, and for what a task ended
-// with, nobody knows which request that was: there it applies as soon as there is such
-// a rule.
+// strips reports whether strip_app applies to a message because of the rule of its request. On a
+// resumed stream, and for the result of a task, the request is unknown: strip_app then applies if
+// any rule has it.
 func (in *Input) strips(m *mcp.Message) bool {
 	if in.Direction == policy.ClientToServer {
 		return false
@@ -45,8 +43,8 @@ func (in *Input) strips(m *mcp.Message) bool {
 		in.Snapshot.Strips && (in.Resumed && m.Kind == mcp.Response || in.deferred(m))
 }
 
-// stripAnswer removes interactive-app content from the answer to a tools/call, and
-// from the one that a task ended with.
+// stripAnswer removes interactive content from the response to a tools/call, and from the result
+// of a task.
 func (in *Input) stripAnswer(m *mcp.Message, r *Result) {
 	if !r.strip {
 		return
@@ -63,8 +61,8 @@ func (in *Input) stripAnswer(m *mcp.Message, r *Result) {
 	r.Performed = r.Performed || r.Decision.Action == policy.StripApp
 }
 
-// takeStripped makes a message the one without n blocks, or keeps one that could be
-// read in two ways from the client.
+// takeStripped replaces a message by the one without n blocks, or withholds an ambiguous message
+// from the client.
 func takeStripped(m *mcp.Message, r *Result, body []byte, n int, ok bool) {
 	if !ok {
 		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
@@ -75,7 +73,7 @@ func takeStripped(m *mcp.Message, r *Result, body []byte, n int, ok bool) {
 		return
 	}
 	r.Stripped += n
-	if err := mcp.Scan(body, m); err != nil { // a splice of ours: cannot happen
+	if err := mcp.Scan(body, m); err != nil { // cannot happen: the splice produces valid JSON
 		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 		return
 	}
@@ -84,9 +82,8 @@ func takeStripped(m *mcp.Message, r *Result, body []byte, n int, ok bool) {
 	}
 }
 
-// present turns an answer into what its caller is to see of it: lists are
-// filtered where the rules say so, and where the gateway has tools of its own to
-// list the upstream's capabilities say that there are tools. It does so once.
+// present filters a response for its caller: lists, if the rules require it, and capabilities, to
+// which the tools capability is added if the gateway has tools of its own. It does so once.
 func (in *Input) present(m *mcp.Message, r *Result) {
 	if r.presented || r.Refused != nil || in.Direction == policy.ClientToServer {
 		return
@@ -103,13 +100,13 @@ func (in *Input) present(m *mcp.Message, r *Result) {
 	}
 }
 
-// listMethods are the methods that ask for lists.
+// listMethods are the methods that request lists.
 var listMethods = slices.DeleteFunc(mcp.Methods(), func(m mcp.MethodInfo) bool { return m.List == "" })
 
-// filterLists takes out of the answer to a list request what the caller may not
-// ask for (policy.filter_lists). Tools are judged by name; rules do not match
-// the names of resources and prompts, so those lists are whole or empty. On a resumed
-// stream every result that holds such a list is filtered.
+// filterLists removes from the response to a list request the items that the caller may not use
+// (policy.filter_lists). Tools are evaluated by name; rules do not match the names of resources
+// and prompts, so those lists are whole or empty. On a resumed stream every result with such a
+// list is filtered.
 func (in *Input) filterLists(m *mcp.Message, r *Result) {
 	if !in.Resumed {
 		in.filterList(mcp.MethodOf(in.Asked.Method), m, r)
@@ -120,7 +117,7 @@ func (in *Input) filterLists(m *mcp.Message, r *Result) {
 	}
 }
 
-// filterList filters the answer to one list method.
+// filterList filters the response to one list method.
 func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 	if list.List == "" || r.Refused != nil {
 		return
@@ -143,22 +140,20 @@ func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 	}
 }
 
-// offerTools adds the capability tools to the answer of an upstream that has none
-// itself: clients ask for the tools of a server only where it says that it has
-// some.
+// offerTools adds the capability tools to the response of an upstream without tools: clients
+// request a server's tools only if it declares the capability.
 func (in *Input) offerTools(m *mcp.Message, r *Result) {
 	if in.Asked.Method != mcp.MethodInitialize && in.Asked.Method != mcp.MethodDiscover {
 		return
 	}
-	if body, changed := mcp.OfferTools(m); changed && mcp.Scan(body, m) != nil { // a splice of ours: cannot happen
+	if body, changed := mcp.OfferTools(m); changed && mcp.Scan(body, m) != nil { // cannot happen: the splice produces valid JSON
 		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	}
 }
 
-// MayAsk reports whether a caller may send a request to an upstream: a tools/call of a
-// tool, or a method by itself. The rules decide, and the policies of the control plane that block
-// a tool by its name. What would be redacted, limited or handed to a guardrail may be
-// asked for.
+// MayAsk reports whether a caller may send a request to an upstream: a tools/call of a tool, or a
+// method. It evaluates the rules, and the policies of the control plane that block a tool by its
+// name. A request that would be redacted, limited or passed to a guardrail counts as allowed.
 func (s *Snapshot) MayAsk(caller *auth.Principal, policies *govern.Set, upstream, method, tool string) bool {
 	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims, AnyArguments: true}
 	if s.Rules.UsesUpstream() {

@@ -8,27 +8,26 @@ import (
 	"svc/gateway/policy"
 )
 
-// Params rewrites the header fields that mirror arguments of a request as the request
-// itself was rewritten: they must neither disagree with the body nor carry what was
-// redacted.
+// Params rewrites the header fields that mirror arguments of a request after the request was
+// rewritten: they must neither contradict the body nor contain redacted text.
 type Params struct {
-	// Message is the request as it goes on.
+	// Message is the request in its forwarded form.
 	Message *mcp.Message
 	// Rule is the rule that matched, nil for none; Redacted is set when it has redacted
 	// the request.
 	Rule     *policy.Rule
 	Redacted bool
-	// ByArguments is set when rules or policies were asked about the arguments of the request.
+	// ByArguments is set when rules or policies have evaluated the arguments of the request.
 	ByArguments bool
-	// Policies are those that the request was judged by, Fired those that did something,
-	// and Changed is set when they rewrote it.
+	// Policies are the policies that were applied to the request, Fired those that fired, and
+	// Changed is set when they rewrote it.
 	Policies *govern.Set
 	Fired    []*govern.Policy
 	Changed  bool
 }
 
-// Rewrite returns the value of such a field as it is sent; false when it can only be
-// left out. The name is that behind Mcp-Param-.
+// Rewrite returns the value of such a field for the upstream; false when the field must be
+// omitted. The name is the part after Mcp-Param-.
 func (p *Params) Rewrite(name, value string) (mirrored string, ok bool) {
 	if p.Changed || p.Policies.Scans(govern.Request) {
 		return p.govern(name, value)
@@ -47,15 +46,15 @@ func (p *Params) Rewrite(name, value string) (mirrored string, ok bool) {
 	return mcp.EncodeHeader(plain), ok
 }
 
-// govern returns a field as policies left it. One that does not mirror an argument is
-// left out: it would carry up what nobody looked at.
+// govern returns a field as the policies leave it. A field that does not mirror an argument is
+// omitted, because no policy has examined it.
 func (p *Params) govern(name, value string) (mirrored string, ok bool) {
 	plain, ok := mcp.DecodeHeader(value)
 	if !ok {
 		return "", false
 	}
 	if p.Rule != nil && p.Rule.Action == policy.Redact {
-		plain, _ = p.Rule.RedactParam(p.Message, plain) // as it was, where that is gone
+		plain, _ = p.Rule.RedactParam(p.Message, plain) // the original value, if that was redacted
 	}
 	if p.mirrors(name, plain) {
 		return mcp.EncodeHeader(plain), true
@@ -67,11 +66,11 @@ func (p *Params) govern(name, value string) (mirrored string, ok bool) {
 	return mcp.EncodeHeader(plain), p.mirrors(name, plain)
 }
 
-// mirrors reports whether a field has the value of an argument. Where the arguments were
-// judged, and some have the name of the field, it must be the value of one of those: a
-// server that goes by the header must not get what was judged as another argument. Which
-// argument a field of any other name mirrors is known to the tool's schema alone, so
-// there any argument is accepted.
+// mirrors reports whether a field has the value of an argument. If the arguments were
+// evaluated, and some have the name of the field, it must be the value of one of those: a
+// server that reads the header must not get a value that was evaluated as another argument.
+// For other names only the tool's schema defines the mirrored argument, so any argument is
+// accepted.
 func (p *Params) mirrors(name, plain string) bool {
 	body, at := p.Message.Body, p.Message.Spans.Arguments
 	if p.ByArguments {
@@ -83,8 +82,8 @@ func (p *Params) mirrors(name, plain string) bool {
 	return mcp.HasScalar(body, at, plain)
 }
 
-// sameWord reports whether two names differ in case, hyphens and underscores alone, as
-// those of a field and of the argument that it mirrors usually do.
+// sameWord reports whether two names differ only in case, hyphens and underscores, as the
+// names of a field and of its argument usually do.
 func sameWord(a, b string) bool {
 	plain := strings.NewReplacer("-", "", "_", "")
 	return strings.EqualFold(plain.Replace(a), plain.Replace(b))

@@ -12,8 +12,8 @@ import (
 	"svc/server/api"
 )
 
-// A field that mirrors an argument is what the argument is after rules and policies,
-// or left out.
+// After rules and policies, a field that mirrors an argument has the argument's new
+// value, or is omitted.
 func TestFieldsThatMirrorArguments(t *testing.T) {
 	rules, err := policy.Compile(policy.Config{Rules: []policy.RuleConfig{{
 		ID: "r", Action: "redact", When: &policy.When{}, Redact: []policy.Substitution{{Regex: "secret", Replacement: "hidden"}},
@@ -38,7 +38,7 @@ func TestFieldsThatMirrorArguments(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		params      Params
-		value, want string // empty: left out
+		value, want string // empty: omitted
 	}{
 		{"nothing was rewritten", Params{Message: message("secret")}, "secret", "secret"},
 		{"nothing was rewritten, and it is not read", Params{Message: message("secret")}, broken, broken},
@@ -61,7 +61,7 @@ func TestFieldsThatMirrorArguments(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", tt.name, got, ok, tt.want)
 		}
 	}
-	// What policies took out of the body is taken out of the field too.
+	// Text that policies removed from the body is removed from the field too.
 	m := message("write to eve@example.com now")
 	in := inputOf(t, snapshotOf(t, "http://127.0.0.1:1/", ruleOf(policy.Allow, policy.ClientToServer)), ways[0], nil, withPolicies{&host{}, set})
 	r := Judge(in, m)

@@ -10,8 +10,8 @@ import (
 	"svc/gateway/refusal"
 )
 
-// policies asks the policies of the control plane, after the rules, and takes what
-// they rewrote as the message from here on.
+// policies applies the policies of the control plane, after the rules, and
+// continues with the rewritten message.
 func (in *Input) policies(m *mcp.Message, r *Result) {
 	set, refused := in.Host.Policies()
 	if refused != nil {
@@ -34,7 +34,7 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	switch refused := denial(&v); {
 	case refused != nil:
 		r.refuse(refused, audit.ActionDeny)
-		r.Rule, r.Governed.Blocked = "", true // it was no rule
+		r.Rule, r.Governed.Blocked = "", true // no rule has blocked it
 	case v.Changed:
 		*m = v.Redacted
 		r.Governed.Changed = true
@@ -44,8 +44,8 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	}
 }
 
-// nameTool says which tool a message is about. Of what a task ended with, and of an
-// answer on a resumed stream, nobody knows: it may be that of any.
+// nameTool sets the tool of a message. For the result of a task, and for a response
+// on a resumed stream, the tool is unknown and may be any.
 func (in *Input) nameTool(m *mcp.Message, about *govern.Input) {
 	called := m
 	if in.Direction == policy.ServerToClient {
@@ -59,7 +59,7 @@ func (in *Input) nameTool(m *mcp.Message, about *govern.Input) {
 	}
 }
 
-// denial is the refusal of a message that must not go on, nil for one that may.
+// denial is the refusal of a blocked message, nil for others.
 func denial(v *govern.Verdict) *refusal.Refusal {
 	switch {
 	case v.Block != nil:

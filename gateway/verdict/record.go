@@ -11,34 +11,34 @@ import (
 	"svc/gateway/policy"
 )
 
-// MaxFired bounds the policies that a line names.
+// MaxFired bounds the policies in an audit line.
 const MaxFired = 32
 
-// Callouts counts the guardrails that are asked: a request can ask several, about
-// frames too.
+// Callouts counts guardrail callouts: a request can cause several, also for frames.
 type Callouts interface {
 	Asked(guardrail, verdict string, took time.Duration)
 }
 
-// Count counts the guardrail that was asked, if there was one, where somebody counts.
+// Count counts the guardrail that was called, if any, unless c is nil.
 func (r *Result) Count(c Callouts) {
 	if c != nil && r.Guardrail != "" {
 		c.Asked(r.Guardrail, string(r.Said.Verdict), r.Said.Latency)
 	}
 }
 
-// Note adds what was decided about a message to a record: an empty one of a frame, or
-// the one of a request, in which its own decision is first and that about its answer
-// second. decided is the action of the rule that the request matched.
+// Note adds the decision about a message to a record: an empty record for a frame, or
+// the record of a request, to which the decision about the request is added first and
+// the one about its response second. decided is the action of the rule that the
+// request matched.
 func (r *Result) Note(rec *audit.Record, decided policy.Action) {
 	r.noteRule(rec, decided)
 	if r.Kind != "" {
 		rec.ErrorKind = r.Kind
 	}
 	if r.Governed.Blocked {
-		rec.RuleID = "" // it was no rule
+		rec.RuleID = "" // no rule has decided
 	}
-	for _, o := range r.Observed { // a rule for both ways has seen the request already
+	for _, o := range r.Observed { // a rule for both directions has observed the request already
 		if !slices.Contains(rec.Observed, o) {
 			rec.Observed = append(rec.Observed, o)
 		}
@@ -54,8 +54,8 @@ func (r *Result) Note(rec *audit.Record, decided policy.Action) {
 	r.Governed.Note(rec)
 }
 
-// NoteAnswer adds what was decided about an answer or a frame, and what it says of
-// itself.
+// NoteAnswer adds the decision about a response or a frame, and members of the
+// message.
 func (r *Result) NoteAnswer(rec *audit.Record, decided policy.Action, m *mcp.Message) {
 	r.Note(rec, decided)
 	if m.Kind != mcp.Response {
@@ -69,9 +69,9 @@ func (r *Result) NoteAnswer(rec *audit.Record, decided policy.Action, m *mcp.Mes
 }
 
 // noteRule adds the action and the rule. An action other than allow takes precedence
-// over the one that is in the record. Where both allow, the second rule is recorded if
-// no rule decided first, or if the first only allows and the second was performed, as
-// a rate_limit that admits.
+// over the one in the record. If both allow, the second rule is recorded if no rule
+// decided first, or if the first only allows and the second was performed, like a
+// rate_limit that admits.
 func (r *Result) noteRule(rec *audit.Record, decided policy.Action) {
 	if r.Action == "" || r.Rule == "" && r.Action == audit.ActionAllow {
 		return
@@ -86,8 +86,9 @@ func (r *Result) noteRule(rec *audit.Record, decided policy.Action) {
 	}
 }
 
-// Note adds what policies found to a record: each policy and entity once, and the
-// highest score. Of more policies than a line holds, those that block are in it.
+// Note adds the findings of policies to a record: each policy and entity once, and the
+// highest score. If there are more policies than the limit, the blocking ones are
+// included.
 func (g *Governed) Note(rec *audit.Record) {
 	rec.InjectionScore = max(rec.InjectionScore, g.Score)
 	for _, e := range g.Entities {

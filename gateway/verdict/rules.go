@@ -11,8 +11,8 @@ import (
 	"svc/gateway/refusal"
 )
 
-// rules asks the rules, and performs the action of the one that matched. The
-// default_action does not apply to messages of servers.
+// rules evaluates the rules, and performs the action of the matching one. The default_action
+// does not apply to messages of servers.
 func (in *Input) rules(m *mcp.Message, r *Result) {
 	var observed []policy.Observed
 	r.Decision, observed = in.decide(m)
@@ -28,9 +28,9 @@ func (in *Input) rules(m *mcp.Message, r *Result) {
 	in.perform(m, r)
 }
 
-// decide asks the rules about a message. A question that was translated has the method of
-// the legacy request and the resultType of 2026-07-28, so that the first rule that matches
-// by either applies; of several in one result, one that is denied denies all.
+// decide evaluates the rules for a message. A translated server request has the method of
+// the legacy request and the resultType of 2026-07-28, so the first rule that matches either
+// applies; if a result contains several requests, the denial of one denies all.
 func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []policy.Observed) {
 	q := policy.RequestOf(m, in.Direction, in.Caller.Claims)
 	if in.Snapshot.Rules.UsesUpstream() {
@@ -63,7 +63,7 @@ func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []po
 	return decision, observed
 }
 
-// perform does what the action of the rule that matched asks for.
+// perform performs the action of the matching rule.
 func (in *Input) perform(m *mcp.Message, r *Result) {
 	rule := r.Decision.Rule
 	switch r.Decision.Action {
@@ -78,12 +78,12 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 		r.Performed = true
 	case policy.StripApp:
 		if in.Direction == policy.ClientToServer {
-			r.Action = audit.ActionStripApp // performed on the answer
+			r.Action = audit.ActionStripApp // performed on the response
 		}
 		r.strip = true
 	case policy.Guardrail:
 		in.guard(rule, m, r)
-	default: // deny, and whatever this build cannot perform
+	default: // deny, and actions that this build cannot perform
 		refused := &refusal.Policy
 		switch r.Decision.Reason {
 		case policy.ReasonArgumentType:
@@ -92,15 +92,15 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 			refused = &refusal.ArgumentLimit
 		}
 		refused = refused.WithRule(r.Rule)
-		if rule != nil { // else nothing matched
+		if rule != nil { // otherwise no rule matched
 			refused = refused.WithDetail(rule.Message)
 		}
 		r.refuse(refused, audit.ActionDeny)
 	}
 }
 
-// redact rewrites the message. Lists are filtered before, by the names that the
-// upstream sent.
+// redact rewrites the message. Lists are filtered before, by the names that the upstream
+// sent.
 func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
 	if in.present(m, r); r.Refused != nil {
 		return
@@ -114,10 +114,10 @@ func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
 	*m = redacted
 }
 
-// limit takes a token from the bucket of (rule, principal): gateway
-// specification, Action: rate_limit.
+// limit takes a token from the bucket of (rule, principal): gateway specification, Action:
+// rate_limit.
 func (in *Input) limit(rule *policy.Rule) *refusal.Refusal {
-	in.Host.BeforeWait() // the limit may be asked of a store
+	in.Host.BeforeWait() // the store of the limit may be remote
 	key := ratelimit.Key{Limit: ratelimit.Rule, Rule: rule.ID, Kind: in.Caller.Kind.String(), Issuer: in.Caller.Issuer, Principal: in.Caller.Value}
 	ok, after, err := in.Limits.Allow(in.Context, key, rule.TokensPerSecond, rule.Burst, in.Now())
 	switch {
@@ -129,11 +129,10 @@ func (in *Input) limit(rule *policy.Rule) *refusal.Refusal {
 	return nil
 }
 
-// guard asks the guardrail of a rule (gateway specification, Action: guardrail), and
-// takes what it masked as the message from here on. What passes is not asked about by
-// later rules: the first match has decided. On event streams it does nothing unless
-// the rule has frames: true; then each frame waits for its turn, and so do those
-// behind it.
+// guard calls the guardrail of a rule (gateway specification, Action: guardrail), and
+// continues with the masked message. Later rules do not evaluate an allowed message again:
+// the first match has decided. On event streams it does nothing unless the rule has frames:
+// true; then each frame, and those after it, waits for the callout.
 func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 	if in.Frame && !rule.Frames {
 		return
@@ -151,15 +150,15 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 	case guardrail.CallerGone:
 		r.refuse(&refusal.CallerGone, audit.ActionDeny)
 		if in.Direction == policy.ClientToServer {
-			r.Rule = "" // it has not decided
+			r.Rule = "" // the rule has not decided
 		}
 	default: // reject, or failing closed
 		r.refuse(guardRefusal(&r.Said).WithRule(rule.ID).WithDetail(rule.Message), audit.ActionDeny)
 	}
 }
 
-// AwaitsGuardrail reports whether judging m waits for the answer of a guardrail. It does not
-// while the breaker of the guardrail is open, or tries one call.
+// AwaitsGuardrail reports whether the evaluation of m waits for a guardrail. It does not
+// while the breaker of the guardrail is open or half-open.
 func (in *Input) AwaitsGuardrail(m *mcp.Message) bool {
 	if in.Snapshot.Guards == nil || in.Snapshot.Guards.Len() == 0 {
 		return false
@@ -172,8 +171,8 @@ func (in *Input) AwaitsGuardrail(m *mcp.Message) bool {
 	return guard != nil && !guard.BreakerOpen()
 }
 
-// guardRefusal is the refusal of a message that a guardrail rejects, or about which it
-// could not be asked.
+// guardRefusal is the refusal of a message that a guardrail rejects, or for which it was
+// unavailable.
 func guardRefusal(said *guardrail.Result) *refusal.Refusal {
 	switch said.Kind {
 	case guardrail.KindUnreachable:
@@ -184,8 +183,8 @@ func guardRefusal(said *guardrail.Result) *refusal.Refusal {
 	return &refusal.Policy
 }
 
-// guardKind is the error_kind of the audit line. A message that failing open let pass
-// carries its verdict alone, but for one that was too large to be asked about.
+// guardKind is the error_kind of the audit line. A message that passed because of failing
+// open has only its verdict, unless it was too large for a callout.
 func guardKind(said *guardrail.Result) string {
 	if said.Verdict == guardrail.FailOpen && said.Kind == guardrail.KindUnreachable {
 		return ""
@@ -193,9 +192,9 @@ func guardKind(said *guardrail.Result) string {
 	return said.Kind
 }
 
-// observed returns what rules in mode observe would have done to a message, in
-// their order, as the line has it. A rate limit takes its tokens, and is in the list
-// when none was left; a guardrail is not asked: its text would leave the gateway.
+// observed returns the actions that rules in mode observe would have performed, in order,
+// for the audit line. A rate limit takes its tokens, and is in the list if none was left; a
+// guardrail is not called, because the text would leave the gateway.
 func (in *Input) observed(rules []policy.Observed) (list []audit.Observed) {
 	for _, r := range rules {
 		action := r.Action.String()

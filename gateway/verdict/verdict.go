@@ -1,11 +1,11 @@
-// Package verdict judges one message on its way through the gateway: a request, a
-// plain JSON answer, or a frame of an event stream. All three go through [Judge],
-// which has the steps in their one order, so that none is forgotten for one of them:
-// rules, what the action of a rule does (redaction, rate limit, guardrail, removal of
-// app content), lists, scores, policies of the control plane.
+// Package verdict decides about one message in the gateway: a request, a JSON response, or
+// a frame of an event stream. All three go through [Judge], which performs the steps in a
+// fixed order, so that none is missing for one of them: rules with their actions
+// (redaction, rate limit, guardrail, removal of interactive content), lists, scores,
+// policies of the control plane.
 //
-// What decides is in [Input]; what was decided is in [Result]. Nothing is sent or
-// recorded here.
+// The data of the decision is in [Input]; the decision is in [Result]. This package sends
+// and records nothing.
 package verdict
 
 import (
@@ -22,31 +22,31 @@ import (
 	"svc/gateway/refusal"
 )
 
-// Snapshot is the part of a configuration that messages are judged by.
+// Snapshot is the part of a configuration that decisions depend on.
 type Snapshot struct {
 	Rules  *policy.Memory
 	Guards *guardrail.Set // by the names that rules use
 	// Strips is set when a rule has the action strip_app.
 	Strips bool
-	// FilterLists says that lists are cut down to what their caller may ask for.
+	// FilterLists is set if lists are filtered by the caller's permissions.
 	FilterLists bool
-	// OfTool returns the upstream that routes lead a tool to; nil where rules do not ask
-	// for upstreams.
+	// OfTool returns the upstream that routes select for a tool; nil if no rule depends on
+	// the upstream.
 	OfTool func(tool string) string
-	// OffersTools is set where the gateway has tools of its own to list.
+	// OffersTools is set if the gateway has tools of its own in lists.
 	OffersTools bool
-	// FailOpen lets messages pass whose limit cannot be asked.
+	// FailOpen allows messages whose rate limit is unavailable.
 	FailOpen bool
 }
 
-// Input is what a message is judged by, beside the message.
+// Input is the data of a decision, besides the message.
 type Input struct {
 	Context  context.Context
 	Snapshot *Snapshot
-	// Direction is the way of the message.
+	// Direction is the direction of the message.
 	Direction policy.Direction
-	// Upstream is the upstream that the message is for, or comes from; empty for none, and
-	// for requests where the rules do not ask for it.
+	// Upstream is the upstream that the message is routed to, or comes from; empty for
+	// none, and for requests if no rule depends on it.
 	Upstream string
 	// Caller is the client that sends the message or receives it.
 	Caller *auth.Principal
@@ -54,77 +54,76 @@ type Input struct {
 	Now    func() time.Time
 	Host   Host
 
-	// What follows is for answers and frames.
+	// The fields below are for responses and frames.
 
-	// Asked is the client's message that was judged before; zero where there is none.
+	// Asked is the client's message that was evaluated before; zero if there is none.
 	Asked    *mcp.Message
 	HasAsked bool
 	// Decided is the action of the rule that Asked matched.
 	Decided policy.Action
-	// Policies are those that Asked was judged by.
+	// Policies are the policies that were applied to Asked.
 	Policies *govern.Set
 	// Modern is set for the protocol generation without sessions.
 	Modern bool
-	// Resumed is set on the standalone stream, where nobody knows which request an
-	// answer belongs to. Everything that would apply to the answer of some request
-	// applies to all, or a client would get by breaking off what it does not get at
-	// once.
+	// Resumed is set on the standalone stream, where the request of a response is unknown.
+	// Restrictions on the response of any request then apply to all responses; otherwise a
+	// client could avoid them by disconnecting and resuming.
 	Resumed bool
 	// Frame is set for a message of an event stream.
 	Frame bool
-	// Filtered is set for a list that its caller's part was made of already.
+	// Filtered is set for a list that was already filtered for its caller.
 	Filtered bool
-	// Translated is set where the upstream supports another generation of the protocol than
-	// the client: a question is then judged as what it is in both.
+	// Translated is set if the upstream and the client support different protocol
+	// generations: a server request is then evaluated in both of its forms.
 	Translated bool
 }
 
-// Host performs what the steps need while they judge.
+// Host performs operations that the steps need.
 type Host interface {
-	// Policies returns the policies of the caller's agent, nil for none, or why the
-	// message must not go on without them.
+	// Policies returns the policies of the caller's agent, nil for none, or the refusal if
+	// the message must not pass without them.
 	Policies() (*govern.Set, *refusal.Refusal)
 	// Score scores the message, as it is after the rules.
 	Score(m *mcp.Message)
-	// BeforeWait is called before a step that may wait for something.
+	// BeforeWait is called before a step that may block.
 	BeforeWait()
 }
 
-// Result is what was decided about a message.
+// Result is the decision about a message.
 type Result struct {
-	// Refused is set when the message must not go on.
+	// Refused is set when the message must not be forwarded.
 	Refused *refusal.Refusal
-	// Decision is that of the rules.
+	// Decision is the decision of the rules.
 	Decision policy.Decision
 	// Action is the action of the audit line; empty when nothing matched.
 	Action string
 	Rule   string
-	// Performed is set when the rule did more than let the message pass: its
-	// rate_limit, guardrail or strip_app was performed.
+	// Performed is set when the rule did more than allow the message: its rate_limit,
+	// guardrail or strip_app was performed.
 	Performed bool
 	Kind      string // error_kind
 	// StripApplied is set when strip_app was applied; Stripped counts the content
 	// blocks that it removed.
 	StripApplied bool
 	Stripped     int
-	// Task is the handle of the task that the upstream made, as it sent it.
+	// Task is the handle of the task that the upstream created, as sent.
 	Task string
-	// Guardrail is the guardrail that was asked, empty for none, and Said its answer.
+	// Guardrail is the guardrail that was called, empty for none, and Said its answer.
 	Guardrail string
 	Said      guardrail.Result
-	// Observed is what rules that are not enforced would have done.
+	// Observed is the actions that observing rules would have performed.
 	Observed []audit.Observed
 	Governed Governed
-	// LeftOut is set for a part of an answer that was refused, and is left out.
+	// LeftOut is set for a part of a response that was refused and is omitted.
 	LeftOut []audit.LeftOut
 
 	strip, presented bool
 }
 
-// Governed is what the policies of the control plane found.
+// Governed is the result of the policies of the control plane.
 type Governed struct {
 	Fired []*govern.Policy
-	// Blocked is set when a policy, and no rule, keeps the message from going on.
+	// Blocked is set when a policy, and no rule, blocks the message.
 	Blocked bool
 	// Changed is set when the message was rewritten.
 	Changed bool
@@ -132,14 +131,14 @@ type Governed struct {
 	ByArguments bool
 	Score       float64
 	Entities    []string
-	// Scan is how long texts were looked at, All how long everything took.
+	// Scan is the time of the scan of texts, All the total time.
 	Scan, All time.Duration
 }
 
-// Judge judges the message m, and makes it what goes on: when a step changes the
-// message, m is the changed one. An upstream must not dodge a rule by its choice of
-// content type: answers and frames are judged alike. The first step that refuses ends
-// it, except that an answer is scored whatever becomes of it.
+// Judge decides about the message m, and replaces it by its forwarded form: when a step
+// changes the message, m is the changed one. The content type that an upstream chooses must
+// not affect the decision: responses and frames are evaluated alike. The first step that
+// refuses ends the evaluation, except that a response is scored in any case.
 func Judge(in *Input, m *mcp.Message) (r Result) {
 	in.rules(m, &r)
 	if in.Direction == policy.ServerToClient {
@@ -155,21 +154,21 @@ func Judge(in *Input, m *mcp.Message) (r Result) {
 	return r
 }
 
-// Unreadable is the result for a message of an upstream that could be read in two ways.
+// Unreadable is the result for an ambiguous message of an upstream.
 func Unreadable() (r Result) {
 	r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	return r
 }
 
-// LeaveOut makes the refusal of an upstream's part of an answer one that leaves out the
-// part, and does not deny the request.
+// LeaveOut changes the refusal of an upstream's part of a response into the omission of the
+// part, without denying the request.
 func (r *Result) LeaveOut(upstream string) {
 	r.LeftOut = []audit.LeftOut{{Upstream: upstream, RuleID: r.Rule}}
 	r.Refused, r.Action, r.Rule, r.Kind = nil, "", "", ""
 }
 
-// refuse keeps the message from going on, with the action, rule and kind of the
-// refusal in the line.
+// refuse refuses the message, with the action, rule and kind of the refusal in the audit
+// line.
 func (r *Result) refuse(refused *refusal.Refusal, action string) {
 	r.Refused, r.Action, r.Kind = refused, action, refused.Kind
 }

@@ -25,7 +25,7 @@ const (
 		`{"type":"resource","resource":{"uri":"ui://a","mimeType":"application/vnd.mcp-ui.remote-dom","text":"x"}}]}}`
 )
 
-// host counts what a judgement asks of it.
+// host counts the operations of a decision.
 type host struct{ scored, waits int }
 
 func (h *host) Policies() (*govern.Set, *refusal.Refusal) { return nil, nil }
@@ -58,7 +58,7 @@ func snapshotOf(t *testing.T, url string, rule policy.RuleConfig) *Snapshot {
 	return &Snapshot{Rules: policy.NewMemory(rules), Guards: guards}
 }
 
-// way is one of the three ways in which a message comes.
+// way is one of the three kinds of messages.
 type way struct {
 	name      string
 	direction policy.Direction
@@ -95,8 +95,8 @@ func ruleOf(a policy.Action, d policy.Direction) policy.RuleConfig {
 	return c
 }
 
-// Each action of a rule is performed on requests, answers and frames. An action that
-// nobody performs denies, and fails here.
+// Each action of a rule is performed on requests, responses and frames. An
+// unimplemented action denies, and fails this test.
 func TestEveryActionIsPerformedOnEveryKindOfMessage(t *testing.T) {
 	asked := 0
 	passing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -145,11 +145,11 @@ func TestEveryActionIsPerformedOnEveryKindOfMessage(t *testing.T) {
 	}
 }
 
-// An upstream does not change what is decided by its choice of content type.
+// The content type that an upstream chooses does not change the decision.
 func TestAnAnswerAndAFrameAreJudgedAlike(t *testing.T) {
 	for a := range policy.ActionCount {
 		if a == policy.Guardrail {
-			continue // its frames are opt-in
+			continue // a guardrail applies to frames only with frames: true
 		}
 		s := snapshotOf(t, "http://127.0.0.1:1/", ruleOf(a, policy.ServerToClient))
 		var got [2]Result
@@ -165,7 +165,8 @@ func TestAnAnswerAndAFrameAreJudgedAlike(t *testing.T) {
 	}
 }
 
-// The strip_app of the request's rule applies to its answer, whatever rule that has.
+// The strip_app of the request's rule applies to its response, for any rule of the
+// response.
 func TestTheAnswerIsStrippedForTheRuleOfItsRequest(t *testing.T) {
 	for _, w := range ways[1:] {
 		in := inputOf(t, snapshotOf(t, "http://127.0.0.1:1/", ruleOf(policy.Allow, policy.ServerToClient)), w, nil, &host{})
@@ -176,8 +177,8 @@ func TestTheAnswerIsStrippedForTheRuleOfItsRequest(t *testing.T) {
 	}
 }
 
-// The line of a frame and that of a request get the same members from one result:
-// each member that Note fills in for an empty record is in both.
+// The audit line of a frame and that of a request get the same members from one
+// result: each member that Note sets in an empty record is in both.
 func TestOneResultMakesTheSameMembersInEveryLine(t *testing.T) {
 	r := Result{
 		Action: audit.ActionRedact, Rule: "r", Kind: "k", StripApplied: true, Stripped: 2, Task: "t",

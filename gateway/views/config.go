@@ -21,7 +21,7 @@ type Config struct {
 	Name string `yaml:"name"`
 	// Upstreams are the upstreams whose items the view has.
 	Upstreams []string `yaml:"upstreams"`
-	// Tools are globs of the names that clients see, prefixes included: the view has the
+	// Tools are globs of the names that clients see, including prefixes: the view has the
 	// tools that one of them matches. Without it the view has all tools of its upstreams.
 	Tools []string `yaml:"tools"`
 	// Prompts is all (the prompts of its upstreams) or none.
@@ -29,8 +29,8 @@ type Config struct {
 	// Resources is all (the resources and resource templates of its upstreams) or none.
 	Resources string `yaml:"resources"`
 	// Claims are conditions on the verified OAuth identity of the caller, as in rules. For
-	// other callers there is no such view. Without it every caller of the gateway may use
-	// the view.
+	// other callers the view does not exist. Without it every caller of the gateway may
+	// use the view.
 	Claims *policy.ClaimsConfig `yaml:"claims"`
 }
 
@@ -39,7 +39,7 @@ func (c *Config) SetDefaults() {
 	c.Prompts, c.Resources = All, All
 }
 
-// Validate reports what is wrong with an entry. known are the names of the upstreams.
+// Validate reports the errors of an entry. known are the names of the upstreams.
 func (c *Config) Validate(at diag.At, known []string) {
 	switch {
 	case c.Name == "":
@@ -82,7 +82,8 @@ func (c *Config) Validate(at diag.At, known []string) {
 	}
 }
 
-// validName reports whether a text is the name of a view. It has one spelling in a path.
+// validName reports whether a text is a valid view name. A name has exactly one spelling
+// in a path.
 func validName(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false

@@ -12,18 +12,16 @@ import (
 	"svc/gateway/refusal"
 )
 
-// Main is the path of all that a gateway has. The same path with a slash at its end means
-// the same, as it does for views: many write it.
+// Main is the path of the whole gateway. A trailing slash is ignored, here and in paths of views, because it is common.
 const Main = "/mcp"
 
-// prefix is what the paths of views begin with.
+// prefix is the prefix of the paths of views.
 const prefix = Main + "/v/"
 
 // PathOf returns the path of a view.
 func PathOf(name string) string { return prefix + name }
 
-// View is a part of the merged lists. It is immutable and safe for concurrent use. A nil
-// View is all of them.
+// View is a part of the merged lists. It is immutable and safe for concurrent use. A nil View contains everything.
 type View struct {
 	Name string
 
@@ -31,7 +29,7 @@ type View struct {
 	tools     []*glob.Pattern // nil for all
 	prompts   bool
 	resources bool
-	admits    func(*policy.Claims) bool // nil for a view that there is not
+	admits    func(*policy.Claims) bool // nil for a view that does not exist
 }
 
 // String returns the name of the view; empty for a nil View.
@@ -42,13 +40,12 @@ func (v *View) String() string {
 	return v.Name
 }
 
-// Has reports whether an upstream is one of the view.
+// Has reports whether the view contains an upstream.
 func (v *View) Has(upstream string) bool {
 	return v == nil || slices.Contains(v.upstreams, upstream)
 }
 
-// Shows reports whether an item of an upstream is in the view. visible is its visible
-// name, URI or template.
+// Shows reports whether an item of an upstream is in the view. visible is its visible name, URI or template.
 func (v *View) Shows(kind catalog.Kind, upstream, visible string) bool {
 	if !v.Lists(kind, upstream) {
 		return false
@@ -57,13 +54,13 @@ func (v *View) Shows(kind catalog.Kind, upstream, visible string) bool {
 		slices.ContainsFunc(v.tools, func(g *glob.Pattern) bool { return g.Match(visible) })
 }
 
-// Finds reports whether the tool search may show a tool of an upstream. Those of the search
-// itself, which have none, are in every view.
+// Finds reports whether the tool search may return a tool of an upstream. The tools of the search itself, which have no
+// upstream, are in every view.
 func (v *View) Finds(upstream, tool string) bool {
 	return upstream == "" || v.Shows(catalog.Tool, upstream, tool)
 }
 
-// Lists reports whether the view may show items of a kind of an upstream.
+// Lists reports whether the view may contain items of a kind of an upstream.
 func (v *View) Lists(kind catalog.Kind, upstream string) bool {
 	if v == nil {
 		return true
@@ -105,7 +102,7 @@ func New(entries []Config) *Set {
 			v.tools = []*glob.Pattern{}
 		}
 		for _, pattern := range c.Tools {
-			if g, err := glob.Compile(pattern); err == nil { // it was validated
+			if g, err := glob.Compile(pattern); err == nil { // the configuration was validated
 				v.tools = append(v.tools, g)
 			}
 		}
@@ -131,9 +128,9 @@ func (s *Set) Named(name string) *View {
 	return s.byName[name]
 }
 
-// At returns the view of a request, nil for Main; ok is false for other paths. For a view that there is not it returns one that shows nothing and admits nobody. A path with
-// escapes is that of no view that there is, so that a proxy that compares paths as they are
-// written cannot be passed by another spelling.
+// At returns the view of a request, nil for Main; ok is false for other paths. For a view that does not exist it
+// returns one that is empty and admits no caller. A path with escapes never matches a view, so that it cannot bypass a
+// proxy that compares paths as written.
 func (s *Set) At(u *url.URL) (v *View, ok bool) {
 	if u.Path == Main || u.Path == Main+"/" {
 		return nil, true
@@ -152,7 +149,7 @@ func (s *Set) At(u *url.URL) (v *View, ok bool) {
 	return v, true
 }
 
-// Admit refuses a caller who may not use the view, exactly as if there were none.
+// Admit refuses a caller who may not use the view, exactly as if the view did not exist.
 func (v *View) Admit(who *auth.Principal) *refusal.Refusal {
 	switch {
 	case v == nil:
@@ -165,9 +162,8 @@ func (v *View) Admit(who *auth.Principal) *refusal.Refusal {
 	return nil
 }
 
-// Scope is what binds a text that a client keeps, such as a session handle, to the view;
-// nil for a nil View. No scope is the beginning of another one, or of the key of a
-// principal.
+// Scope binds a text that a client stores, such as a session handle, to the view; nil for a nil View. No scope is a
+// prefix of another one, or of the key of a principal.
 func (v *View) Scope() []byte {
 	if v == nil {
 		return nil

@@ -48,7 +48,8 @@ func TestWhatAViewShows(t *testing.T) {
 	}
 }
 
-// A view that there is not shows nothing, whoever forgets to ask whether it admits anybody.
+// A view that does not exist is empty, even if a caller does not check whether it admits
+// anybody.
 func TestAViewThatThereIsNot(t *testing.T) {
 	s := New([]Config{{Name: "one", Upstreams: []string{"crm"}, Claims: &policy.ClaimsConfig{SubjectIn: []string{"alice"}}}})
 	for path, name := range map[string]string{"/mcp/v/two": "two", "/mcp/v/": "", "/mcp/v/a/b": "", "/mcp/v/one%2f": "", "/mcp/v/%6fne": "", "/mcp/v/ONE": "ONE", "/mcp/v/" + strings.Repeat("x", 65): ""} {

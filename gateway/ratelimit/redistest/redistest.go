@@ -1,8 +1,8 @@
 //go:build unix
 
 // Package redistest runs real Redis servers for tests: one, or a cluster, on
-// loopback, in a directory of the test's own, ended with the test. A test is
-// skipped where the program is missing, and only then.
+// loopback, in a directory of the test, ended with the test. A test is skipped only
+// if the program is missing.
 package redistest
 
 import (
@@ -21,17 +21,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// program is the server, from Debian's package redis-server.
+// program is the server, from the Debian package redis-server.
 const program = "redis-server"
 
-// startTime bounds how long a server, or a cluster, may take to be ready.
+// startTime bounds the start of a server, or of a cluster.
 const startTime = 20 * time.Second
 
-// Server is one Redis server. It keeps nothing: a restarted one is empty.
+// Server is one Redis server without persistence: a restarted one is empty.
 type Server struct {
-	// Addr is its address, which it keeps when it is restarted.
+	// Addr is its address, which does not change when it is restarted.
 	Addr string
-	// TLSAddr is that of its port with TLS; empty but for nodes of StartClusterTLS.
+	// TLSAddr is the address of its port with TLS; empty except for nodes of
+	// StartClusterTLS.
 	TLSAddr string
 
 	t    testing.TB
@@ -72,7 +73,7 @@ func StartTLS(t testing.TB, certFile, keyFile string) *Server {
 	return s
 }
 
-// freeAddr returns a loopback address on which nobody listens.
+// freeAddr returns a free loopback address.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +84,7 @@ func freeAddr(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// start starts the process and waits until it serves.
+// start starts the process and waits until it responds.
 func (s *Server) start() error {
 	s.cmd, s.out = exec.Command(s.args[0], s.args[1:]...), &bytes.Buffer{}
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
@@ -106,7 +107,7 @@ func (s *Server) start() error {
 	return fmt.Errorf("%s at %s did not begin to serve", program, s.Addr)
 }
 
-// serves reports whether the server answers at all, if only with an error.
+// serves reports whether the server responds at all, even with an error.
 func (s *Server) serves() bool {
 	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) URL() string { return "redis://" + s.Addr }
 // Pause stops the process: connections are accepted and nothing is answered.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
@@ -158,7 +159,7 @@ func (s *Server) Restart() {
 	}
 }
 
-// Do sends one command, on a connection of its own, and returns the answer.
+// Do sends one command, on a connection of its own, and returns the reply.
 func (s *Server) Do(args ...any) (any, error) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 	defer c.Close()
@@ -186,8 +187,8 @@ type Cluster struct {
 // slots is how many hash slots a cluster has.
 const slots = 16384
 
-// StartCluster starts a cluster of masters, each with a replica when replicas is
-// set, and waits until every node has the whole topology.
+// StartCluster starts a cluster of masters, each with a replica if replicas is set,
+// and waits until every node knows the whole topology.
 func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -204,7 +205,7 @@ func StartCluster(t testing.TB, masters int, replicas bool) *Cluster {
 }
 
 // StartClusterTLS is StartCluster, without replicas, for nodes that use TLS to
-// clients at their TLSAddr, and among themselves. The certificate of the files is
+// clients at their TLSAddr, and between each other. The certificate of the files is
 // its own authority.
 func StartClusterTLS(t testing.TB, masters int, certFile, keyFile string) *Cluster {
 	t.Helper()
@@ -220,7 +221,7 @@ func StartClusterTLS(t testing.TB, masters int, certFile, keyFile string) *Clust
 	return c
 }
 
-// join makes one cluster of the nodes, and waits until each knows all.
+// join creates one cluster of the nodes, and waits until each knows all others.
 func (c *Cluster) join(t testing.TB) {
 	t.Helper()
 	masters, first := len(c.Masters), c.Masters[0]
@@ -258,7 +259,7 @@ func startNode(t testing.TB, args ...string) *Server {
 		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"}, args...)...)
 }
 
-// busPort is the port on which nodes talk among themselves.
+// busPort is the port for messages between nodes.
 func (s *Server) busPort() string {
 	for i, a := range s.args {
 		if a == "--cluster-port" {
@@ -285,7 +286,7 @@ func (c *Cluster) nodes() []*Server {
 	return append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replicas...)
 }
 
-// await waits until ready says yes of every node.
+// await waits until ready is true for every node.
 func (c *Cluster) await(t testing.TB, ready func(*Server) bool) {
 	t.Helper()
 	deadline := time.Now().Add(startTime)
@@ -320,7 +321,7 @@ func (c *Cluster) TLSURL() string {
 // Owner returns the index of the master that had the slot of a key at the start.
 func (c *Cluster) Owner(key string) int { return c.Slot(key) * len(c.Masters) / slots }
 
-// Slot returns the hash slot of a key, as a master says.
+// Slot returns the hash slot of a key, according to a master.
 func (c *Cluster) Slot(key string) int {
 	for _, m := range c.nodes() {
 		if answer, err := m.Do("CLUSTER", "KEYSLOT", key); err == nil {

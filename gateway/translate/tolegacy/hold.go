@@ -114,7 +114,7 @@ func (t *Translator) retry(ctx context.Context, r *transport.Request, m *mcp.Mes
 	}
 	text, ok := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "requestState").Of(m.Body))
 	if !ok {
-		return wire.Refuse(&refusal.RequestState, 0, m.ID, "requestState is no string", r.RequestID), nil
+		return wire.Refuse(&refusal.RequestState, 0, m.ID, "requestState is not a string", r.RequestID), nil
 	}
 	want, err := digestOf(s.principal, t.opts.Upstream, m)
 	if err != nil {

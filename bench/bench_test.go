@@ -32,7 +32,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestCorpus: the load is what the upstream can answer, and varied.
+// TestCorpus: the upstream can respond to the load, and the load is varied.
 func TestCorpus(t *testing.T) {
 	seen, tools := map[string]bool{}, map[string]bool{}
 	for i, r := range corpus("small_", "127.0.0.1:1", []string{"key-a", "key-b"}, false) {

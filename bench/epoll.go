@@ -11,7 +11,7 @@ import (
 )
 
 // The upstream and the load generator share one core, so both are single loops
-// over epoll: what they spend is taken from what they can offer the proxy.
+// over epoll: their CPU time reduces the load that they can offer.
 
 // poller waits for sockets.
 type poller struct {
@@ -34,7 +34,8 @@ func (p *poller) add(fd int) error {
 
 func (p *poller) remove(fd int) error { return unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil) }
 
-// wait returns the sockets that can be read, waiting ms at most (-1 is forever).
+// wait returns the sockets that can be read, waiting at most ms milliseconds (-1
+// is forever).
 func (p *poller) wait(ms int) ([]unix.EpollEvent, error) {
 	for {
 		n, err := unix.EpollWait(p.fd, p.events[:], ms)

@@ -22,10 +22,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-// frontRole is the least proxy that can be built on the gateway's upstream client:
-// net/http in front, or the gateway's own server, and no check of anything. What the
-// gateway costs above the latter is the gateway's own doing; what that costs above
-// nginx is the HTTP stack's.
+// frontRole is a minimal proxy on the gateway's upstream client: net/http in front,
+// or the gateway's own server, without any checks. The difference between the
+// gateway and the latter is the cost of the gateway's own work; the difference
+// between the latter and nginx is the cost of the HTTP stack.
 func frontRole(args []string) error {
 	f := flag.NewFlagSet("front", flag.ContinueOnError)
 	target := f.String("upstream", "", "URL of the upstream")

@@ -13,10 +13,10 @@ import (
 	"svc/server/client"
 )
 
-// governedTemplates are the policies of the target governed.
+// governedTemplates are the policy templates of the target governed.
 var governedTemplates = []string{"pii-protection", "prompt-injection-defense"}
 
-// applyTemplates makes the policies of governedTemplates for all agents.
+// applyTemplates creates the policies of governedTemplates for all agents.
 func (p *plane) applyTemplates(ctx context.Context) error {
 	enabled := true
 	for _, id := range governedTemplates {
@@ -28,7 +28,7 @@ func (p *plane) applyTemplates(ctx context.Context) error {
 }
 
 // startGoverned starts a gateway that reports to a control plane and enforces its policies: personal data is
-// looked for and texts are scored, both ways. It returns when a call with an injection is blocked.
+// detected and texts are scored, in both directions. It returns when a call with an injection is blocked.
 func (r *rig) startGoverned(ctx context.Context, name string) (*target, error) {
 	t, err := r.startReporting(ctx, name, targetCore, rigCore)
 	if err != nil {

@@ -16,32 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadSpec is what a load generator is told on its standard input.
+// loadSpec is the load generator's task, read from standard input.
 type loadSpec struct {
 	Addr     string
 	Tool     string
 	Keys     []string
 	Modern   bool // the client supports 2026-07-28
 	Conns    int
-	Rate     int // requests a second; 0 is a closed loop
+	Rate     int // requests per second; 0 is a closed loop
 	Warmup   time.Duration
 	Duration time.Duration
 }
 
-// loadResult is what it prints when it is done. Before that it prints a line
-// when the warm-up is over.
+// loadResult is printed at the end. A line is printed before that at the end of
+// the warm-up.
 type loadResult struct {
 	Requests int
 	Failures int
-	Failure  string // the first
+	Failure  string // the first failure
 	Elapsed  time.Duration
 	P50, P99 time.Duration
 }
 
-// fixedConns is how many connections a fixed rate may spread over.
+// fixedConns is the maximum number of connections for a fixed rate.
 const fixedConns = 64
 
-// loadRole drives one target.
+// loadRole sends load to one target.
 func loadRole([]string) error {
 	var spec loadSpec
 	if err := json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
@@ -85,7 +85,7 @@ func loadRole([]string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// generator sends requests and times their answers.
+// generator sends requests and measures the time to their responses.
 type generator struct {
 	poller   *poller
 	random   *rand.Rand
@@ -93,28 +93,28 @@ type generator struct {
 	conns    map[int]*loadConn
 
 	idle    []*loadConn
-	due     []time.Time // of a fixed rate, not sent yet
+	due     []time.Time // requests of a fixed rate that are due and not sent yet
 	running int
 
 	done      int
 	failures  int
 	failure   string
-	latencies []uint32 // by microsecond; the last is for all above
+	latencies []uint32 // by microsecond; the last one is for all longer ones
 }
 
 type loadConn struct {
 	fd    int
 	buf   []byte
 	n     int
-	id    []byte // as it must come back
+	id    []byte // the expected id of the response
 	start time.Time
 }
 
 var errGone = errors.New("the target closed the connection")
 
-// run sends for the given time and waits for the last answers. A fixed rate is
-// timed from when a request was due, so that a stalled target is charged for all
-// it made wait.
+// run sends for the given time and waits for the last responses. With a fixed
+// rate the time is measured from when a request was due, so that the wait that a
+// stalled target causes is included.
 func (g *generator) run(rate int, d time.Duration) error {
 	now := time.Now()
 	end := now.Add(d)
@@ -165,7 +165,8 @@ func (g *generator) run(rate int, d time.Duration) error {
 			c := g.conns[int(e.Fd)]
 			complete, err := g.receive(c)
 			if i := slices.Index(g.idle, c); err == errGone && i >= 0 && len(g.conns) > 1 {
-				// Nobody has used it for long: at a fixed rate a few do all.
+				// It was unused for long: with a fixed rate a few connections
+				// are sufficient.
 				g.idle = slices.Delete(g.idle, i, i+1)
 				delete(g.conns, c.fd)
 				_ = g.poller.remove(c.fd)
@@ -209,7 +210,8 @@ func (g *generator) send(c *loadConn, start time.Time) error {
 	return writeAll(c.fd, g.requests[i])
 }
 
-// receive reads what there is; complete says that the answer has ended.
+// receive reads the available data; complete reports that the response has
+// ended.
 func (g *generator) receive(c *loadConn) (complete bool, err error) {
 	if c.n == len(c.buf) {
 		return false, errors.New("an answer is larger than the buffer")
@@ -239,7 +241,7 @@ func (g *generator) receive(c *loadConn) (complete bool, err error) {
 	g.done++
 	us := min(time.Since(c.start).Microseconds(), int64(len(g.latencies)-1))
 	g.latencies[us]++
-	// The id stands at the start of JSON and in the last frame of a stream.
+	// The id is at the start of JSON and in the last frame of a stream.
 	body := b[end:]
 	if !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) ||
 		!bytes.Contains(body[:min(len(body), 64)], c.id) && !bytes.Contains(body[max(0, len(body)-1024):], c.id) {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// options is what the command line sets.
+// options are the command line's settings.
 type options struct {
 	targets  []string
 	shapes   []string
@@ -44,7 +44,7 @@ func main() {
 	exit(err)
 }
 
-// roles are the parts that this program plays in processes of their own.
+// roles are the parts of this program that run in processes of their own.
 var roles = map[string]func(args []string) error{
 	"upstream": upstreamRole,
 	"load":     loadRole,
@@ -67,19 +67,19 @@ func exit(err error) {
 
 var errUsage = errors.New("usage")
 
-// targetNames are the targets that there are.
+// targetNames are the available targets.
 var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "base", "base-reporting", "base-governed"}
 
-// isGateway reports whether a target is svc, in one of its arrangements.
+// isGateway reports whether a target is svc, in one of its configurations.
 func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
 
-// isBase reports whether a target is the build that is compared with.
+// isBase reports whether a target is the build for comparison.
 func isBase(name string) bool { return strings.HasPrefix(name, "base") }
 
 // isGoverned reports whether a target has policies of a control plane.
 func isGoverned(name string) bool { return strings.HasSuffix(name, "governed") }
 
-// isModern reports whether a target is called by clients of 2026-07-28, before an upstream
+// isModern reports whether a target is called by clients of 2026-07-28, with an upstream
 // that supports it (modern), or one that has sessions (translated).
 func isModern(name string) bool { return name == "modern" || name == "translated" }
 
@@ -126,7 +126,7 @@ func parseOptions(args []string) (*options, error) {
 	return o, nil
 }
 
-// shorten makes a run that takes seconds.
+// shorten changes the options to a run of a few seconds.
 func (o *options) shorten() {
 	o.rounds, o.duration, o.streams = 1, 200*time.Millisecond, min(o.streams, 50)
 	if _, err := nginxPath(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A target is left alone until its memory has not fallen for a settle time, or
-// for so many of them: what was freed goes back to the system bit by bit.
+// A target is left idle until its memory has not fallen for a settle time, or for the
+// maximum number of settle times: freed memory is returned to the system gradually.
 const (
 	settle    = 500 * time.Millisecond
 	maxSettle = 16
@@ -28,9 +28,9 @@ type footprint struct {
 	streams int64 // while so many event streams are open
 }
 
-// footprints reads the memory of each target with event streams open that have
-// sent one frame each and stay silent; that of the target translated with as many calls
-// held for an answer of their client.
+// footprints measures the memory of each target with open event streams that have sent
+// one frame each and are idle; for the target translated with as many calls held for an
+// answer of their client.
 func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]footprint, error) {
 	if o.streams == 0 {
 		return nil, nil
@@ -38,7 +38,7 @@ func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]
 	var found []footprint
 	for _, t := range targets {
 		f := footprint{target: t.name, rest: t.rest}
-		s, _ := shapeByName("sse") // streams go where those of the load go
+		s, _ := shapeByName("sse") // streams are sent where the load is sent
 		tool, first := holdTool, "notifications/progress"
 		if t.name == "translated" {
 			tool, first = askTool, `"resultType":"input_required"`
@@ -58,7 +58,7 @@ func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]
 	return found, nil
 }
 
-// settled returns the resident memory once it falls no more.
+// settled returns the resident memory once it no longer falls.
 func (t *target) settled(ctx context.Context) (int64, error) {
 	before := int64(math.MaxInt64)
 	for range maxSettle {
@@ -76,8 +76,8 @@ func (t *target) settled(ctx context.Context) (int64, error) {
 	return before, nil
 }
 
-// openStreams opens n event streams and returns them once each has sent its
-// first frame, which has the text first. With an error it returns those that are open.
+// openStreams opens n event streams and returns them once each has sent its first
+// frame, which contains text. With an error it returns the open ones.
 func openStreams(ctx context.Context, addr string, requests [][]byte, first string, n int) ([]net.Conn, error) {
 	var d net.Dialer
 	var conns []net.Conn
@@ -100,7 +100,7 @@ func openStreams(ctx context.Context, addr string, requests [][]byte, first stri
 	return conns, nil
 }
 
-// firstFrame reads up to the data of the first frame, which must have a text.
+// firstFrame reads up to the data of the first frame, which must contain text.
 func firstFrame(r io.Reader, want string) error {
 	lines := bufio.NewReaderSize(r, 1<<10)
 	for i := range 50 {
@@ -121,7 +121,7 @@ func firstFrame(r io.Reader, want string) error {
 	return fmt.Errorf("no frame came in the first lines")
 }
 
-// printFootprints shows the memory of the targets.
+// printFootprints prints the memory of the targets.
 func printFootprints(w io.Writer, o *options, found []footprint) {
 	if len(found) == 0 {
 		return

@@ -50,8 +50,8 @@ func (r *rig) startReporting(ctx context.Context, name, cores, planeCores string
 	return t, nil
 }
 
-// startPlane starts a control plane. The limit on ingest requests is raised: the
-// default of 600 batches a minute is less than a closed loop of calls makes.
+// startPlane starts a control plane. The limit of ingest requests is raised: the
+// default of 600 batches per minute is below the rate of a closed loop of calls.
 func (r *rig) startPlane(ctx context.Context, name, cores string) (*plane, error) {
 	addr, err := freeAddress()
 	if err != nil {
@@ -95,8 +95,8 @@ func (t *target) stop() {
 	}
 }
 
-// planeUsage returns the CPU time that the control plane of the target has used
-// so far; 0 where it has none.
+// planeUsage returns the CPU time of the target's control plane so far; 0 if it
+// has none.
 func (t *target) planeUsage() time.Duration {
 	if t.plane == nil {
 		return 0
@@ -108,8 +108,8 @@ func (t *target) planeUsage() time.Duration {
 	return u.cpu
 }
 
-// allArrived waits until the control plane has a trace of every request that was
-// measured: a reporter that falls behind would look cheap.
+// allArrived waits until the control plane has a trace of every measured
+// request: otherwise a reporter that lags behind would look cheap.
 func (t *target) allArrived(ctx context.Context) error {
 	if t.plane == nil {
 		return nil

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// process is a program that was started here and will be ended here, by its id.
+// process is a program that this run started and ends by its id.
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	out  *bytes.Buffer // what it wrote to standard error
+	out  *bytes.Buffer // its standard error
 	done chan struct{}
 	err  error
 }
 
-// start runs a program pinned to the given cores, a list as taskset takes it. ctx
-// bounds its life.
+// start runs a program pinned to the given cores, a list in the format of
+// taskset. The process ends with ctx.
 func start(ctx context.Context, cores string, stdout io.Writer, name string, argv ...string) (*process, error) {
 	return startWithInput(ctx, cores, nil, stdout, name, argv...)
 }
@@ -49,7 +49,7 @@ func startWithInput(ctx context.Context, cores string, stdin io.Reader, stdout i
 	return p, nil
 }
 
-// stop asks the process to end, then makes it.
+// stop asks the process to end, then kills it.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -60,7 +60,7 @@ func (p *process) stop() {
 	}
 }
 
-// failed describes a process that ended before its time.
+// failed describes a process that ended too early.
 func (p *process) failed() error {
 	select {
 	case <-p.done:
@@ -72,11 +72,11 @@ func (p *process) failed() error {
 
 func tail(s string) string { return strings.TrimSpace(s[max(0, len(s)-2000):]) }
 
-// usage is what a process and its children have used so far.
+// usage is the resource usage of a process and its children so far.
 type usage struct {
 	cpu    time.Duration
-	system time.Duration // the part of cpu that the kernel took
-	rss    int64         // bytes now
+	system time.Duration // the kernel's part of cpu
+	rss    int64         // current bytes
 }
 
 func (p *process) usage() (usage, error) { return usageOf(p.cmd.Process.Pid) }
@@ -87,7 +87,8 @@ func usageOf(pid int) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	// The name in parentheses may hold anything; fields count from behind it.
+	// The name in parentheses may contain any character; the other fields follow
+	// it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 22 {
 		return usage{}, errors.New(dir + "/stat is short")
@@ -95,11 +96,11 @@ func usageOf(pid int) (usage, error) {
 	user, _ := strconv.ParseInt(fields[11], 10, 64)
 	system, _ := strconv.ParseInt(fields[12], 10, 64)
 	pages, _ := strconv.ParseInt(fields[21], 10, 64)
-	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on all platforms of Go
 	u := usage{cpu: time.Duration(user+system) * tick, system: time.Duration(system) * tick, rss: pages * int64(os.Getpagesize())}
 	children, err := os.ReadFile(dir + "/task/" + strconv.Itoa(pid) + "/children")
 	if err != nil {
-		return u, nil // not every kernel has it
+		return u, nil // some kernels do not have it
 	}
 	for _, s := range strings.Fields(string(children)) {
 		if child, err := strconv.Atoi(s); err == nil {
@@ -113,7 +114,7 @@ func usageOf(pid int) (usage, error) {
 	return u, nil
 }
 
-// machineBusy is the CPU time that anything on the machine has used so far.
+// machineBusy is the CPU time of the whole machine so far.
 func machineBusy() time.Duration {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

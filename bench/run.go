@@ -17,14 +17,14 @@ import (
 type measurement struct {
 	loadResult
 	cpu    time.Duration // of the target
-	system time.Duration // the part of cpu that the kernel took under load
-	plane  time.Duration // of the control plane that it reports to
+	system time.Duration // the kernel's part of cpu under load
+	plane  time.Duration // of the control plane that the target reports to
 	rig    time.Duration // of upstream and load generator
 	others time.Duration // of everything else on the machine
 	rss    int64
 }
 
-// key names a cell of the table.
+// key identifies a cell of the table.
 type key struct{ shape, target string }
 
 func run(ctx context.Context, args []string) error {
@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Never longer than this, whatever goes wrong.
+	// An upper bound in case of a failure.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(o.rounds*len(o.shapes)*len(o.targets))*(longest()*2*o.duration+maxCalm+time.Second))
 	defer cancel()
 	r := &rig{}
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	} else {
 		defer os.RemoveAll(r.dir)
 	}
-	if err := os.Chmod(r.dir, 0o711); err != nil { // nginx's worker may be another user
+	if err := os.Chmod(r.dir, 0o711); err != nil { // nginx's worker may run as another user
 		return err
 	}
 	if err := r.makeKeys(o.keys); err != nil {
@@ -77,7 +77,8 @@ func run(ctx context.Context, args []string) error {
 		if t.rest, err = t.settled(ctx); err != nil {
 			return err
 		}
-		// Every key is shown once, so that no hash is computed later.
+		// Each key is used once, so that no hash is computed during the
+		// measurement.
 		s, _ := shapeByName("small")
 		if _, err := r.measure(ctx, t, s, &options{conns: 1, duration: time.Second}); err != nil {
 			return err
@@ -91,8 +92,8 @@ func run(ctx context.Context, args []string) error {
 	for round := range o.rounds {
 		for _, name := range o.shapes {
 			s, _ := shapeByName(name)
-			// Each round begins with another target, so that none always follows
-			// the same one.
+			// Each round begins with another target, so that no target always
+			// follows the same one.
 			for i := range targets {
 				t := targets[(i+round)%len(targets)]
 				m, err := r.measure(ctx, t, s, o)
@@ -118,7 +119,8 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// measure runs one load. CPU is read when the warm-up is over and at the end.
+// measure runs one load. CPU time is read at the end of the warm-up and at the
+// end.
 func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (measurement, error) {
 	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Modern: isModern(t.name), Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
 	if s.fixed {
@@ -174,22 +176,22 @@ func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (meas
 	if err := json.Unmarshal(line, &m.loadResult); err != nil {
 		return measurement{}, fmt.Errorf("load: %w", err)
 	}
-	// What a target puts off is its own: it is charged for it, and the next
-	// load, and the next target, are not.
+	// Deferred work of a target is charged to it, not to the next load or the next
+	// target.
 	calm, err := t.calm(ctx)
 	m.cpu += calm - after.cpu
 	m.plane = t.planeUsage() - planeBefore
 	return m, err
 }
 
-// A target is calm when it uses no more than a clock tick of CPU time in calmTime.
-// It has maxCalm for that.
+// A target is calm when it uses at most one clock tick of CPU time in calmTime. It
+// has maxCalm to become calm.
 const (
 	calmTime = 200 * time.Millisecond
 	maxCalm  = 5 * time.Second
 )
 
-// calm waits until the target has nothing left to do, and returns the CPU time it
+// calm waits until the target has no work left, and returns the CPU time that it
 // has used so far.
 func (t *target) calm(ctx context.Context) (time.Duration, error) {
 	before := -time.Hour
@@ -212,7 +214,7 @@ func (r *rig) startLoad(ctx context.Context, input []byte, stdout *os.File) (*pr
 	return startWithInput(ctx, rigCore, bytes.NewReader(input), stdout, "load", r.self, "load")
 }
 
-// spun returns the CPU time of what keeps the rig's core awake.
+// spun returns the CPU time of the process that keeps the rig's core awake.
 func (r *rig) spun() time.Duration {
 	u, err := r.spinner.usage()
 	if err != nil {
@@ -234,9 +236,10 @@ func (r *rig) rigUsage(load *process) (upstream, generator time.Duration) {
 	return upstream, generator
 }
 
-// calmRounds drops the rounds of a shape in which something else on the machine
-// took more than a fifth of a core from one of the targets, unless that was so in
-// all: then it keeps the calmest. It returns how many are left.
+// calmRounds drops the rounds of a shape in which other programs on the machine
+// used more than a fifth of a core during one of the targets, unless that applies
+// to all rounds: then it keeps the calmest. It returns the number of remaining
+// rounds.
 func calmRounds(o *options, cells map[key][]measurement, shape string) (kept int) {
 	disturbed := make([]float64, o.rounds)
 	for _, t := range o.targets {

@@ -13,12 +13,12 @@ import (
 type shape struct {
 	name  string
 	title string
-	// tool is the prefix of the tool names; the upstream answers by it.
+	// tool is the prefix of the tool names; it selects the upstream's response.
 	tool string
-	// fixed sends at a rate instead of as fast as answers come.
+	// fixed sends at a fixed rate instead of in a closed loop.
 	fixed bool
-	// times is how much longer than the others this load lasts: the hundredth of
-	// 3,000 requests hangs on a single pause of 15 ms.
+	// times is a factor for the duration of this load: the 99th percentile of 3,000
+	// requests depends on a single pause of 15 ms.
 	times int
 }
 
@@ -29,7 +29,7 @@ var shapes = []shape{
 	{name: "sse", title: "event stream of 20 frames, closed loop", tool: "sse_", times: 1},
 }
 
-// longest is how much longer than the shortest the longest load lasts.
+// longest is the ratio of the longest to the shortest duration of a load.
 func longest() time.Duration {
 	most := 1
 	for _, s := range shapes {
@@ -47,15 +47,14 @@ func shapeByName(name string) (shape, bool) {
 	return shape{}, false
 }
 
-// How varied the load is: enough that no cache holds one answer for all.
+// The variety of the load: large enough that no cache holds one response for all.
 const (
 	corpusSize = 4096
 	toolCount  = 300
 )
 
-// corpus returns requests that are ready to be written: tool calls with many
-// tools, keys, ids and argument sizes, of a client of 2025-06-18 or of 2026-07-28. It is
-// the same in every run.
+// corpus returns encoded requests: tool calls with many tools, keys, ids and argument
+// sizes, of a client of 2025-06-18 or of 2026-07-28. It is the same in every run.
 func corpus(tool, host string, keys []string, modern bool) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	requests := make([][]byte, corpusSize)

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spinRole keeps its core from falling asleep, at the lowest priority there is:
-// whatever else wants the core has it at once. Without it a slow target pays for
-// waking the rig with every request it sends on, and a fast one, which never lets
-// the rig sleep, does not: in profiles the write to the upstream cost about twice
-// as much when the rig was half idle.
+// spinRole keeps its core awake, with the lowest priority: other programs preempt
+// it at once. Without it a slow target would be charged for waking the rig with
+// every request that it forwards, and a fast one, which never lets the rig sleep,
+// would not: in profiles the write to the upstream cost about twice as much when
+// the rig was half idle.
 func spinRole([]string) error {
 	runtime.LockOSThread()
 	const schedIdle = 5

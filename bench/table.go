@@ -27,8 +27,8 @@ func rss(m *measurement) float64       { return float64(m.rss) / (1 << 20) }
 func rigLoad(m *measurement) float64   { return 100 * m.rig.Seconds() / m.Elapsed.Seconds() }
 func others(m *measurement) float64    { return 100 * m.others.Seconds() / m.Elapsed.Seconds() }
 
-// printTable shows a table per shape. Ratios are those of one round to the
-// reference of the same round; all figures are medians over the rounds.
+// printTable prints a table per shape. Ratios are relative to the reference of
+// the same round; all figures are medians over the rounds.
 func printTable(w io.Writer, o *options, cells map[key][]measurement) {
 	fmt.Fprintf(w, "%s, %d cores; medians of %d rounds of %s; %d connections; ratios to %s in the same round\n",
 		runtime.Version(), runtime.NumCPU(), o.rounds, o.duration, o.conns, o.targets[0])
@@ -53,7 +53,7 @@ func printTable(w io.Writer, o *options, cells map[key][]measurement) {
 	}
 }
 
-// ratio is the median over the rounds of f to the reference's f.
+// ratio is the median over the rounds of f divided by the reference's f.
 func ratio(ms, reference []measurement, f func(*measurement) float64) float64 {
 	quotients := make([]measurement, len(ms))
 	for i := range ms {

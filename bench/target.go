@@ -16,38 +16,38 @@ import (
 	"svc/gateway/auth"
 )
 
-// The cores: what is measured has one for itself, the rig has the other.
+// The cores: the measured program has one, the rig the other.
 const (
 	targetCore = "0"
 	rigCore    = "1"
 	bothCores  = "0,1"
 )
 
-// target is a proxy before the upstream.
+// target is a proxy in front of the upstream.
 type target struct {
 	name string
 	addr string
 	proc *process
 	rest int64 // resident memory before the first request, in bytes
 
-	plane *plane // the control plane that a gateway reports its traces to; nil where the upstream takes them
-	asked int    // requests that were measured
+	plane *plane // the control plane for the traces of a gateway; nil if the upstream accepts them
+	asked int    // number of measured requests
 }
 
-// rig is what a run has started and written.
+// rig is the processes and files of a run.
 type rig struct {
 	dir      string
 	self     string // this program
 	upstream *process
 	spinner  *process
 	backend  string // address of the upstream
-	svc      string // the binary that is measured
-	base     string // the binary that it is compared with
+	svc      string // the measured binary
+	base     string // the binary for comparison
 	keys     []string
 	hashes   []string
 }
 
-// startUpstream starts the upstream and learns its address.
+// startUpstream starts the upstream and reads its address.
 func (r *rig) startUpstream(ctx context.Context) (err error) {
 	r.upstream, r.backend, err = startAndRead(ctx, rigCore, "upstream", r.self, "upstream")
 	return err
@@ -103,9 +103,9 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 	}
 }
 
-// nginxConfig is nginx at its best for this job: connections to the upstream are
-// kept, buffers take a whole answer, nothing is logged. Event streams go through
-// unbuffered, as they must.
+// nginxConfig is nginx optimized for this load: connections to the upstream are
+// kept, buffers hold a whole response, nothing is logged. Event streams are not
+// buffered.
 const nginxConfig = `daemon off;
 worker_processes 1;
 worker_rlimit_nofile 16384;
@@ -140,7 +140,7 @@ http {
 }
 `
 
-// nginxPath finds nginx, also where PATH leaves out the system's daemons.
+// nginxPath finds nginx, also if PATH lacks the system's daemons.
 func nginxPath() (string, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
@@ -149,8 +149,7 @@ func nginxPath() (string, error) {
 	return path, err
 }
 
-// startNginx starts nginx with two listeners: event streams are taken by the
-// second.
+// startNginx starts nginx with two listeners: the second is for event streams.
 func (r *rig) startNginx(ctx context.Context) (*target, error) {
 	path, err := nginxPath()
 	if err != nil {
@@ -176,7 +175,7 @@ func (r *rig) startNginx(ctx context.Context) (*target, error) {
 	return t, t.awaitListening(addr)
 }
 
-// addressFor returns where a shape is sent.
+// addressFor returns the address for a shape.
 func (t *target) addressFor(s shape) string {
 	addr, stream, two := strings.Cut(t.addr, " ")
 	if two && s.name == "sse" {
@@ -185,7 +184,7 @@ func (t *target) addressFor(s shape) string {
 	return addr
 }
 
-// binary returns the svc that a target runs.
+// binary returns the svc binary of a target.
 func (r *rig) binary(target string) string {
 	if isBase(target) {
 		return r.base
@@ -193,7 +192,7 @@ func (r *rig) binary(target string) string {
 	return r.svc
 }
 
-// buildSvc builds the binary to measure, unless one was given, and makes its
+// buildSvc builds the measured binary, unless one was given, and creates its
 // license.
 func (r *rig) buildSvc(ctx context.Context, o *options) error {
 	r.svc, r.base = o.svc, o.base
@@ -214,8 +213,8 @@ func (r *rig) buildSvc(ctx context.Context, o *options) error {
 	return nil
 }
 
-// startGateway writes a configuration as an operator would and starts svc. Its
-// files are in a directory of the target's name.
+// startGateway writes an ordinary configuration and starts svc. Its files are in
+// a directory with the target's name.
 func (r *rig) startGateway(ctx context.Context, name, cores, controlPlane, ingestKey string) (*target, error) {
 	dir := filepath.Join(r.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -310,7 +309,7 @@ auth:
 	return b.String()
 }
 
-// awaitListening waits until the target takes connections.
+// awaitListening waits until the target accepts connections.
 func (t *target) awaitListening(addr string) error {
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if err := t.proc.failed(); err != nil {
@@ -328,7 +327,7 @@ func (t *target) awaitListening(addr string) error {
 	}
 }
 
-// freeAddress returns a loopback address that was free a moment ago.
+// freeAddress returns a free loopback address.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

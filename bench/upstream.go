@@ -19,13 +19,15 @@ const (
 
 	// holdTool is the prefix of the tools whose stream stays open.
 	holdTool = "hold_"
-	// askTool is that of the tools that ask the client a question, and wait.
+	// askTool is the prefix of the tools that send the client a request, and
+	// wait.
 	askTool = "ask_"
 )
 
-// upstreamRole serves MCP tool calls from prepared answers, chosen by the tool's
-// prefix and number, with the request's id put in. It also takes the traces that
-// the gateway reports. It prints its address and runs until it is ended.
+// upstreamRole serves MCP tool calls with prepared responses, selected by the
+// tool's prefix and number, into which the request's id is inserted. It also
+// accepts the traces of the gateway. It prints its address and runs until it is
+// ended.
 func upstreamRole([]string) error {
 	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -85,7 +87,7 @@ type upstreamConn struct {
 	n   int
 }
 
-// serve reads what there is and answers every request that is complete.
+// serve reads the available data and responds to every complete request.
 func (s *upstreamServer) serve(fd int) bool {
 	c := s.conns[fd]
 	if c.n == len(c.buf) {
@@ -112,7 +114,7 @@ func (s *upstreamServer) serve(fd int) bool {
 }
 
 // message returns the first request in b and its size, which is 0 while it is
-// not complete.
+// incomplete.
 func message(b []byte) (head, body []byte, size int) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
@@ -188,7 +190,7 @@ func (s *upstreamServer) answer(fd int, head, body []byte) error {
 
 const answerHead = `{"jsonrpc":"2.0","id":`
 
-// json answers with the id and a result that starts with a comma.
+// json responds with the id and a result that starts with a comma.
 func (s *upstreamServer) json(fd int, id, result []byte) error {
 	b := append(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(answerHead)+len(id)+len(result)), 10)
@@ -199,8 +201,8 @@ func (s *upstreamServer) json(fd int, id, result []byte) error {
 	return writeAll(fd, b)
 }
 
-// stream answers with progress notifications and the result, each frame written
-// by itself as a server that has them one after the other does.
+// stream responds with progress notifications and the result, each frame in a
+// write of its own, like a server that produces them one after the other.
 func (s *upstreamServer) stream(fd int, id, result []byte) error {
 	if err := writeAll(fd, []byte(streamHead)); err != nil {
 		return err

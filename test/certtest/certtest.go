@@ -1,5 +1,5 @@
-// Package certtest makes certificates for tests: an authority of a test's own,
-// and what it issues, good for 127.0.0.1, for servers and clients, for an hour.
+// Package certtest issues certificates for tests: from a test's own authority,
+// for 127.0.0.1, for servers and clients, valid for an hour.
 package certtest
 
 import (
@@ -25,16 +25,16 @@ type Pair struct {
 	CertFile, KeyFile string
 }
 
-// Authority signs certificates. Its own serves 127.0.0.1 too, as one that is
-// signed by itself.
+// Authority signs certificates. Its own certificate is valid for 127.0.0.1 too,
+// as a self-signed one.
 type Authority struct {
 	Pair
 	t   testing.TB
 	dir string
 }
 
-// New makes an authority whose files, NAME.pem and NAME.key like those of what it
-// issues, stand in dir.
+// New creates an authority whose files are in dir: NAME.pem and NAME.key, like
+// those of the certificates that it issues.
 func New(t testing.TB, dir, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: dir}
@@ -45,15 +45,15 @@ func New(t testing.TB, dir, name string) *Authority {
 	return a
 }
 
-// Pool returns a pool that holds the authority alone.
+// Pool returns a pool that contains only the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.Leaf)
 	return pool
 }
 
-// Issue makes a certificate whose common name is name. It is changed before it is
-// signed; a second one of the same name takes the first one's files.
+// Issue issues a certificate with the common name name. change modifies it before
+// it is signed; a second one with the same name replaces the first one's files.
 func (a *Authority) Issue(name string, change ...func(*x509.Certificate)) Pair {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -57,7 +57,7 @@ func TestCompose(t *testing.T) {
 		}
 		checkFlags(t, s.Command)
 		if strings.HasPrefix(name, "plane") {
-			checkFlags(t, []string{"serve", "--store", "--redis-url"}) // the variables SVC_STORE and SVC_REDIS_URL
+			checkFlags(t, []string{"serve", "--store", "--redis-url"}) // the variables SVC_STORE and SVC_REDIS_URL correspond to these flags
 		}
 	}
 	if ours != 4 {

@@ -26,7 +26,7 @@ var (
 	chart = filepath.Join(helm, "svc")
 )
 
-// example is the file of values that the documents name.
+// example is the values file that the documents name.
 func example(t *testing.T) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(helm, "example.yaml"))
@@ -43,15 +43,15 @@ func example(t *testing.T) map[string]any {
 func TestLint(t *testing.T) {
 	result := lint.AllWithKubeVersion(chart, example(t), "default", nil)
 	for _, m := range result.Messages {
-		// A chart without an icon is fine.
+		// A missing icon of the chart is acceptable.
 		if m.Severity > support.InfoSev {
 			t.Error(m)
 		}
 	}
 }
 
-// objects are the objects of a rendered chart, each decoded into its type: a field that
-// the type does not have is an error.
+// objects are the objects of a rendered chart, each decoded into its type: an unknown
+// field is an error.
 type objects struct {
 	deployments  []apps.Deployment
 	statefulSets []apps.StatefulSet
@@ -127,7 +127,7 @@ func strict[T any](document string, list *[]T) error {
 	return err
 }
 
-// pods are the templates of pods, by the name of their controller.
+// pods are the pod templates, by the name of their controller.
 func (o *objects) pods() map[string]core.PodTemplateSpec {
 	all := map[string]core.PodTemplateSpec{}
 	for _, d := range o.deployments {
@@ -161,7 +161,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// checkPod checks what every pod has.
+// checkPod checks the requirements of every pod.
 func checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
 	spec := pod.Spec
 	security := spec.SecurityContext
@@ -203,8 +203,8 @@ func checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
 	}
 }
 
-// checkSelectors checks that services, budgets, policies and autoscalers mean pods that
-// are there.
+// checkSelectors checks that services, budgets, policies and autoscalers select
+// existing pods.
 func checkSelectors(t *testing.T, o objects) {
 	matches := func(kind, name string, selector map[string]string) core.PodTemplateSpec {
 		for _, pod := range o.pods() {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// svc runs the program and returns what it printed.
+// svc runs the program and returns its output.
 func svc(t *testing.T, dir string, env []string, args ...string) (string, error) {
 	t.Helper()
 	path, err := program()
@@ -49,8 +49,8 @@ func svc(t *testing.T, dir string, env []string, args ...string) (string, error)
 	return string(out), err
 }
 
-// checkGateway has the program check a configuration whose files and folders are moved
-// below a folder of the test.
+// checkGateway runs the program's check of a configuration whose files and folders are
+// moved below a folder of the test.
 func checkGateway(t *testing.T, config string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func checkGateway(t *testing.T, config string) {
 	}
 }
 
-// checkFlags looks for the flags of a command line in the help of its command.
+// checkFlags checks that the flags of a command line are in the help of its command.
 func checkFlags(t *testing.T, args []string) {
 	t.Helper()
 	help, err := svc(t, t.TempDir(), nil, args[0], "--help")

@@ -48,7 +48,8 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// span is one span as the collector read it, with the attributes of its resource.
+// span is one span as the collector decoded it, with the attributes of its
+// resource.
 type span struct {
 	ptrace.Span
 	resource map[string]any
@@ -61,7 +62,7 @@ func (s span) text(key string) string {
 	return ""
 }
 
-// spans returns what has arrived.
+// spans returns the received spans.
 func (c *collector) spans() []span {
 	var all []span
 	for _, traces := range c.sink.AllTraces() {

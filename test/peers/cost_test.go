@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// processorTime is what a process has used so far, from /proc, in steps of 10 ms.
+// processorTime is the processor time of a process so far, from /proc, in steps of
+// 10 ms.
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -35,11 +36,12 @@ func processorTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// BenchmarkTelemetryOfTheProcess measures what telemetry costs as a share of what a
-// request costs: the processor time of gateway processes, with and without, that
-// serve the same small calls over 8 connections in turns. Upstream and endpoint are
-// in the process of the benchmark and do not count. on/off is the ratio to the first
-// of two gateways without telemetry; the second says what the measurement is worth.
+// BenchmarkTelemetryOfTheProcess measures the cost of telemetry relative to the cost
+// of a request: the processor time of gateway processes, with and without telemetry,
+// that alternately serve the same small calls over 8 connections. Upstream and
+// endpoint are in the benchmark's process and are not counted. on/off is the ratio
+// to the first of two gateways without telemetry; the second shows the noise of the
+// measurement.
 func BenchmarkTelemetryOfTheProcess(b *testing.B) {
 	const clients, calls = 8, 1500
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +90,7 @@ func BenchmarkTelemetryOfTheProcess(b *testing.B) {
 	}
 }
 
-// load makes calls over each of so many connections.
+// load makes calls over each of several connections.
 func load(b *testing.B, g *gateway, clients, calls int) {
 	address := strings.TrimSuffix(strings.TrimPrefix(g.url, "http://"), "/mcp")
 	body := call(1, "safe", "")

@@ -1,4 +1,5 @@
-// Package peers checks the gateway, as a process, against programs that others
-// wrote and that are too large to be dependencies of svc: the OTLP receiver of the
-// OpenTelemetry Collector. It knows svc only by its command line and its wire.
+// Package peers checks the gateway, as a process, against independent programs
+// that are too large to be dependencies of svc: the OTLP receiver of the
+// OpenTelemetry Collector. It uses svc only through its command line and its
+// protocols.
 package peers

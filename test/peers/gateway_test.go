@@ -54,8 +54,8 @@ type gateway struct {
 	log *bytes.Buffer
 }
 
-// startGateway runs the program with a configuration without listen, license and
-// audit.
+// startGateway runs the program with a configuration to which listen, license and
+// audit are added.
 func startGateway(t testing.TB, text string, env ...string) *gateway {
 	t.Helper()
 	svc, err := program()
@@ -100,7 +100,7 @@ func startGateway(t testing.TB, text string, env ...string) *gateway {
 	}
 }
 
-// stop ends it in order, so that what waits is exported.
+// stop ends it gracefully, so that pending spans are exported.
 func (g *gateway) stop() {
 	g.t.Helper()
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -111,7 +111,7 @@ func (g *gateway) stop() {
 	}
 }
 
-// post sends a message; headers come in pairs. It returns status and body.
+// post sends a message; headers are given in pairs. It returns status and body.
 func (g *gateway) post(body string, headers ...string) (int, string) {
 	g.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, g.url, strings.NewReader(body))
@@ -135,13 +135,13 @@ func (g *gateway) post(body string, headers ...string) (int, string) {
 	return resp.StatusCode, string(got)
 }
 
-// seen is a request as the upstream got it.
+// seen is a request as received by the upstream.
 type seen struct {
 	header http.Header
 	body   string
 }
 
-// upstream answers tool calls; what it got is kept by the JSON-RPC id.
+// upstream responds to tool calls and records them by their JSON-RPC id.
 type upstream struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -201,7 +201,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// token is good for an hour.
+// token returns a token that is valid for an hour.
 func (i *issuer) token(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	claims["iss"], claims["exp"] = i.URL, time.Now().Add(time.Hour).Unix()
@@ -223,7 +223,7 @@ func (i *issuer) token(t *testing.T, claims map[string]any) string {
 }
 
 // newClientHost serves a client metadata document over TLS. It returns the client
-// id, and the file of the authority that the gateway has to trust.
+// id, and the CA file that the gateway has to trust.
 func newClientHost(t *testing.T, name string) (id, caFile string) {
 	var s *httptest.Server
 	s = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -16,7 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// asker answers what a server asks.
+// asker responds to server requests.
 type asker struct{ asked, sampled atomic.Int32 }
 
 func (a *asker) Elicit(context.Context, mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
@@ -29,8 +29,8 @@ func (a *asker) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (*mcp
 	return &mcpgo.CreateMessageResult{SamplingMessage: mcpgo.SamplingMessage{Role: mcpgo.RoleAssistant, Content: mcpgo.TextContent{Type: "text", Text: "word"}}, Model: "none"}, nil
 }
 
-// startMCPGo serves mcp-go, which speaks 2026-07-28 where it has no sessions, with tools that answer, fail,
-// ask, ask two questions at once, and sample.
+// startMCPGo serves mcp-go, which supports 2026-07-28 if it has no sessions, with tools that succeed, fail,
+// send one request, send two requests at once, and sample.
 func startMCPGo(t *testing.T, sessions bool) string {
 	s := server.NewMCPServer("go", "1", server.WithElicitation(), server.WithToolCapabilities(true))
 	s.EnableSampling()
@@ -72,8 +72,8 @@ func startMCPGo(t *testing.T, sessions bool) string {
 	return up.URL + "/mcp"
 }
 
-// mcp-go, in either generation, uses mcp-go in either generation through the gateway, and
-// gets what it gets directly.
+// mcp-go clients of either generation use mcp-go servers of either generation through the gateway, with the
+// same results as directly.
 func TestMCPGoAcrossGenerations(t *testing.T) {
 	ups := map[string]string{"2025-11-25": startMCPGo(t, true), "2026-07-28": startMCPGo(t, false)}
 	record := func(t *testing.T, url string, legacy bool) string {

@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// observedBy is a gateway with a rule of each action, tokens, a guardrail, and two
-// pipelines.
+// observedBy is the configuration of a gateway with a rule of each action, tokens,
+// a guardrail, and two pipelines.
 func observedBy(upstream, guard, customer, operator, oauth string) string {
 	return fmt.Sprintf(`
 default_upstream: main
@@ -61,7 +61,7 @@ func parentOf(n int, sampled bool) (text string, id pcommon.TraceID) {
 	return fmt.Sprintf("00-%s-00f067aa0ba902b7-%s", hex.EncodeToString(id[:]), flags), id
 }
 
-// The OpenTelemetry Collector sees every attribute of the gateway specification,
+// The OpenTelemetry Collector gets every attribute of the gateway specification,
 // Spans, in both pipelines, from the process.
 func TestCollectorSeesEveryAttribute(t *testing.T) {
 	guard := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +133,7 @@ func TestCollectorSeesEveryAttribute(t *testing.T) {
 						t.Errorf("%s is %q, want %q", key, got, tt.want[key])
 					}
 				}
-				// The request is found by the id that its client was told.
+				// The request is found by the id that its client got.
 				if id := s.text("svc.request_id"); id == "" || tt.failed && !strings.Contains(answers[i], `"`+id+`"`) {
 					t.Errorf("svc.request_id is %q, the answer %s", id, answers[i])
 				}
@@ -175,8 +175,9 @@ func TestCollectorSeesEveryAttribute(t *testing.T) {
 
 func spanID(id pcommon.SpanID) []byte { return id[:] }
 
-// The position goes on to the upstream: in the header always, in _meta where the
-// caller sent one there. Who does not record is not recorded, and passes through.
+// The trace context is forwarded to the upstream: always in the header, and in
+// _meta if the caller sent one there. The context of an unsampled caller is not
+// recorded, and forwarded unchanged.
 func TestTraceContextReachesTheUpstream(t *testing.T) {
 	up := newUpstream(t)
 	customer, operator := newCollector(t), newCollector(t)
@@ -223,8 +224,8 @@ func TestTraceContextReachesTheUpstream(t *testing.T) {
 	}
 }
 
-// The share of each pipeline is chosen by trace id, as the OpenTelemetry SDK
-// chooses.
+// The sample of each pipeline is selected by trace id, like the OpenTelemetry SDK
+// does.
 func TestSamplingAgreesWithTheSDK(t *testing.T) {
 	const n = 400
 	up := newUpstream(t)

@@ -1,7 +1,7 @@
-// Command oauthclient is the official Go client of MCP before a gateway that asks
-// for a token: it finds the provider by what the gateway says, registers (or names
-// its client metadata document), follows the authorization as its user's browser,
-// connects, calls a tool and prints what that answers. oauth.mjs runs it.
+// Command oauthclient is the official Go client of MCP for a gateway that requires
+// a token: it discovers the provider through the gateway, registers (or uses its
+// client metadata document), follows the authorization instead of its user's
+// browser, connects, calls a tool and prints the result. oauth.mjs runs it.
 //
 //	oauthclient URL REDIRECT [CLIENT_METADATA_URL]
 package main
@@ -40,7 +40,7 @@ func main() {
 	fmt.Println(text)
 }
 
-// run connects and calls the tool; the answer is its text.
+// run connects and calls the tool; it returns the text of the result.
 func run(ctx context.Context, url, redirect, document string) (string, error) {
 	cfg := &auth.AuthorizationCodeHandlerConfig{
 		RedirectURL: redirect,
@@ -78,7 +78,7 @@ func run(ctx context.Context, url, redirect, document string) (string, error) {
 	return "", errors.New("the tool answered without a text")
 }
 
-// approve is the user's browser, whose user says yes to everything.
+// approve simulates the user's browser, and a user who approves everything.
 func approve(ctx context.Context, at, redirect string) (*auth.AuthorizationResult, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {

@@ -26,7 +26,7 @@ if (!url || !key) {
 const info = { name: 'svc-check', version: '1.0.0' };
 const headers = { Authorization: `Bearer ${key}` };
 
-// The clients under test: each makes a connected client of one generation.
+// The clients under test: each entry connects a client of one protocol generation.
 const clients = {
   'sdk 1.x, 2025 session': async () => {
     const client = new LegacyClient(info, { capabilities: {} });

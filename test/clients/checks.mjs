@@ -1,9 +1,8 @@
-// Counts checks and says how they went: a line a check, and at the end
-// "N passed, M failed".
+// Runs checks and reports them: one line per check, and at the end "N passed, M failed".
 let passed = 0;
 let failed = 0;
 
-// check runs one check; throwing fails it and the others go on.
+// check runs one check; an exception fails it, and the other checks still run.
 export async function check(name, run) {
   try {
     await run();
@@ -21,7 +20,7 @@ export function expect(condition, message) {
 
 export const failures = () => failed;
 
-// finish prints the sum and ends the process: 1 when a check failed.
+// finish prints the totals and ends the process, with exit code 1 when a check failed.
 export function finish() {
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);

@@ -1,7 +1,7 @@
-// The gateway gets tokens for tool servers from a real OpenID provider: an operator logs
-// in at a hosted server with 'svc upstream login', two gateways share that login while the
-// provider rotates its refresh tokens, and two users reach a server as themselves by token
-// exchange. No secret is in a log, an audit line, an answer or an argument of a process.
+// The gateway gets tokens for tool servers from a real OpenID provider: an operator logs in at
+// a hosted server with 'svc upstream login', two gateways share that login while the provider
+// rotates its refresh tokens, and two users access a server with their own identities by token
+// exchange. No secret is in a log, an audit line, a response or an argument of a process.
 //
 //   node credentials.mjs SVC_BINARY
 import { execFile, execFileSync, spawn } from 'node:child_process';
@@ -23,7 +23,7 @@ if (!binary) {
 const issuer = await startIssuer(undefined, { offline: true, ttl: 6 });
 const tool = await startUpstream('tool');
 
-// hosted is a server before which a user has to log in. It remembers who came with what.
+// hosted is a server that requires a login. It records the users and tokens of its requests.
 const seen = [];
 const hosted = createServer((req, res) => {
   const { origin } = new URL(url);
@@ -101,11 +101,11 @@ await check('svc upstream login: discovery, registration, PKCE, refresh token', 
 });
 
 await check('two gateways use the login without a restart, while every refresh token is good once', async () => {
-  // The failure of before is the answer for a second.
+  // The previous failure is cached for a second.
   for (const gateway of gateways) {
     for (let i = 0; i < 60 && (await call(gateway, gateway.headers)).status !== 200; i++) await new Promise((done) => setTimeout(done, 50));
   }
-  const end = Date.now() + 14_000; // several renewals at each: a token is used for 3 s
+  const end = Date.now() + 14_000; // several renewals by each gateway: a token is used for 3 s
   for (let calls = 0; Date.now() < end; calls++) {
     for (const got of await Promise.all(gateways.map((gateway) => call(gateway, gateway.headers)))) {
       expect(got.status === 200 && got.text.includes('tool'), `after ${calls} calls: ${JSON.stringify(got)}`);

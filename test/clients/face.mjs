@@ -1,5 +1,5 @@
-// One face for the official TypeScript clients of both generations, which answer whatever
-// a server asks, and remember what they were asked and told.
+// One interface for the official TypeScript clients of both generations. The clients respond
+// to every server request, and record server requests and notifications.
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import * as schemas from '@modelcontextprotocol/sdk/types.js';
@@ -15,7 +15,7 @@ const kinds = {
   }),
 };
 
-// What sdk 1.x names by a schema, client 2.x names by the method.
+// sdk 1.x identifies these by a schema, client 2.x by the method.
 const named = {
   'elicitation/create': schemas.ElicitRequestSchema,
   'sampling/createMessage': schemas.CreateMessageRequestSchema,
@@ -27,7 +27,7 @@ const named = {
 };
 
 // connect connects a client of a kind to a server, or to a gateway with its headers. It
-// declares everything that it can be asked but what is left out.
+// declares all capabilities except those left out.
 export async function connect(kind, { url, headers = {} }, leftOut) {
   const { [leftOut]: _, ...capabilities } = all;
   const { client, Transport } = kinds[kind](capabilities);

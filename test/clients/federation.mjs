@@ -1,7 +1,7 @@
-// Official TypeScript clients of both generations use several servers through one
-// gateway with federation: they list and call everything that the servers have, and
-// get what a direct connection gets, under the prefix of the server. One server is
-// down, one has cursors that go in a circle, one announces changes without end.
+// Official TypeScript clients of both generations use several servers through one gateway with
+// federation: they list and call everything that the servers offer, and get the same results
+// as directly, with the prefix of the server. One server is unavailable, one has cursors in a
+// cycle, one announces changes without end.
 //
 //   node federation.mjs SVC_BINARY
 import { createServer } from 'node:http';
@@ -22,8 +22,8 @@ if (!binary) {
 }
 const info = { name: 'svc-check', version: '1.0.0' };
 
-// A server of a few lines, for what no SDK does. answer returns the result of a
-// method; standing gets the response of the GET stream.
+// A minimal server for behavior that no SDK has. answer returns the result of a method;
+// standing gets the response of the GET stream.
 async function startPlain(answer, standing) {
   const http = createServer(async (req, res) => {
     const chunks = [];
@@ -106,7 +106,7 @@ async function connect(make, { url, headers }) {
   return { client, close: async () => { await transport.terminateSession?.(); await client.close(); } };
 }
 
-// all reads every page of a list; what a server does not offer is empty.
+// all reads every page of a list; a list that a server does not offer is empty.
 async function all(client, method, member) {
   const out = [];
   let cursor;
@@ -125,7 +125,7 @@ function same(what, got, want) {
   expect(isDeepStrictEqual(got, want), `${what}:\n${JSON.stringify(got)}\nwant\n${JSON.stringify(want)}`);
 }
 
-// everythingCalls are calls that have the same answer each time.
+// everythingCalls are calls with the same result each time.
 const everythingCalls = {
   echo: { message: 'hello' },
   'get-sum': { a: 2, b: 40 },
@@ -144,7 +144,8 @@ for (const [name, make] of Object.entries(clients)) {
     await check(`${name}, ${title}: connect`, async () => { connected = await connect(make, gateway); });
     if (!connected) continue;
     const { client } = connected;
-    // A server that has sessions alone is asked in its own generation when it is asked directly.
+    // A server that has only sessions is called in its own generation when it is called
+    // directly.
     const modern = /negotiated|stateless/.test(name);
     const makeDirect = (prefix) => (modern && prefix === 'every_' ? clients['client 2.x, 2025 session'] : make);
     const direct = {};
@@ -158,8 +159,8 @@ for (const [name, make] of Object.entries(clients)) {
           if (!other.getServerCapabilities()[needs[method]]) continue;
           for (const item of await all(other, method, member)) {
             const renamed = { ...item };
-            // 2026-07-28 knows no tasks of this form: servers of both generations, whose lists
-            // are read in that one, leave these tools out, and its clients drop the member.
+            // 2026-07-28 has no tasks of this form: servers of both generations, whose lists
+            // are read with that revision, omit these tools, and its clients drop the member.
             if (prefix !== 'every_' && item.execution?.taskSupport === 'required') continue;
             if (modern || prefix !== 'every_') delete renamed.execution;
             if (member === 'tools' && item.name === 'get-env') continue; // denied
@@ -169,7 +170,8 @@ for (const [name, make] of Object.entries(clients)) {
           }
         }
         if (gateway === mixed && member === 'tools') want.push(...['page0', 'page1', 'page2'].map((n) => ({ ...tool(n), name: `circle_${n}` })), { ...tool('drop'), name: 'flood_drop' });
-        // The lists are read with elicitation and sampling, which these clients do not have.
+        // The gateway declares elicitation and sampling when it reads the lists; these clients
+        // do not.
         const got = (await all(client, method, member)).filter((i) => !/^every_trigger-(elicitation|sampling)-request$/.test(i.name));
         const wanted = want.filter((i) => i.name !== 'beta_sample' || gateway !== stateless);
         const names = (items) => items.map((i) => i.name ?? i.uri ?? i.uriTemplate);
@@ -198,12 +200,13 @@ for (const [name, make] of Object.entries(clients)) {
         for (const prompt of await all(other, 'listPrompts', 'prompts')) {
           const args = Object.fromEntries((prompt.arguments ?? []).map((a) => [a.name, a.name === 'resourceId' ? '1' : a.name === 'resourceType' ? 'Text' : 'x']));
           const [got, want] = await Promise.all([client.getPrompt({ name: `every_${prompt.name}`, arguments: args }), other.getPrompt({ name: prompt.name, arguments: args })]);
-          // A resource that is generated carries the time.
+          // The generated resource contains the time.
           same(prompt.name, JSON.stringify(got).replace(/\d+:\d+:\d+/g, ''), JSON.stringify(want).replace(/\d+:\d+:\d+/g, ''));
         }
         for (const { uri } of await all(other, 'listResources', 'resources')) {
           const [got, want] = await Promise.all([client.readResource({ uri }), other.readResource({ uri })]);
-          // docs/generations.md: what 2026-07-28 requires of a result and a server with sessions does not say.
+          // docs/generations.md: members that 2026-07-28 requires of a result and a server
+          // with sessions does not send.
           same(uri, got, modern ? { ttlMs: 0, cacheScope: 'private', ...want } : want);
         }
         const uri = 'demo://resource/dynamic/text/1';
@@ -299,7 +302,7 @@ await check('the audit line of a renamed tool has its own name', async () => {
 });
 await check('a server that announces changes without end is read every 5 s on average, and ten times at first', async () => {
   const { client, close } = await connect(one, mixed);
-  await client.callTool({ name: 'flood_drop', arguments: {} }); // which opens a session there
+  await client.callTool({ name: 'flood_drop', arguments: {} }); // this opens a session there
   const before = listed;
   const from = Date.now();
   const again = () => eventually('the lists were not read again', () => listed > before);

@@ -1,16 +1,17 @@
-// A gateway of the program's own for a check: made with its commands, run as a
-// process, ended in order.
+// A gateway process for a check: configured with the program's commands, run, and stopped
+// gracefully.
 import { spawn, execFileSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import { mkdtempSync, writeFileSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-// startGateway runs the program before upstreams (a map from name to URL, or to
-// {url, keys} with further keys of the upstream as YAML, or {command, keys}) with routes (YAML lines).
-// The first is the default, unless more.federation holds the section federation.
-// more may also hold keys, further entries of auth.keys as YAML; oauth, the lines of auth.oauth as a function of the port; yaml,
-// further sections; env, further variables of the environment.
+// startGateway starts the gateway with upstreams (a map from name to URL, or to {url, keys}
+// with additional keys of the upstream as YAML, or {command, keys}) and routes (YAML lines).
+// The first upstream is the default, unless more.federation contains the section federation.
+// more may also contain keys, additional entries of auth.keys as YAML; oauth, the lines of
+// auth.oauth as a function of the port; yaml, additional sections; env, additional environment
+// variables.
 export async function startGateway(binary, upstreams, routes, rules = '', more = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
   execFileSync(binary, ['license', 'keygen', '--out', dir], { stdio: 'pipe' });
@@ -61,13 +62,13 @@ shutdown: {grace: 2s}
     audit: () => readFileSync(join(dir, 'audit.jsonl')).toString(),
     // stop ends it with SIGTERM and returns its exit code.
     stop: async () => stop('SIGTERM'),
-    // kill ends it with SIGKILL, as a crash does.
+    // kill ends it with SIGKILL, like a crash.
     kill: async () => stop('SIGKILL'),
     pid: () => child.pid,
     dir,
     // start starts it again after stop.
     start,
-    // remove takes away what it left, whatever state it is in.
+    // remove deletes its files, in any state.
     remove: () => { child.kill('SIGKILL'); for (const d of [dir, `${dir}-children`]) rmSync(d, { recursive: true, force: true }); },
   };
 }
@@ -80,7 +81,7 @@ export async function eventually(what, ok) {
   }
 }
 
-// eventuallyListed waits until the merged lists miss the named upstreams alone.
+// eventuallyListed waits until the merged lists lack only the named upstreams.
 export async function eventuallyListed({ url, headers }, missing) {
   const request = {
     method: 'POST',

@@ -1,6 +1,6 @@
-// Official TypeScript clients of both generations do all that a client does,
-// through one gateway with two upstreams: connect, list, call at either, progress,
-// logs, questions, sampling, cancellation, listening to changes, tasks, close.
+// Official TypeScript clients of both generations use all features through one gateway with
+// two upstreams: connect, list, call at either, progress, logs, elicitation, sampling,
+// cancellation, list changes, tasks, close.
 //
 //   node generations.mjs SVC_BINARY
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
@@ -35,15 +35,15 @@ const answers = {
   sampling: async () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'a word' } }),
 };
 
-// over makes the transport of a client: the client's own, or 'svc connect --stdio', which
-// it starts as a program.
+// over creates the transport of a client: the client's own, or 'svc connect --stdio', which it
+// starts as a program.
 function over(Transport, Stdio, stdio, { url, headers }) {
   if (!stdio) return new Transport(url, { requestInit: { headers } });
   const key = headers.Authorization.replace('Bearer ', '');
   return new Stdio({ command: binary, args: ['connect', '--stdio', '--url', url.href], env: { PATH: process.env.PATH, SVC_GATEWAY_KEY: key } });
 }
 
-// Each connects one client and gives the few calls that differ a common face.
+// Each entry connects one client and wraps the few calls that differ.
 const legacyOne = (stdio) => (through = gateway) => {
   const client = new LegacyClient(info, { capabilities });
   const transport = over(LegacyTransport, LegacyStdio, stdio, through);
@@ -80,7 +80,7 @@ function two(versionNegotiation, session, stdio) {
       call: (params, options) => client.callTool(params, options),
       task: session ? async (name) => {
         const tasks = createTaskSessionFromClient(client, { endpointId: 'svc' });
-        // The list has the tools of the default upstream alone, so the tool is declared here.
+        // Only the tools of the default upstream are listed, so the tool is declared here.
         const declaration = toolDeclarationFromMcpTool({ name, inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } });
         const { outcome } = await (await tasks.callTool(name, {}, { declaration })).settle();
         return resultFromTaskOutcome(outcome);
@@ -111,7 +111,7 @@ for (const [name, make] of Object.entries(clients)) {
   let connected = false;
   await check(`${name}: connect`, async () => { await client.connect(transport); connected = true; });
   if (!connected) continue;
-  // Of a later client's generation nothing is known at the second upstream yet.
+  // The second upstream does not know a later client's generation yet.
   if (session) {
     await check(`${name}: set the level of logs before the second upstream is known`, () => client.setLoggingLevel('debug'));
   }
@@ -131,8 +131,8 @@ for (const [name, make] of Object.entries(clients)) {
     const _meta = session ? undefined : { 'io.modelcontextprotocol/logLevel': 'debug' };
     const result = await call({ name: 'second_steps', _meta }, { onprogress: () => { steps++; } });
     expect(textOf(result) === 'done', JSON.stringify(result));
-    // The clients handle an answer before the notifications that they read together with it, and
-    // forget who wants progress then: on a pipe that can be all of them.
+    // The clients handle a response before the notifications that they read together with it,
+    // and discard the progress handler then: on a pipe that may affect all of them.
     const enough = name.includes('stdio') ? () => logged.length === 3 : () => steps === 3 && logged.length === 3;
     await eventually(() => `${steps} progress notifications, logs ${JSON.stringify(logged)}`, enough);
     expect(logged.every((l) => l.startsWith('second step')), JSON.stringify(logged));
@@ -195,8 +195,8 @@ for (const [name, make] of Object.entries(clients)) {
   });
 }
 
-// Where few revisions are served, a client that speaks one of them connects with
-// it, whatever it asks for first; one that insists on another is refused.
+// If only a few revisions are allowed, a client that supports one of them can connect with it,
+// independent of its first choice; a client that requires another one is refused.
 const lists = {
   '2025-06-18': ['sdk 1.x, 2025 session', 'client 2.x, 2025 session', 'client 2.x, negotiated', 'sdk 1.x over stdio, 2025 session', 'client 2.x over stdio, 2025 session', 'client 2.x over stdio, negotiated'],
   '2026-07-28': ['client 2.x, 2026-07-28 stateless', 'client 2.x, negotiated', 'client 2.x over stdio, 2026-07-28', 'client 2.x over stdio, negotiated'],
@@ -225,8 +225,8 @@ for (const [revision, welcome] of Object.entries(lists)) {
   strict.remove();
 }
 
-// Tasks of 2026-07-28: the official client of the extension, before two servers
-// of it. Its requests are sent by the host, because no SDK client takes them.
+// Tasks of 2026-07-28: the official client of the extension, with two servers of it. The host
+// sends its requests, because no SDK client supports them.
 const one = await tasksUpstream({ name: 'one' });
 const other = await tasksUpstream({ name: 'other', events: true });
 const tasksGateway = await startGateway(binary, { one: one.url, other: other.url }, '  - {match: {tool_name: "*"}, upstream: other}');

@@ -1,6 +1,6 @@
-// 1,000 calls of clients of 2026-07-28 wait for the answer to a question of a server with
-// sessions, and the gateway needs less than 64 MiB more for them. Then each is answered, and
-// goes on once.
+// 1,000 calls of clients of 2026-07-28 are held for a server request of a server with
+// sessions, and the gateway needs less than 64 MiB of additional memory. Then each is
+// answered, and continues exactly once.
 //
 //   node held.mjs SVC_BINARY
 import { execFileSync } from 'node:child_process';
@@ -16,11 +16,11 @@ if (!binary) {
   process.exit(2);
 }
 const calls = 1000;
-const each = 63; // of a principal, which may hold 64
+const each = 63; // per principal; the limit is 64
 const limit = 64; // MiB
 
-// The server asks in every call, keeps its stream open until the answer, and offers a
-// standalone stream.
+// The server sends a request in every call, keeps its stream open until the response, and
+// offers a standalone stream.
 const waiting = new Map();
 let performed = 0;
 const server = createServer(async (req, res) => {
@@ -70,7 +70,7 @@ async function post(i, more) {
   const { result } = JSON.parse(text.startsWith('{') ? text : text.match(/^data: (\{.*"result".*)$/m)[1]);
   return result;
 }
-// A few at a time: a principal has 4 at a server.
+// A few at a time: a principal may have 4 running calls at a server.
 async function all(run) {
   const out = [];
   for (let i = 0; i < calls; i += 50) out.push(...await Promise.all(Array.from({ length: Math.min(50, calls - i) }, (_, j) => run(i + j))));
@@ -80,7 +80,7 @@ const answered = (i, asked) => post(i, { requestState: asked.requestState, input
 
 let held;
 await check(`${calls} calls wait for an answer`, async () => {
-  for (let i = 0; i < 60; i++) await answered(i, await post(i)); // what every gateway needs
+  for (let i = 0; i < 60; i++) await answered(i, await post(i)); // memory that every gateway needs
   const before = resident();
   held = await all((i) => post(i));
   const bad = held.find((r) => r?.resultType !== 'input_required');

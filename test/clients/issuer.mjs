@@ -1,7 +1,7 @@
-// A real OpenID provider (panva's oidc-provider) on loopback, whose user says yes
-// to everything: dynamic registration, client metadata documents, authorization
-// code with PKCE, resource indicators, JWT access tokens. Its keys can be rotated
-// and it can be away, at one address.
+// A real OpenID provider (panva's oidc-provider) on loopback, whose user approves everything:
+// dynamic registration, client metadata documents, authorization code with PKCE, resource
+// indicators, JWT access tokens. Its keys can be rotated, and it can be made unavailable at
+// the same address.
 import { createServer } from 'node:http';
 import { request } from 'node:https';
 import { createHash, createPublicKey, generateKeyPairSync, randomBytes, verify } from 'node:crypto';
@@ -15,7 +15,7 @@ const newKey = () => ({ ...generateKeyPairSync('rsa', { modulusLength: 2048 }).p
 const grantExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const typeAccessToken = 'urn:ietf:params:oauth:token-type:access_token';
 
-// claimsOf returns the claims of a token that is signed with one of the keys.
+// claimsOf returns the claims of a token that was signed with one of the keys.
 export function claimsOf(token, keys) {
   const [head, payload, signature] = token.split('.');
   const { kid } = JSON.parse(Buffer.from(head, 'base64url'));
@@ -25,8 +25,8 @@ export function claimsOf(token, keys) {
   return good && claims.exp * 1000 > Date.now() ? claims : undefined;
 }
 
-// exchange is the grant of RFC 8693, which the provider does not have: a token of a user
-// becomes one for another resource.
+// exchange is the grant of RFC 8693, which the provider lacks: it issues a token for another
+// resource in exchange for a user's token.
 function exchange(provider, keys, info) {
   provider.registerGrantType(grantExchange, async (ctx) => {
     const { params, client } = ctx.oidc;
@@ -42,9 +42,9 @@ function exchange(provider, keys, info) {
   }, ['subject_token', 'subject_token_type', 'requested_token_type', 'resource', 'scope']);
 }
 
-// startIssuer starts the provider. ca is what it trusts when it fetches client
-// metadata documents, in PEM. With offline it issues refresh tokens, each good for one
-// use; ttl is how long tokens last.
+// startIssuer starts the provider. ca is the CA, in PEM, that it trusts when it fetches client
+// metadata documents. With offline it issues refresh tokens, each valid for one use; ttl is
+// the lifetime of tokens.
 export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
   const http = createServer();
   await new Promise((done) => http.listen(0, '127.0.0.1', done));
@@ -53,9 +53,9 @@ export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
   const url = `http://127.0.0.1:${port}`;
   const keys = [newKey()];
   let server;
-  let asked = 0; // how often for its keys
+  let asked = 0; // number of requests for its keys
 
-  // What the provider fetches, with our CA and without its ban on loopback.
+  // The provider's fetch, with the test's CA and without its ban on loopback.
   const fetchDocument = (target) => new Promise((done, fail) => {
     request(target, { ca, headers: { accept: 'application/json' } }, async (res) => {
       const chunks = [];
@@ -100,7 +100,7 @@ export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
     return p;
   }
 
-  // interact logs alice in, or whom the client hints at, and grants what is asked for.
+  // interact logs alice in, or the user in the client's hint, and grants the requested scopes.
   async function interact(p, req, res) {
     const { prompt, params, grantId } = await p.interactionDetails(req, res);
     if (prompt.name === 'login') return p.interactionFinished(req, res, { login: { accountId: params.login_hint ?? 'alice' } });
@@ -117,7 +117,7 @@ export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
       const p = provider();
       const callback = p.callback();
       server = createServer((req, res) => {
-        res.setHeader('connection', 'close'); // nobody keeps a connection to a provider that ends
+        res.setHeader('connection', 'close'); // no connection may stay open to a provider that ends
         if (req.url === '/jwks') asked++;
         if (!req.url.startsWith('/interaction/')) return callback(req, res);
         return interact(p, req, res).catch((err) => { res.writeHead(500); res.end(String(err)); });
@@ -128,8 +128,7 @@ export async function startIssuer(ca, { offline = false, ttl = 3600 } = {}) {
       server.closeAllConnections();
       await new Promise((done) => server.close(done));
     },
-    // rotate signs with a new key from now on; the old ones stay published when
-    // they are kept.
+    // rotate signs with a new key from now on; the old ones stay published if they are kept.
     rotate: async (keep) => {
       await issuer.stop();
       if (keep) keys.unshift(newKey());

@@ -1,6 +1,6 @@
-// A tool server with sessions, made of the official TypeScript SDK 1.x. It asks, and sends
-// logs, as that SDK does where a tool does not name its call: on the standalone stream of
-// the session. Its prompt and its resource ask on the stream of the call.
+// A tool server with sessions, on the official TypeScript SDK 1.x. Its tools send requests and
+// logs on the standalone stream of the session, as that SDK does when a tool does not name its
+// call. Its prompt and its resource send requests on the stream of the call.
 import { createServer } from 'node:http';
 import { randomUUID } from 'node:crypto';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -41,8 +41,8 @@ function serve(name, state) {
   return mcp;
 }
 
-// startLegacy serves it on a free port of loopback. Calls are answered with streams, or with
-// JSON where json is set: then its prompt and its resource have no stream to ask on.
+// startLegacy serves it on a free loopback port. Responses to calls are streams, or JSON if
+// json is set: then its prompt and its resource have no stream for requests.
 export async function startLegacy(name, json = false) {
   const sessions = new Map();
   const state = { sessions, waiting: 0, cancelled: 0 };

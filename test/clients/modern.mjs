@@ -1,5 +1,5 @@
-// A tool server that speaks 2026-07-28 alone, made of the official TypeScript SDK. It asks
-// in every way that the revision has, from tools, a prompt and a resource.
+// A tool server that supports only 2026-07-28, on the official TypeScript SDK. It sends server
+// requests in all forms of the revision, from tools, a prompt and a resource.
 import { createServer } from 'node:http';
 import { McpServer, ResourceTemplate, createMcpHandler, fromJsonSchema, inputRequired, inputResponse } from '@modelcontextprotocol/server';
 
@@ -9,7 +9,7 @@ const form = (message) => inputRequired.elicit({ message, requestedSchema: { typ
 const words = () => inputRequired.createMessage({ messages: [{ role: 'user', content: { type: 'text', text: 'a word' } }], maxTokens: 10 });
 const taken = (ctx, key) => {
   const got = inputResponse(ctx.mcpReq.inputResponses, key);
-  // The order of the members is that of the client's library.
+  // The order of the members is the one of the client's library.
   return got.kind === 'sampling' ? got.result.content.text : got;
 };
 const missing = (ctx, ...keys) => keys.some((key) => inputResponse(ctx.mcpReq.inputResponses, key).kind === 'missing');
@@ -55,8 +55,8 @@ function serve(name, state) {
   return server;
 }
 
-// startModern serves it on a port of loopback, a free one where none is named. state
-// counts the calls that wait, and those that were cancelled.
+// startModern serves it on a loopback port, a free one if none is given. state counts the
+// waiting calls, and the canceled ones.
 export async function startModern(name, port = 0) {
   const state = { waiting: 0, cancelled: 0 };
   const handler = createMcpHandler(() => serve(name, state), { legacy: 'reject' });

@@ -1,8 +1,8 @@
-// The official MCP clients find, and get through, a real OpenID provider by what
-// the gateway tells them: 401 with WWW-Authenticate, protected-resource metadata,
-// the provider's metadata, registration or a client metadata document, authorization
-// code with PKCE, token, call. Then what tokens of that provider are worth: other
-// audiences and scopes, forged ones, rotated keys, a provider that is away.
+// The official MCP clients discover a real OpenID provider through the gateway and are
+// authorized by it: 401 with WWW-Authenticate, protected-resource metadata, the provider's
+// metadata, registration or a client metadata document, authorization code with PKCE, token,
+// call. Then the checks of tokens of that provider: other audiences and scopes, forged tokens,
+// rotated keys, an unavailable provider.
 //
 //   node oauth.mjs SVC_BINARY GO_CLIENT_BINARY
 import { execFile, execFileSync } from 'node:child_process';
@@ -57,7 +57,7 @@ const gateway = await startGateway(binary, { tool: upstream.url }, '  - {match: 
 });
 const resource = gateway.url.href;
 
-// session keeps what an OAuth client keeps; url is where its user was sent.
+// session stores the data of an OAuth client; url is the authorization URL for its user.
 function session(clientMetadataUrl) {
   const kept = {};
   return {
@@ -74,8 +74,8 @@ const info = { name: 'svc-check', version: '1' };
 const lines = () => gateway.audit().trim().split('\n').map((line) => JSON.parse(line));
 const lastCall = () => lines().findLast((line) => line.method === 'tools/call');
 
-// dance connects, sends the user to the provider, comes back with the code,
-// connects again and calls.
+// dance connects, follows the authorization at the provider, returns with the code, connects
+// again and calls a tool.
 async function dance(makeClient, Transport, provider) {
   const transport = () => new Transport(gateway.url, { authProvider: provider });
   const first = transport();
@@ -127,7 +127,7 @@ await check('Go SDK: the same with a client metadata document', async () => {
   expect(stdout.trim() === 'tool' && lastCall().oauth_client_name === metadata.client_name, `${stdout} ${JSON.stringify(lastCall())}`);
 });
 
-// call posts one tool call with a token and returns what came back.
+// call posts one tool call with a token and returns the response.
 async function call(token) {
   const response = await fetch(gateway.url, {
     method: 'POST',
@@ -139,7 +139,7 @@ async function call(token) {
   });
   return { status: response.status, challenge: response.headers.get('www-authenticate') ?? '', text: await response.text() };
 }
-// refuses expects a 401 that leads to a new authorization.
+// refuses expects a 401 that starts a new authorization.
 async function refuses(token) {
   const got = await call(token);
   expect(got.status === 401 && got.challenge.includes('error="invalid_token"') && got.challenge.includes('resource_metadata="') && JSON.parse(got.text).id === 'q-1', JSON.stringify(got));
@@ -189,7 +189,7 @@ await check('the provider rotates its keys: the new one is good, the old one whi
   const before = issuer.asked();
   const fresh = await issuer.token(resource, 'mcp');
   expect(JSON.parse(Buffer.from(part(fresh, 0), 'base64url')).kid !== kid, 'the provider signs with the old key');
-  // At once, or a second after a fetch that met the provider while it was away.
+  // At once, or a second after a fetch that failed while the provider was unavailable.
   let known;
   for (let i = 0; i < 60 && known?.status !== 200; i++) {
     known = await call(fresh);
@@ -210,8 +210,8 @@ await check('a withdrawn key is no longer good', async () => {
 });
 await check('while the provider is away its tokens stay good, after the time to live of its keys too', async () => {
   const token = await issuer.token(resource, 'mcp');
-  // The key is new to the gateway, which asks for unknown ones every 15 s at most;
-  // those that are known it asks for every second.
+  // The gateway does not know the key, and fetches unknown keys at most every 15 s; known ones
+  // every second.
   let got;
   for (let i = 0; i < 400 && got?.status !== 200; i++) {
     got = await call(token);

@@ -1,4 +1,4 @@
-// Tool servers of others, each a process on a port of loopback.
+// Third-party tool servers, each a process on a loopback port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ async function start(port, command, args, env) {
   return { url, port, close: () => { child.kill('SIGKILL'); return ended; } };
 }
 
-// startEverything runs the npm server-everything that the conformance suites install.
+// startEverything runs server-everything from npm, which the conformance suites install.
 export async function startEverything(port) {
   const main = join(import.meta.dirname, '../conformance/node_modules/@modelcontextprotocol/server-everything/dist/index.js');
   const at = port ?? await freePort();

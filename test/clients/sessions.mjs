@@ -1,7 +1,7 @@
-// A legacy client of the official TypeScript SDK works through one gateway with
-// two stateful upstreams: each tool runs at its own, a question from the second
-// reaches the client and the answer the second, a stream that breaks is resumed
-// by reconnecting, and DELETE ends the session at both.
+// A legacy client of the official TypeScript SDK works through one gateway with two stateful
+// upstreams: each tool runs at its own upstream, a server request from the second reaches the
+// client and the response the second, a stream that breaks is resumed by reconnecting, and
+// DELETE ends the session at both.
 //
 //   node sessions.mjs SVC_BINARY
 import { createServer } from 'node:http';
@@ -21,7 +21,7 @@ if (!binary) {
   process.exit(2);
 }
 
-// A stateful upstream with one tool, which asks the user.
+// A stateful upstream with one tool, which sends an elicitation.
 async function upstream(tool) {
   const sessions = new Map();
   const state = { sessions, resumed: 0, deleted: 0 };
@@ -77,7 +77,7 @@ client.setRequestHandler(ElicitRequestSchema, async (request) => {
   return { action: 'accept', content: { ok: true } };
 });
 client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => { logged.push(n.params.data); });
-// The transport's own fetch, so that a stream can be cut under it.
+// Wraps the transport's fetch, so that the test can break a stream.
 const streams = [];
 const transport = new StreamableHTTPClientTransport(gateway.url, {
   requestInit: { headers: gateway.headers },

@@ -1,6 +1,7 @@
-// Clients of one protocol generation use servers of the other that others wrote, through
-// the gateway, alone and in a federation of both: what they get is what a client of the
-// server's own generation gets of it directly, but for what docs/generations.md lists.
+// Clients of one protocol generation use third-party servers of the other through the gateway,
+// alone and in a federation of both: the results are the same as those of a client of the
+// server's own generation without a gateway, except for the differences that
+// docs/generations.md lists.
 //
 //   node translated.mjs SVC_BINARY GO_CONFORMANCE_SERVER
 import { isDeepStrictEqual } from 'node:util';
@@ -36,7 +37,7 @@ const servers = {
     complete: [{ type: 'ref/prompt', name: 'completable-prompt' }, { name: 'department', value: 'E' }],
   },
   stateful: { at: stateful, own: legacy[1], other: ['client 2.x, 2026-07-28'], calls: goCalls, prompts: ['test_simple_prompt'], resources: ['test://static-text', 'test://no-such'] },
-  // What it asks and logs comes on the standalone stream of its session.
+  // Its requests and logs arrive on the standalone stream of its session.
   typescript: {
     at: typescript, own: legacy[0], other: ['client 2.x, 2026-07-28'],
     calls: [['echo'], ['ask'], ['twice'], ['visit'], ['sample'], ['logs'], ['no-such-tool']], prompts: ['asks'], resources: ['test://questions'],
@@ -55,9 +56,8 @@ const servers = {
   },
 };
 
-// outcome is what a call returned, or the code of its error: the texts differ, because the
-// libraries write something before them. A resource that is not known has another code in
-// each generation.
+// outcome is the result of a call, or the code of its error: the texts differ, because the
+// libraries add a prefix. An unknown resource has another code in each generation.
 const outcome = async (run) => {
   try {
     return { result: await run() };
@@ -66,8 +66,8 @@ const outcome = async (run) => {
   }
 };
 
-// record does with one server what a client does, and tells what came of it, without what
-// the libraries add and what names the generation.
+// record exercises one server like a client, and returns the results, without additions of the
+// libraries and without the names of the generation.
 async function record({ client, call, asked, logs, stateless: without }, server, prefix) {
   const told = {};
   const note = async (what, run) => {
@@ -83,7 +83,7 @@ async function record({ client, call, asked, logs, stateless: without }, server,
     Object.assign(told[`call ${name} ${JSON.stringify(args)}`], { steps });
   }
   for (const name of server.prompts) await note(`prompt ${name}`, () => client.getPrompt({ name: prefix + name }));
-  // In a federation it is the gateway that does not know a resource.
+  // In a federation the gateway itself reports the unknown resource.
   for (const uri of server.resources) if (!prefix || !uri.endsWith('no-such')) await note(`resource ${uri}`, () => client.readResource({ uri }));
   if (server.complete) {
     const [ref, argument] = server.complete;
@@ -109,7 +109,7 @@ const both = await startGateway(binary, Object.fromEntries(federated.map((name) 
 await eventuallyListed(both, []);
 
 for (const [name, server] of Object.entries(servers)) {
-  const direct = await connect(server.own, server.at, server.leftOut); // roots are not carried to a server with sessions
+  const direct = await connect(server.own, server.at, server.leftOut); // roots are not available to a server with sessions
   const want = await record(direct, server, '');
   await direct.close();
   for (const kind of server.other) {
@@ -176,8 +176,9 @@ await check('client 2.x, 2026-07-28: changes of a server with sessions', async (
   await through.close();
 });
 
-// A server is replaced by one of the other generation on the same port, and by itself.
-// Clients go on, some after a few seconds: the upstream is asked again at most every ten.
+// A server is replaced by one of the other generation on the same port, and by one of its own.
+// Clients continue, some after a few seconds: the upstream is asked for its revisions at most
+// every ten.
 const shapes = { everything: startEverything, modern: (port) => startModern('modern', port) };
 for (const [from, to] of [['everything', 'everything'], ['everything', 'modern'], ['modern', 'everything']]) {
   let up = await shapes[from]();

@@ -1,7 +1,7 @@
-// A tool server of both generations, made of the official TypeScript SDKs: the
-// 2025 revisions with sessions, resumable streams and tasks (sdk 1.x), and
-// 2026-07-28 (server 2.x), on one endpoint. Its tools do what a client can see:
-// echo, progress and logs, questions, sampling, waiting, a task.
+// A tool server of both generations, on the official TypeScript SDKs: the 2025 revisions with
+// sessions, resumable streams and tasks (sdk 1.x), and 2026-07-28 (server 2.x), on one
+// endpoint. Its tools exercise a client: echo, progress and logs, elicitation, sampling,
+// waiting, a task.
 import { createServer } from 'node:http';
 import { randomUUID } from 'node:crypto';
 import { McpServer as LegacyServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -13,7 +13,7 @@ const text = (value) => ({ content: [{ type: 'text', text: value }] });
 const question = (name) => ({ message: `may ${name} go on?`, requestedSchema: { type: 'object', properties: { ok: { type: 'boolean' } } } });
 const prompt = (name) => ({ messages: [{ role: 'user', content: { type: 'text', text: `a word from ${name}` } }], maxTokens: 10 });
 
-// An event store, so that a client can resume a stream that broke.
+// An event store, so that a client can resume a broken stream.
 export class Events {
   events = [];
   async storeEvent(streamId, message) {
@@ -31,8 +31,8 @@ export class Events {
   }
 }
 
-// startUpstream serves tools named after name on a free port of loopback. state
-// tells what happened: sessions, waiting and cancelled calls.
+// startUpstream serves tools with the prefix name on a free loopback port. state has the
+// sessions, the waiting and the canceled calls.
 export async function startUpstream(name) {
   const sessions = new Map();
   const state = { sessions, deleted: 0, waiting: 0, cancelled: 0 };
@@ -130,7 +130,7 @@ export async function startUpstream(name) {
   }
 
   const http = createServer((req, res) => serve(req, res).catch((err) => {
-    if (res.destroyed) return; // the client has left
+    if (res.destroyed) return; // the client has disconnected
     console.error(`${name}: ${err.stack}`);
     if (!res.headersSent) res.writeHead(500);
     res.end();
@@ -138,7 +138,7 @@ export async function startUpstream(name) {
   await new Promise((done) => http.listen(0, '127.0.0.1', done));
   return {
     state, url: `http://127.0.0.1:${http.address().port}/mcp`,
-    // toolsChanged announces a changed list of tools to whoever listens.
+    // toolsChanged sends list_changed for tools to all listeners.
     toolsChanged: () => {
       modern.notify.toolsChanged();
       for (const { server } of sessions.values()) server.sendToolListChanged();

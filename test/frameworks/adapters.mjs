@@ -1,6 +1,6 @@
-// How each framework connects to an MCP server over HTTP, lists its tools and calls
-// one. open returns {tools, call, close}: tools is a map from the name to what the
-// framework tells a model of the tool; call returns what it hands to the agent.
+// How each framework connects to an MCP server over HTTP, lists its tools and calls one. open
+// returns {tools, call, close}: tools is a map from the name to the framework's description of
+// the tool for a model; call returns the framework's result for the agent.
 import { join } from 'node:path';
 
 const described = (list, of) => Object.fromEntries(list.map((tool) => [tool.name, of(tool)]));
@@ -50,7 +50,7 @@ const mastra = async (url, headers) => {
   };
 };
 
-// mcp-remote is a program on stdio in front of a server; the official client uses it.
+// mcp-remote is a stdio program in front of a server; the official client uses it.
 const remote = async (url, headers) => {
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
   const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
@@ -82,7 +82,7 @@ const mcpuse = async (url, headers) => {
 
 export const adapters = { 'AI SDK': aisdk, LangChain: langchain, 'OpenAI Agents': openai, 'mcp-remote': remote };
 
-// These are not among the dependencies, because they bring more than 800 MB; each is
-// driven by name where it is installed beside them:
+// These are not dependencies, because they need more than 800 MB; each is tested when it is
+// named and installed beside them:
 //   npm install --no-save @mastra/core@0.24.9 @mastra/mcp@0.14.5 mcp-use@1.34.6 langchain@1
 export const more = { Mastra: mastra, 'mcp-use': mcpuse };

@@ -1,4 +1,4 @@
-// A tool server on fastmcp, on the port of its argument.
+// A tool server on fastmcp, on the port in its argument.
 import { FastMCP } from 'fastmcp';
 import { z } from 'zod';
 

@@ -1,7 +1,7 @@
-// Agent frameworks use four tool servers of others through one gateway: each sees every
-// tool of each server under the server's prefix, told as a direct connection tells it,
-// and a call has the result of the direct call. A fifth server is down. Tools that a
-// server lists for clients with elicitation or sampling are listed for all.
+// Agent frameworks use four third-party tool servers through one gateway: each sees every tool
+// of each server with the server's prefix and the same description as directly, and a call has
+// the same result as a direct call. A fifth server is unavailable. Tools that a server lists
+// only for clients with elicitation or sampling are listed for all clients.
 //
 //   node frameworks.mjs SVC_BINARY [Mastra] [mcp-use]
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ const gateway = await startGateway(binary, {
   down: { url: 'http://127.0.0.1:1/mcp', keys: 'prefix: down_' },
 }, '', '{id: no-moves, action: deny, when: {tool_name: files_move_file}}', { federation: '{enabled: true}' });
 
-// A bridged server may take seconds for its first list on a machine that does much else.
+// A bridged server may take seconds for its first list on a busy machine.
 await eventuallyListed(gateway, ['down']);
 
 const calls = {
@@ -33,15 +33,15 @@ const calls = {
   memory: [['create_entities', { entities: [{ name: 'svc', entityType: 'program', observations: ['governs'] }] }], ['read_graph', {}]],
   fast: [['join', { words: ['a', 'b'], by: '-' }], ['refuse', {}]],
 };
-// What a server answers anew at each call: create_entities tells what was not there.
+// Results that differ with each call: create_entities returns the entities that did not exist.
 const changes = new Set(['create_entities']);
-// What server-everything lists for clients with a capability alone.
+// Tools that server-everything lists only for clients with a capability.
 const conditional = ['every_trigger-elicitation-request', 'every_trigger-sampling-request'];
-// What nobody sees through the gateway: a tool that a rule denies, and one that is listed
-// for clients with roots alone (docs/federation.md).
+// Tools that are not visible through the gateway: one that a rule denies, and one that is
+// listed only for clients with roots (docs/federation.md).
 const unlisted = new Set(['files_move_file', 'every_get-roots-list']);
 
-// outcome is what the agent gets, or the text of the error that it is told.
+// outcome is the agent's result, or the text of its error.
 const outcome = async (call) => {
   try {
     return { result: JSON.parse(JSON.stringify(await call() ?? null)) };
@@ -49,7 +49,7 @@ const outcome = async (call) => {
     return { error: String(err?.message ?? err) };
   }
 };
-// without removes the prefix where the text names the tool, and ids made at random.
+// without removes the prefix from texts that name the tool, and random ids.
 const without = (value, prefix) => JSON.parse(JSON.stringify(value)
   .replaceAll(prefix, '').replace(/"(id|tool_call_id|lc_id)":"[^"]*"/g, '"$1":"-"'));
 

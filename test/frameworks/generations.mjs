@@ -1,6 +1,6 @@
-// Agent frameworks, whichever generation they speak, use a server of 2026-07-28 alone
-// through the gateway. One that does not declare that it can be asked gets the server's
-// error in the place of a question; one that does (Mastra) is asked, and cancels.
+// Agent frameworks of any protocol generation use a server that supports only 2026-07-28
+// through the gateway. A framework that does not declare elicitation gets the server's error;
+// one that does (Mastra) gets the request, and cancels it.
 //
 //   node generations.mjs SVC_BINARY [Mastra] [mcp-use]
 import { check, expect, finish } from '../clients/checks.mjs';
@@ -18,7 +18,7 @@ const modern = await startModern('modern');
 const gateway = await startGateway(binary, { modern: { url: modern.url, keys: 'prefix: modern_' } }, '', '', { federation: '{enabled: true}' });
 await eventuallyListed(gateway, []);
 
-// outcome is what the agent gets, or the text of the error that it is told.
+// outcome is the agent's result, or the text of its error.
 const outcome = async (call) => {
   try {
     return JSON.stringify(await call() ?? null);

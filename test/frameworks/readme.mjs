@@ -1,11 +1,11 @@
-// The README's commands for the servers and clients that people have, run as printed: the
-// servers of Cursor become upstreams, a probe asks them, and the file that svc connect
-// writes for Claude Code leads a client to all of them. The servers are real ones from npm.
+// The README's commands for common servers and clients, run as printed: the servers of Cursor
+// become upstreams, a probe checks them, and the file that svc connect writes for Claude Code
+// connects a client to all of them. The servers are real ones from npm.
 //
 //   node readme.mjs SVC_BINARY
 //
-// With SVC_TEST_NPX=1 the servers are started with npx, as people write it, which downloads
-// them; without, they are what this folder has installed.
+// With SVC_TEST_NPX=1 the servers are started with npx, as users do, which downloads them;
+// otherwise the ones installed in this folder are used.
 import { execFileSync, spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -32,8 +32,8 @@ await new Promise((done) => free.listen(0, '127.0.0.1', done));
 const address = `127.0.0.1:${free.address().port}`;
 await new Promise((done) => free.close(done));
 
-// The file as Cursor has it: with comments, trailing commas, secrets in env and in args,
-// the gateway itself, and a server of the old transport.
+// A Cursor file: with comments, trailing commas, secrets in env and in args, the gateway
+// itself, and a server with the old transport.
 const cache = execFileSync('npm', ['config', 'get', 'cache']).toString().trim();
 const versions = JSON.parse(readFileSync(join(import.meta.dirname, 'package.json'))).dependencies;
 const server = (name, main, args = [], env = {}, npx = process.env.SVC_TEST_NPX) => JSON.stringify(npx
@@ -48,7 +48,7 @@ writeFileSync(join(home, '.cursor', 'mcp.json'), `{
     "everything": ${server(`${mcp}everything`, 'dist/index.js', ['stdio', '--api-key', 'planted-in-args-9e02'])},
     "thinking": ${server(`${mcp}sequential-thinking`, 'dist/index.js')},
     "playwright": ${server('@playwright/mcp', 'cli.js', ['--headless', '--isolated'])},
-    "svc": {"type": "http", "url": "http://127.0.0.1:8090/mcp"}, // the gateway, from another day
+    "svc": {"type": "http", "url": "http://127.0.0.1:8090/mcp"}, // the gateway, from an earlier run
     "old": {"type": "sse", "url": "http://127.0.0.1:9/sse"},
     "shell": {"url": "npx -y something"},
   },
@@ -62,7 +62,7 @@ const commands = block.trim().split('\n').map((line) => {
   if (!line.startsWith('$ ')) throw new Error(`no command: ${line}`);
   return line.slice(2);
 });
-// Only the port differs from what is printed: 8090 may be in use here.
+// Only the port differs from the README: 8090 may be in use here.
 const script = ['set -e'];
 for (const command of commands) {
   script.push(`printf '%s\\n' ${JSON.stringify(`== ${command.replaceAll('$', '')}`)}`);
@@ -116,7 +116,7 @@ await check('a call reaches each server', async () => {
   expect((await text('memory_read_graph', {})).includes('governs'), 'memory');
   expect(await text('everything_echo', { message: 'hello' }) === 'Echo: hello', 'everything');
   expect((await text('thinking_sequentialthinking', { thought: 't', nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 })).includes('thoughtNumber'), 'thinking');
-  // Without a browser the tool fails, and its answer says so.
+  // Without a browser the tool fails, with a result that says so.
   expect((await text('playwright_browser_tabs', { action: 'list' })).length > 0, 'playwright');
 });
 await check('each secret is in the process of its own server, and in no answer, log or audit line', async () => {

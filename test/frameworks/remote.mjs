@@ -1,7 +1,7 @@
-// mcp-remote, a program on stdio that many people put before a server by hand, works with the
-// gateway in every place where people put it: before the gateway; before svc connect --stdio,
-// which supergateway offers over HTTP; and behind the gateway, as a program that it starts.
-// Each has the outcome of the official client that calls the gateway.
+// mcp-remote, a stdio program that users put in front of a server, works with the gateway in
+// all common arrangements: in front of the gateway; in front of svc connect --stdio, which
+// supergateway offers over HTTP; and behind the gateway, as a program that the gateway starts.
+// Each has the same result as the official client that calls the gateway.
 //
 //   node remote.mjs SVC_BINARY
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -46,7 +46,7 @@ const ways = {
   'mcp-remote behind the gateway': () => new StreamableHTTPClientTransport(outer.url, { requestInit: { headers: outer.headers } }),
 };
 
-// record does with one client what a client does, and returns what came of it.
+// record exercises a server with one client, and returns the results.
 async function record(transport) {
   const client = new Client({ name: 'svc-check', version: '1.0.0' }, { capabilities: { elicitation: {} } });
   const asked = [];
@@ -59,7 +59,7 @@ async function record(transport) {
     try {
       return await run();
     } catch (err) {
-      // Over HTTP that client takes the status of a denial for its code.
+      // Over HTTP that client reports the status of a denial as its code.
       return /policy_denied/.test(err.message) ? { denied: true } : { code: err.code };
     }
   };

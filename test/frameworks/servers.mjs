@@ -1,4 +1,4 @@
-// Tool servers of others, each a process on a free port of loopback.
+// Third-party tool servers, each a process on a free loopback port.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -15,8 +15,8 @@ export async function freePort() {
   return port;
 }
 
-// start runs a program of node in a process group of its own, so that close ends its
-// children too, and waits until url answers.
+// start runs a node program in a process group of its own, so that close ends its children
+// too, and waits until url responds.
 async function start(url, args, env = {}) {
   const child = spawn(process.execPath, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
   let log = '';
@@ -32,7 +32,7 @@ async function start(url, args, env = {}) {
   return { url, close: () => { try { process.kill(-child.pid, 'SIGKILL'); } catch { /* has ended */ } } };
 }
 
-// bridged puts a program on stdio behind supergateway.
+// bridged puts a stdio program behind supergateway.
 export async function bridged(program, env) {
   const port = await freePort();
   const command = program.map((word) => `'${word}'`).join(' ');
@@ -40,7 +40,7 @@ export async function bridged(program, env) {
     '--outputTransport', 'streamableHttp', '--stateful', '--port', String(port), '--logLevel', 'none'], env);
 }
 
-// startServers returns the servers by name, with the folder that files serves.
+// startServers returns the servers by name; folder is the folder that files serves.
 export async function startServers() {
   const dir = mkdtempSync(join(tmpdir(), 'svc-frameworks-'));
   writeFileSync(join(dir, 'note.txt'), 'one line\nanother\n');

@@ -1,10 +1,10 @@
-// What programs as upstreams cost: the gateway's CPU time of a call on stdio against that of
-// a small HTTP server and of the gateway with supergateway before the same program, its
-// memory with many processes, and what is left when it is killed.
+// The cost of programs as upstreams: the gateway's CPU time of a call over stdio compared with
+// that of a small HTTP server and of the gateway with supergateway in front of the same
+// program, its memory with many processes, and the processes that remain when it is killed.
 //
 //   node stdio-figures.mjs SVC_BINARY [SUPERGATEWAY_JS]
 //
-// ROUNDS (30), CALLS (1000 a round), CHILDREN (200) and KILLS (100) change how much is done.
+// ROUNDS (30), CALLS (1000 per round), CHILDREN (200) and KILLS (100) set the amount of work.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ const number = (name, otherwise) => Number(process.env[name] ?? otherwise);
 const [rounds, calls, children, kills] = [number('ROUNDS', 30), number('CALLS', 1000), number('CHILDREN', 200), number('KILLS', 100)];
 const dir = mkdtempSync(join(tmpdir(), 'svc-figures-'));
 
-// The smallest server on stdio: it answers every call with its argument.
+// A minimal server on stdio: it responds to every call with its argument.
 const program = join(dir, 'program.cjs');
 writeFileSync(program, `
 const answer = (m, tool) => m.method === 'initialize' ? { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } }
@@ -37,7 +37,7 @@ if (require.main === module) require('node:readline').createInterface({ input: p
 `);
 const { default: reply } = await import(program);
 
-// stat returns the fields of a process behind its name.
+// stat returns the fields of /proc/PID/stat after the name.
 const stat = (pid) => readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /s, '').split(' ');
 const cpu = (pid) => { const f = stat(pid); return (Number(f[11]) + Number(f[12])) * 10; }; // ms: a tick is 10 ms
 const processes = () => readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number);
@@ -50,7 +50,7 @@ function descendants(root) {
   for (let i = 0; i < found.length; i++) for (const [pid, parent] of parents) if (parent === found[i]) found.push(pid);
   return found.slice(1);
 }
-// helpersOf are the processes of svc between the gateway and the programs.
+// helpersOf returns the processes of svc between the gateway and the programs.
 const helpersOf = (root) => descendants(root).filter((pid) => Number(stat(pid)[1]) === root);
 const memory = (pid) => Number(/Pss:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))[1]) / 1024;
 
@@ -108,7 +108,7 @@ async function costs() {
   const gateway = await startGateway(binary, upstreams, names.map((n) => `  - {match: {tool_name: ${n}}, upstream: ${n}}`).join('\n'));
   const headers = await open(gateway.url, gateway.headers);
   for (const name of names) for (let i = 0; i < 200; i++) await call(gateway.url, headers, name);
-  // The server itself is what both ways have: it does not count.
+  // Both variants include the server itself, so it is not counted.
   const helpers = helpersOf(gateway.pid());
   const counted = (name) => [gateway.pid(), ...(name === 'stdio' ? helpers : []), ...(name === 'bridge' ? [bridge.pid] : [])];
   const took = Object.fromEntries(names.map((n) => [n, []]));
@@ -131,8 +131,8 @@ async function costs() {
   small.close();
 }
 
-// many opens sessions with a process each. The program is sh: its own memory is not the
-// gateway's.
+// many opens sessions with a process each. The program is sh: its memory is not counted for
+// the gateway.
 const shell = (echo) => `while read -r line; do id=\${line#*\\"id\\":}; id=\${id%%,*}; case $line in *initialize\\"*) ${echo}"{\\"jsonrpc\\":\\"2.0\\",\\"id\\":$id,\\"result\\":{\\"protocolVersion\\":\\"2025-11-25\\",\\"capabilities\\":{},\\"serverInfo\\":{\\"name\\":\\"s\\",\\"version\\":\\"1\\"}}}";; *tools/call*) ${echo}"{\\"jsonrpc\\":\\"2.0\\",\\"id\\":$id,\\"result\\":{\\"content\\":[{\\"type\\":\\"text\\",\\"text\\":\\"hello\\"}]}}";; esac; done`;
 async function many(n, command) {
   writeFileSync(join(dir, 'program.sh'), command);
@@ -151,15 +151,15 @@ async function memoryOfMany() {
   gateway.remove();
 }
 
-// killed counts what is alive 2 s after a SIGKILL of the gateway, of programs with a
-// grandchild in a session of its own each.
+// killed counts the processes that are alive 2 s after a SIGKILL of the gateway, for programs
+// that each have a grandchild in a session of its own.
 async function killed() {
   const gateway = await many(8, `setsid sleep 1000 & ${shell('echo ')}`);
   let left = 0;
   for (let i = 0; i < kills; i++) {
     if (i > 0) await gateway.start();
     for (let k = 0; k < 2; k++) await call(gateway.url, await open(gateway.url, gateway.headers), 'x');
-    const all = descendants(gateway.pid()).map((pid) => [pid, stat(pid)[19]]); // with the time of its start
+    const all = descendants(gateway.pid()).map((pid) => [pid, stat(pid)[19]]); // with their start times
     if (all.length < 6) throw new Error(`${all.length} descendants`);
     await gateway.kill();
     agent.destroy();

@@ -1,7 +1,7 @@
-// The gateway starts tool servers of others itself, on stdio, and clients use them through
-// one URL as they use them directly: the same tools, the same results, the same questions
-// to the client, the same progress. Nothing of the gateway's environment or files gets to
-// a server, and no process outlives the gateway, however it ends.
+// The gateway starts third-party tool servers itself, on stdio, and clients use them through
+// one URL with the same results as directly: the same tools, the same results, the same server
+// requests, the same progress. A server gets nothing of the gateway's environment or files,
+// and no process outlives the gateway, however the gateway ends.
 //
 //   node stdio.mjs SVC_BINARY
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -42,7 +42,7 @@ const gateway = await startGateway(binary,
   '', '', { federation: '{enabled: true}', env: { PLANTED: planted } });
 await eventuallyListed(gateway, []);
 
-// connect opens a client that answers what servers ask.
+// connect opens a client that responds to server requests.
 const asked = [];
 async function connect(transport) {
   const client = new Client({ name: 'test', version: '1' }, { capabilities: { sampling: {}, elicitation: {}, roots: { listChanged: true } } });
@@ -82,7 +82,7 @@ const { tools } = await client.listTools();
 for (const name of Object.keys(commands)) {
   const direct = await directly(name);
   await check(`${name}: the same tools`, async () => {
-    // A tool that is listed for clients with roots alone is not listed for all.
+    // A tool that is listed only for clients with roots is not listed for all clients.
     const want = (await direct.listTools()).tools.filter((t) => t.name !== 'get-roots-list');
     const got = tools.filter((t) => t.name.startsWith(`${name}_`));
     expect(want.length > 0 && isDeepStrictEqual(plain(got, `${name}_`), plain(want, `${name}_`)), `${JSON.stringify(got)}\nbut directly\n${JSON.stringify(want)}`);
@@ -127,7 +127,8 @@ await check('many clients use the servers at once', async () => {
   await Promise.all(many.map(async (c) => { await c.transport.terminateSession(); await c.close(); }));
 });
 
-// descendants are the processes below one, those of other process groups and sessions too.
+// descendants returns the processes below one, including those in other process groups and
+// sessions.
 const stat = (pid) => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`).toString();

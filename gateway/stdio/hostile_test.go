@@ -40,9 +40,9 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		{"asks and asks", slow, "", "asked", nil, ""},
 		{"half a line", quick, "", "", upstream.ErrTimeout, ""},
 		{"foreign ids", slow, "", "own", nil, "the id of no request"},
-		{"odd message", slow, `{"jsonrpc":"2.0","id":ID,"result":{},"error":{}}`, "sent", nil, "is no message"},
-		{"odd message", slow, strings.Repeat("[", 5000), "sent", nil, "is no message"},
-		{"odd message", slow, "\x00\x1b[2J\xff\r", "sent", nil, "is no message"},
+		{"odd message", slow, `{"jsonrpc":"2.0","id":ID,"result":{},"error":{}}`, "sent", nil, "is not a message"},
+		{"odd message", slow, strings.Repeat("[", 5000), "sent", nil, "is not a message"},
+		{"odd message", slow, "\x00\x1b[2J\xff\r", "sent", nil, "is not a message"},
 		{"odd message", slow, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}`, "sent", nil, ""},
 		{"odd message", slow, `{"jsonrpc":"2.0","id":ID,"result":{"text":"\ud83d"}}`, "", nil, ""},
 	} {

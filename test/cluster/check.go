@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// verdict is what was found of a period: how much that was acknowledged is not there, and
-// how much is there more often than it was sent.
+// verdict is the result of the checks of a period: the number of acknowledged items that
+// are missing, and of items that exist more often than they were sent.
 type verdict struct {
 	lost, doubled int
 	notes         []string
@@ -38,8 +38,8 @@ func (v *verdict) note(format string, args ...any) {
 	}
 }
 
-// whole waits until everything serves again with all that is redundant, and a change of
-// a policy reaches both gateways. It returns what is missing after the limit.
+// whole waits until everything serves again with full redundancy, and a change of a policy
+// takes effect at both gateways. After the limit it returns what is missing.
 func (r *run) whole(limit time.Duration) error {
 	blocked := !r.blocked
 	for _, step := range []func() error{
@@ -58,7 +58,7 @@ func (r *run) whole(limit time.Duration) error {
 	return until(limit, func() error { return r.isBlocked(blocked) })
 }
 
-// writable reports why one of the control planes does not take a write.
+// writable reports why one of the control planes does not accept a write.
 func (r *run) writable() error {
 	for _, t := range r.tenants {
 		for i := range t.ingest.urls {
@@ -73,7 +73,7 @@ func (r *run) writable() error {
 	return nil
 }
 
-// reachable reports why a tool server is not reached through one of the gateways.
+// reachable reports why a tool server cannot be reached through one of the gateways.
 func (r *run) reachable() error {
 	for g := range r.probe.urls {
 		for t := range tools {
@@ -86,7 +86,7 @@ func (r *run) reachable() error {
 	return nil
 }
 
-// try calls a tool with the session of the checks, which is begun anew where it ended.
+// try calls a tool with the session of the checks, and begins a new one if that has ended.
 func (r *run) try(gateway int, tool string) outcome {
 	if r.probe.session == "" {
 		if err := r.probe.open(context.Background()); err != nil {
@@ -110,7 +110,7 @@ func (r *run) block(on bool) error {
 	return nil
 }
 
-// isBlocked reports which gateway does not enforce what the policy is.
+// isBlocked reports which gateway does not enforce the policy's current state.
 func (r *run) isBlocked(on bool) error {
 	for g := range r.probe.urls {
 		o := r.try(g, "tool1_probe")
@@ -121,7 +121,7 @@ func (r *run) isBlocked(on bool) error {
 	return nil
 }
 
-// stored is a trace as the export has it, as much as is looked at.
+// stored is the part of an exported trace that is checked.
 type stored struct {
 	ID, AgentName, ToolName, Status string
 }
@@ -153,8 +153,8 @@ func (r *run) export(t *tenant, since time.Time) (list map[string]stored, count 
 	return list, count, err
 }
 
-// audited reads the lines that gateways have written since the last call, and adds the
-// requests that have to become traces.
+// audited reads the audit lines that gateways have written since the last call, and adds
+// the requests that must become traces.
 func (r *run) audited() error {
 	for _, p := range r.c.role("gateway") {
 		f, err := os.Open(filepath.Join(p.dir, "audit.jsonl"))
@@ -169,7 +169,7 @@ func (r *run) audited() error {
 		for {
 			line, err := lines.ReadBytes('\n')
 			if err != nil {
-				break // the rest of a line comes next time
+				break // the rest of the line is read next time
 			}
 			r.read[p.name] += int64(len(line))
 			var l struct {
@@ -196,7 +196,7 @@ func (r *run) audited() error {
 	return nil
 }
 
-// check compares what clients were told since a time with what is there.
+// check compares the clients' acknowledgments since a time with the stored data.
 func (r *run) check(since time.Time) (v verdict) {
 	if err := r.audited(); err != nil {
 		v.miss("%v", err)
@@ -262,8 +262,8 @@ func (r *run) checkTraces(v *verdict, t *tenant, lines map[string]time.Time, sin
 	}
 }
 
-// checkRecords looks for every record that was acknowledged, once, and removes it: a key
-// that was removed must not be accepted anywhere.
+// checkRecords checks that every acknowledged record exists exactly once, and removes it:
+// a removed key must not be accepted anywhere.
 func (r *run) checkRecords(v *verdict) {
 	r.ledger.mu.Lock()
 	expected := map[string]record{}
@@ -318,7 +318,7 @@ func (r *run) checkRecords(v *verdict) {
 	}
 }
 
-// useKey uses a key at every control plane, where it must get a status.
+// useKey uses a key at every control plane, and expects a status.
 func (r *run) useKey(v *verdict, name, secret string, want int) {
 	h := http.Header{"Authorization": {"Bearer " + secret}}
 	for i := range r.admin.urls {

@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// agentName is the agent of the traces that clients send themselves, each of which costs
-// traceCost; a budget on the agent adds them up.
+// agentName is the agent of the traces that clients send themselves, each with the cost
+// traceCost; a budget of the agent adds them up.
 const (
 	agentName = "ingested"
 	traceCost = 0.001
@@ -72,7 +72,7 @@ func (r *run) callTools(ctx context.Context, i int) {
 			r.ledger.mu.Lock()
 			r.ledger.answered[tool]++
 			r.ledger.mu.Unlock()
-			if n%8 == 7 { // both gateways are used
+			if n%8 == 7 { // so that both gateways are used
 				c.next.Add(1)
 			}
 		default:
@@ -98,7 +98,7 @@ func (r *run) callTools(ctx context.Context, i int) {
 	})
 }
 
-// useBucket calls a limited tool through both gateways, faster than it may.
+// useBucket calls a limited tool through both gateways, above its rate.
 func (r *run) useBucket(ctx context.Context) {
 	c := newCaller(r.c, r.c.limitedGatewayKey)
 	defer c.close()
@@ -124,7 +124,7 @@ func (r *run) useBucket(ctx context.Context) {
 }
 
 // useWindow sends requests of the limited tenant to both control planes, more than its
-// window holds.
+// rate window permits.
 func (r *run) useWindow(ctx context.Context) {
 	c := newREST(r.c, r.c.limitedKey)
 	c.limit = 3 * time.Second
@@ -168,7 +168,7 @@ func (r *run) sendTraces(ctx context.Context, t *tenant, i int) {
 		r.ledger.mu.Lock()
 		r.ledger.of(t).attempts += batchSize
 		r.ledger.mu.Unlock()
-		if n%8 == 7 { // all control planes are used
+		if n%8 == 7 { // so that all control planes are used
 			c.next.Add(1)
 		}
 		batch := fmt.Sprintf("batch-%d-%d", i, n)
@@ -234,8 +234,8 @@ func (r *run) again(ctx context.Context, who string, send func() answer, acknowl
 	}
 }
 
-// changeRecords makes policies, keys and budgets, each with an Idempotency-Key under
-// which it is sent again until it is acknowledged.
+// changeRecords creates policies, keys and budgets, each with an Idempotency-Key with
+// which it is retried until it is acknowledged.
 func (r *run) changeRecords(ctx context.Context) {
 	c := newREST(r.c, r.c.adminKey)
 	c.limit = 5 * time.Second
@@ -265,7 +265,7 @@ func (r *run) changeRecords(ctx context.Context) {
 			if err != nil {
 				r.ledger.unexpected("a %s was answered with %.200s", kind, a.body)
 			}
-			secret, _ := member(string(a.body), "key") // a repeated answer has none
+			secret, _ := member(string(a.body), "key") // a replayed response has none
 			r.ledger.mu.Lock()
 			r.ledger.records[name] = record{kind, id, secret}
 			r.ledger.mu.Unlock()
@@ -273,7 +273,7 @@ func (r *run) changeRecords(ctx context.Context) {
 	})
 }
 
-// roundRobin sends each request of an SDK to the gateway that last answered.
+// roundRobin sends each request of an SDK to the gateway that responded last.
 type roundRobin struct {
 	*client
 	key string

@@ -31,7 +31,7 @@ func TestMostWithin(t *testing.T) {
 	}
 }
 
-// A seed chooses the same faults again; each kind has its turn, and the failover of
+// A seed always selects the same faults; each kind occurs, and the failover of
 // PostgreSQL is always first.
 func TestSome(t *testing.T) {
 	all := []fault{{name: "kill a"}, {name: "kill primary"}, {name: "kill b"}, {name: "freeze a"}, {name: "freeze b"}, {name: "cut a from b"}}

@@ -11,17 +11,17 @@ import (
 const (
 	frozenFor = 10 * time.Second
 	cutFor    = 10 * time.Second
-	// downFor is how long a killed process is gone before its supervisor starts it.
+	// downFor is the time after which the supervisor starts a killed process.
 	downFor = 5 * time.Second
 )
 
-// fault is one thing that happens to the cluster. begin makes it happen, end undoes it.
+// fault is one fault of the cluster. begin causes it, end reverts it.
 type fault struct {
 	name       string
 	lasts      time.Duration
 	begin, end func() error
-	// redis reports whether Redis may have failed over, or was away: a limit may then be
-	// exceeded by one burst.
+	// redis reports whether Redis may have failed over, or was unavailable: a limit may
+	// then be exceeded by one burst.
 	redis bool
 	// shards are away meanwhile: what clients of their tenants get is compared with what
 	// is documented, and if governed, that a change of a policy reaches gateways.
@@ -39,26 +39,26 @@ func shardsOf(list ...*process) (shards []*process) {
 	return shards
 }
 
-// kill ends a process; whatever supervises it starts it again.
+// kill ends a process; its supervisor starts it again.
 func (c *cluster) kill(p *process) fault {
 	return fault{
 		name: "kill " + p.name, lasts: downFor, redis: p.role == "redis", shards: shardsOf(p), governed: true,
 		begin: func() error { p.kill(); return nil },
 		end: func() error {
 			if p.role == "postgres" {
-				return c.db.restart(p) // the failover manager may have been faster
+				return c.db.restart(p) // the failover manager may have restarted it before
 			}
 			return p.start()
 		},
 	}
 }
 
-// freeze stops a process and goes on with it later.
+// freeze stops a process and continues it later.
 func (c *cluster) freeze(p *process) fault {
 	return fault{name: "freeze " + p.name, lasts: frozenFor, redis: p.role == "redis", shards: shardsOf(p), begin: p.freeze, end: p.thaw}
 }
 
-// cutOff cuts pairs of roles off from one another.
+// cutOff disconnects pairs of roles from each other.
 func (c *cluster) cutOff(name string, pairs ...[2]string) fault {
 	heals := []func() error{}
 	f := fault{name: "cut " + name, lasts: cutFor}
@@ -90,8 +90,8 @@ func (c *cluster) cutOff(name string, pairs ...[2]string) fault {
 	return f
 }
 
-// faults are those of a full round. The primary and the standby are looked up when their
-// turn comes, so that each is killed and frozen whichever node has the role.
+// faults are the faults of a full round. The primary and the standby are determined when
+// a fault begins, so that each role is killed and frozen on either node.
 func (c *cluster) faults() (list []fault) {
 	for _, role := range []string{"plane", "gateway", "tool", "redis", "clickhouse"} {
 		for _, p := range c.role(role) {
@@ -106,7 +106,7 @@ func (c *cluster) faults() (list []fault) {
 		{"caller", "gateway"}, {"caller", "plane"}, {"gateway", "plane"}, {"gateway", "tool"}, {"gateway", "redis"},
 		{"plane", "postgres"}, {"plane", "redis"}, {"postgres", "postgres"}, {"redis", "redis"},
 	}
-	// Pairs without connections between them: nothing may happen.
+	// Roles without connections between them: the fault must have no effect.
 	apart := [][2]string{
 		{"caller", "tool"}, {"caller", "postgres"}, {"caller", "redis"}, {"gateway", "postgres"}, {"gateway", "gateway"},
 		{"plane", "tool"}, {"plane", "plane"}, {"tool", "postgres"}, {"tool", "redis"}, {"tool", "tool"}, {"postgres", "redis"},
@@ -123,7 +123,7 @@ func (c *cluster) faults() (list []fault) {
 	return append(list, c.cutOff("roles without connections", apart...))
 }
 
-// ofDatabase is a fault of the node that is the primary, or the standby, at its begin.
+// ofDatabase is a fault of the node that is the primary, or the standby, when it begins.
 func (c *cluster) ofDatabase(what, role string) fault {
 	var chosen fault
 	f := fault{name: what + " " + role, lasts: downFor}
@@ -144,8 +144,8 @@ func (c *cluster) ofDatabase(what, role string) fault {
 	return f
 }
 
-// loseHost cuts the primary off from everything, as when its machine loses its power:
-// nobody is told that its connections have ended.
+// loseHost disconnects the primary from everything, like a power failure of its machine:
+// its peers get no notification that connections have ended.
 func (c *cluster) loseHost() fault {
 	heal := func() error { return nil }
 	return fault{name: "cut primary from everything", lasts: 2 * cutFor,
@@ -162,8 +162,8 @@ func (c *cluster) loseHost() fault {
 	}
 }
 
-// some are faults of a short round, in an order that a seed chooses: one of every three
-// kinds in turn, the failover of PostgreSQL always among the first.
+// some returns the faults of a short round, in an order that a seed determines: one of
+// each of three kinds in turn, with the failover of PostgreSQL among the first.
 func some(all []fault, seed uint64) (list []fault) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	kinds := map[string][]fault{}

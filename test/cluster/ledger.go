@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ledger is what clients were told: what was acknowledged, what went wrong, and what
-// nobody should have got.
+// ledger records the clients' responses: acknowledgments, errors, and responses that must
+// not occur.
 type ledger struct {
 	mu sync.Mutex
 
@@ -21,15 +21,15 @@ type ledger struct {
 
 	sent     map[*tenant]*sent // traces
 	records  map[string]record // acknowledged and not deleted, by name
-	answered map[string]int    // calls that were answered well, by tool
+	answered map[string]int    // successful calls, by tool
 	called   map[string]int    // calls that were sent, by tool
 	accepted []span            // requests of the limited tenant
 	passed   []span            // calls of the limited caller
 
-	stored time.Time     // when traces were last acknowledged
+	stored time.Time     // when a trace was last acknowledged
 	pause  time.Duration // the longest time without that, in the period
 
-	sessions int // that had to be begun anew, in the period
+	sessions int // sessions that had to be begun again, in the period
 }
 
 // sent is the traces of a tenant that clients sent themselves.
@@ -39,7 +39,7 @@ type sent struct {
 	attempts     int                  // that were sent at least once
 }
 
-// span is when a request was sent and when its answer was there.
+// span is the time of a request and of its response.
 type span struct{ sent, done time.Time }
 
 // record is an acknowledged change.
@@ -56,7 +56,7 @@ func (l *ledger) failed(who, kind string) {
 	l.errors[who+" "+kind]++
 }
 
-// unexpected keeps an answer that no document names.
+// unexpected records an undocumented response.
 func (l *ledger) unexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *ledger) longestPause() time.Duration {
 	return p
 }
 
-// period returns what went wrong since the last call.
+// period returns the errors since the last call.
 func (l *ledger) period() (errors string, wrong []string, sessions int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *ledger) period() (errors string, wrong []string, sessions int) {
 	return errors, wrong, sessions
 }
 
-// mostWithin is the largest number of requests that certainly lie within some interval of
+// mostWithin is the largest number of requests that are certainly within some interval of
 // a length: sent after its begin and answered before its end.
 func mostWithin(list []span, length time.Duration, since time.Time) int {
 	most := 0

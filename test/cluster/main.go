@@ -31,19 +31,19 @@ type run struct {
 	policyID string
 	blocked  bool
 
-	lastRedis time.Time        // when Redis was last away, had failed over, or did not answer
-	failures  map[*process]int // of each control plane: calls that Redis did not answer
+	lastRedis time.Time        // when Redis was last unavailable, failed over, or did not respond
+	failures  map[*process]int // of each control plane: calls without a response of Redis
 
 	lines  map[string]time.Time // requests that the gateways have audited
-	lineOf map[string]int       // of each tool, answered well
-	read   map[string]int64     // how far each audit file was read
+	lineOf map[string]int       // successful calls of each tool
+	read   map[string]int64     // the offset up to which each audit file was read
 }
 
-// Bounds of a round.
+// Limits of a round.
 const (
-	shortFor = 100 * time.Second // in which faults of a short round begin
+	shortFor = 100 * time.Second // the time in which faults of a short round begin
 	wholeIn  = 90 * time.Second
-	maxUnled = 15 * time.Second // beyond the 30 s of a lease
+	maxUnled = 15 * time.Second // in addition to the 30 s of a lease
 )
 
 func main() {
@@ -167,7 +167,7 @@ func round(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// newRun makes what clients need.
+// newRun creates what clients need.
 func newRun(c *cluster) (*run, error) {
 	r := &run{c: c, ledger: newLedger(), seed: rand.Text(), tenants: c.tenants, admin: c.tenants[0].admin, probe: newCaller(c, c.gatewayKey),
 		lines: map[string]time.Time{}, lineOf: map[string]int{}, read: map[string]int64{}, failures: map[*process]int{}}
@@ -183,7 +183,7 @@ func newRun(c *cluster) (*run, error) {
 	return r, err
 }
 
-// one makes a fault happen and prints its row. It returns whether all was well.
+// one injects a fault and prints its row. It returns whether the result was correct.
 func (r *run) one(ctx context.Context, f fault) bool {
 	begin := time.Now()
 	err := f.begin()
@@ -224,8 +224,8 @@ func (r *run) one(ctx context.Context, f fault) bool {
 	return err == nil && v.lost == 0 && v.doubled == 0 && len(v.notes) == 0 && len(wrong) == 0
 }
 
-// limits compares what was let through with what may be. A failover of Redis may forget
-// the newest requests: one burst, or one window, more. The same where it did not answer.
+// limits compares the allowed requests with the limits. A failover of Redis may lose the newest
+// requests: one more burst, or one more window. The same applies when it did not respond.
 func (r *run) limits(v *verdict, redis bool, since time.Time) {
 	r.ledger.mu.Lock()
 	passed, accepted := r.ledger.passed, r.ledger.accepted
@@ -265,7 +265,7 @@ func (r *run) last(stopClients func(), wg *sync.WaitGroup) bool {
 		list, _, e := r.export(t, time.Time{})
 		lists[t], err = list, errors.Join(err, e)
 	}
-	// A line is written before its trace is reported, so every trace has one by now.
+	// A line is written before its trace is reported, so every trace has a line by now.
 	if err := errors.Join(err, r.audited()); err != nil {
 		v.miss("%v", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// revision is the protocol revision of the callers: one with sessions, which have to
-// survive what happens to the gateways and to Redis.
+// revision is the protocol revision of the callers: one with sessions, which must
+// survive faults of the gateways and of Redis.
 const revision = "2025-06-18"
 
 // caller is an MCP client with one session at all gateways. It is used by one goroutine.
@@ -32,15 +32,15 @@ func newCaller(c *cluster, key string) *caller {
 	return &caller{client: newClient(c.caller, c.gatewayURLs(), 6*time.Second), key: key}
 }
 
-// outcome is what a call came to.
+// outcome is the result of a call.
 type outcome struct {
 	answer
-	reason  string // of the error of JSON-RPC, as in the documents of the gateway
+	reason  string // of the JSON-RPC error, as documented for the gateway
 	message string
 	ok      bool
 }
 
-// open begins a session, at any gateway.
+// open begins a session at any gateway.
 func (c *caller) open(ctx context.Context) error {
 	c.session = ""
 	a := c.post(ctx, int(c.next.Load()), "initialize", map[string]any{
@@ -76,7 +76,7 @@ func (c *caller) post(ctx context.Context, gateway int, method string, params an
 	return c.once(ctx, gateway, "POST", "/mcp", c.headers(method), body)
 }
 
-// call calls a tool through one of the gateways and verifies the answer.
+// call calls a tool through one of the gateways and verifies the response.
 func (c *caller) call(ctx context.Context, gateway int, tool string) (o outcome) {
 	token := fmt.Sprintf("%s-%d", tool, tokens.Add(1))
 	o.answer = c.post(ctx, gateway, "tools/call", map[string]any{"name": tool, "arguments": map[string]any{"token": token}})
@@ -102,7 +102,7 @@ func (c *caller) call(ctx context.Context, gateway int, tool string) (o outcome)
 	return o
 }
 
-// payload is the message of an answer: its body, or the last event of its stream.
+// payload is the message of a response: its body, or the last event of its stream.
 func payload(a answer) []byte {
 	if !strings.HasPrefix(a.header.Get("Content-Type"), "text/event-stream") {
 		return a.body
@@ -116,17 +116,17 @@ func payload(a answer) []byte {
 	return last
 }
 
-// away are the reasons that the documents of the gateway name for a part of the cluster
-// that is away or stopping.
-var away = []string{
+// unavailableReasons are the reasons that the documents of the gateway name for a part of
+// the cluster that is unavailable or stopping.
+var unavailableReasons = []string{
 	"upstream_unreachable", "upstream_timeout", "upstream_busy", "stream_ended", "canceled", "overloaded", "shutting_down",
 	"session_store_unavailable", "rate_limit_store_unavailable", "audit_unavailable",
 }
 
-// specified reports whether an answer of a gateway is one that its documents name for a
-// part that is away. A message of its own, without a reason, is a wrong answer.
+// specified reports whether a gateway's response is documented for an unavailable part.
+// An error message without a reason is a wrong response.
 func (o outcome) specified() error {
-	if o.ok || o.err != nil || slices.Contains(away, o.reason) {
+	if o.ok || o.err != nil || slices.Contains(unavailableReasons, o.reason) {
 		return nil
 	}
 	return fmt.Errorf("%d %s %s", o.status, o.reason, o.message)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is a bridge with one namespace for each host. Nothing routes out of it.
+// network is a bridge with one namespace for each host. It has no route to the outside.
 type network struct {
 	prefix string
 	hosts  map[string]*host
@@ -27,8 +27,8 @@ type host struct {
 	name, address, space string
 }
 
-// deadEnd is a hardware address that no host has. What is sent to it reaches nobody, and
-// the sender is told nothing: a cable that was pulled, rather than a refusal.
+// deadEnd is a hardware address that no host has. Packets to it are lost without an
+// error for the sender, as with an unplugged cable.
 const deadEnd = "02:00:00:00:00:01"
 
 func newNetwork() (*network, error) {
@@ -37,7 +37,7 @@ func newNetwork() (*network, error) {
 	return n, errors.Join(ip("netns", "add", hub), ip("-n", hub, "link", "add", "br0", "type", "bridge"), ip("-n", hub, "link", "set", "br0", "up"))
 }
 
-// add makes a host. Its number is the last part of its address.
+// add creates a host. Its number is the last part of its address.
 func (n *network) add(name string, number int) (*host, error) {
 	h := &host{name: name, address: fmt.Sprintf("10.77.0.%d", number), space: n.prefix + name}
 	port, hub := fmt.Sprintf("port%d", number), n.prefix+"hub"
@@ -57,7 +57,7 @@ func (n *network) add(name string, number int) (*host, error) {
 	return h, nil
 }
 
-// cut stops everything between hosts of a and hosts of b, in both directions, until the
+// cut drops all traffic between hosts of a and hosts of b, in both directions, until the
 // returned function is called.
 func (n *network) cut(a, b []*host) (heal func() error, err error) {
 	pairs := [][2]*host{}
@@ -75,7 +75,7 @@ func (n *network) cut(a, b []*host) (heal func() error, err error) {
 		var err error
 		for _, p := range pairs {
 			if e := ip("-n", p[0].space, "neigh", "del", p[1].address, "dev", "eth0"); e != nil && !strings.Contains(e.Error(), "No such file") {
-				err = errors.Join(err, e) // a pair within one role is listed twice
+				err = errors.Join(err, e) // a pair within one role occurs twice
 			}
 		}
 		return err
@@ -97,8 +97,8 @@ func ip(args ...string) error {
 	return nil
 }
 
-// inside runs fn on a thread that is in the namespace of the host: sockets that it opens
-// and processes that it starts are there.
+// inside runs fn on a thread in the namespace of the host: sockets that it opens and
+// processes that it starts belong to the namespace.
 func (h *host) inside(fn func() error) error {
 	runtime.LockOSThread()
 	own, err := os.Open("/proc/thread-self/ns/net")
@@ -125,7 +125,7 @@ func (h *host) inside(fn func() error) error {
 	return err
 }
 
-// dial connects from the host. Addresses are numbers: there are no names here.
+// dial connects from the host. Addresses are numeric: the namespaces have no DNS.
 func (h *host) dial(ctx context.Context, _, address string) (conn net.Conn, err error) {
 	dialer := net.Dialer{Timeout: 2 * time.Second}
 	err = h.inside(func() (err error) {

@@ -22,31 +22,32 @@ import (
 
 const postgresPort = "5432"
 
-// database is PostgreSQL on two hosts: a primary and a synchronous standby. It does what
-// an operator's failover manager does. A primary that has not answered for failAfter is
-// ended before its standby is promoted, and is made anew as the standby. While there is
-// no standby the primary goes on alone.
+// database is PostgreSQL on two hosts: a primary and a synchronous standby. It acts as
+// the failover manager. A primary that has not responded for failAfter is killed before
+// its standby is promoted, and is rebuilt as the standby. Without a standby the primary
+// continues alone.
 type database struct {
 	c        *cluster
 	programs string
 	nodes    [2]*process
 
 	mu       sync.Mutex
-	primary  int  // which of nodes
+	primary  int  // index of the primary in nodes
 	alone    bool // the primary does not wait for a standby
 	promoted int
-	stale    bool // the other node has to be made anew as the standby
+	stale    bool // the other node must be rebuilt as the standby
 
-	name  string // of the database that conns are to
+	name  string // of the database of conns
 	conns [2]*pgx.Conn
 
-	unled, longestUnled time.Duration // how long a lease had run out while the primary served
+	unled, longestUnled time.Duration // time without a lease holder while the primary was available
 }
 
-// failAfter is how long a primary or a standby may be silent.
+// failAfter is the time without a response after which a primary or a standby counts as
+// failed.
 const failAfter = 4 * time.Second
 
-// watchEvery is how often the failover manager looks.
+// watchEvery is the polling interval of the failover manager.
 const watchEvery = 500 * time.Millisecond
 
 func newDatabase(c *cluster) (*database, error) {
@@ -80,7 +81,7 @@ func newDatabase(c *cluster) (*database, error) {
 	return d, nil
 }
 
-// make makes the primary, its database, and the standby.
+// make creates the primary, its database, and the standby.
 func (d *database) make() error {
 	p := d.nodes[0]
 	data := filepath.Join(p.dir, "data")
@@ -105,7 +106,7 @@ func (d *database) make() error {
 	return errors.Join(d.copy(0, 1), until(30*time.Second, func() error { return d.wait(0) }))
 }
 
-// copy makes a node anew as the standby of another.
+// copy rebuilds a node as the standby of another.
 func (d *database) copy(from, to int) error {
 	p := d.nodes[to]
 	p.kill()
@@ -135,7 +136,7 @@ func (d *database) run(p *process, program string, args ...string) error {
 	return nil
 }
 
-// conn is a connection of the operator to a node, kept while it works.
+// conn returns a connection of the operator to a node, which is kept while it works.
 func (d *database) conn(ctx context.Context, i int) (*pgx.Conn, error) {
 	if c := d.conns[i]; c != nil && !c.IsClosed() {
 		return c, nil
@@ -152,7 +153,7 @@ func (d *database) conn(ctx context.Context, i int) (*pgx.Conn, error) {
 }
 
 // ask runs a query with one row at a node within two seconds. The caller holds mu, or is
-// alone.
+// the only user.
 func (d *database) ask(i int, query string, into ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -174,7 +175,8 @@ func (d *database) exec(i int, statement string) error {
 	return err
 }
 
-// wait has the primary wait for its standby with every commit, once the standby streams.
+// wait makes the primary wait for its standby with every commit, once the standby
+// streams.
 func (d *database) wait(i int) error {
 	n := 0
 	if err := d.ask(i, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", &n); err != nil {
@@ -186,14 +188,14 @@ func (d *database) wait(i int) error {
 	return d.names(i, "*")
 }
 
-// names sets which standbys the primary waits for.
+// names sets the standbys that the primary waits for.
 func (d *database) names(i int, names string) error {
 	return errors.Join(d.exec(i, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'"), d.exec(i, "SELECT pg_reload_conf()"))
 }
 
 // watch is the failover manager, until ctx ends.
 func (d *database) watch(ctx context.Context) {
-	var silent, apart time.Time // since when the primary, the standby
+	var silent, apart time.Time // since when the primary does not respond, and the standby does not stream
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -240,8 +242,8 @@ func (d *database) watch(ctx context.Context) {
 	}
 }
 
-// failOver ends the primary, so that it acknowledges nothing any more, promotes the
-// standby. The old primary has to be made anew as its standby.
+// failOver kills the primary, so that it acknowledges nothing more, and promotes the
+// standby. The old primary must be rebuilt as the standby.
 func (d *database) failOver() error {
 	old, next := d.primary, 1-d.primary
 	d.nodes[old].kill()
@@ -253,7 +255,7 @@ func (d *database) failOver() error {
 	return d.names(next, "")
 }
 
-// restart starts a node that was killed, if nobody has done so meanwhile.
+// restart starts a killed node, unless it was started meanwhile.
 func (d *database) restart(p *process) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,7 +265,7 @@ func (d *database) restart(p *process) error {
 	return p.start()
 }
 
-// whole reports why the primary does not wait for a standby that is in step.
+// whole reports why the primary does not wait for a synchronous standby.
 func (d *database) whole() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -280,7 +282,7 @@ func (d *database) whole() error {
 	return nil
 }
 
-// watchLeases adds up how long a lease of the control planes has been without a holder.
+// watchLeases adds up the time in which a lease of the control planes had no holder.
 func (d *database) watchLeases() {
 	late := 0
 	err := d.ask(d.primary, "SELECT count(*) FROM leases WHERE until < extract(epoch FROM clock_timestamp()) * 1000000000", &late)
@@ -302,7 +304,7 @@ func (d *database) isAlone() error {
 	return nil
 }
 
-// roles returns the process that is the primary, and the one that is the standby.
+// roles returns the processes of the primary and of the standby.
 func (d *database) roles() (primary, standby *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

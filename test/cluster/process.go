@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// process is a program on a host. It can be killed and frozen together with all
-// processes that it has started, and started again.
+// process is a program on a host. It can be killed and frozen together with all its
+// descendants, and started again.
 type process struct {
 	name string
 	role string
@@ -52,7 +52,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// running reports whether the program is there, frozen or not.
+// running reports whether the program exists, frozen or not.
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *process) running() bool {
 	}
 }
 
-// kill ends the program and what it has started, as a failure would, and waits for that.
+// kill kills the program and its descendants, like a failure, and waits for their end.
 func (p *process) kill() {
 	if !p.running() {
 		return
@@ -79,15 +79,15 @@ func (p *process) kill() {
 func (p *process) freeze() error { return p.signal(syscall.SIGSTOP) }
 func (p *process) thaw() error   { return p.signal(syscall.SIGCONT) }
 
-// signal sends a signal to the program, and then to what it has started.
+// signal sends a signal to the program, and then to its descendants.
 func (p *process) signal(sig syscall.Signal) error {
 	if !p.running() {
-		return nil // it was ended meanwhile, as a frozen primary is
+		return nil // it was killed meanwhile, like a frozen primary
 	}
 	pid := p.cmd.Process.Pid
 	first := sig
 	if sig == syscall.SIGKILL {
-		first = syscall.SIGSTOP // it starts nothing while what it has started is listed
+		first = syscall.SIGSTOP // so that it starts no processes while its descendants are listed
 	}
 	if err := syscall.Kill(pid, first); err != nil {
 		return fmt.Errorf("signal %s: %w", p.name, err)
@@ -105,7 +105,7 @@ func (p *process) signal(sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// children lists the processes that a process has started.
+// children lists the child processes of a process.
 func children(parent int) (list []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

@@ -11,8 +11,8 @@ import (
 
 const redisPort = "6379"
 
-// redisArgs are those of a node. It appends what it acknowledges to a file, so that one
-// that is killed and started again before its replica has taken over comes back with it.
+// redisArgs are the arguments of a node. It uses an append-only file, so that a node
+// that is killed and started again before its replica has taken over keeps its data.
 func redisArgs(h *host, dir string) []string {
 	return []string{"redis-server", "--bind", h.address, "--port", redisPort, "--dir", dir, "--daemonize", "no", "--protected-mode", "no",
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
@@ -43,8 +43,8 @@ func (c *cluster) redisCLI(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// redisWhole reports why the Redis Cluster is not whole: every node sees three masters
-// with slots and three replicas whose link is up.
+// redisWhole reports why the Redis Cluster is not complete: every node must see three
+// masters with slots and three connected replicas.
 func (c *cluster) redisWhole() error {
 	for _, p := range c.role("redis") {
 		conn, err := connect(c.operator, p.host.address+":"+redisPort)

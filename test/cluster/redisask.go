@@ -20,7 +20,7 @@ func connect(from *host, address string) (net.Conn, error) {
 	return from.dial(ctx, "tcp", address)
 }
 
-// redisAsk sends a command and returns its answer, which is one text.
+// redisAsk sends a command and returns its reply, a single text.
 func redisAsk(conn net.Conn, command string) (string, error) {
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return "", err

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// answer is what came of a request: a status with its body, or an error of the network.
+// answer is the result of a request: a status with its body, or a network error.
 type answer struct {
 	status int
 	header http.Header
@@ -26,7 +26,7 @@ type answer struct {
 	url    string
 }
 
-// kind is a short name of what went wrong; empty for a success.
+// kind is a short name of the failure; empty for a success.
 func (a answer) kind() string {
 	var timeout net.Error
 	switch {
@@ -41,11 +41,11 @@ func (a answer) kind() string {
 	case errors.Is(a.err, syscall.EHOSTUNREACH):
 		return "unreachable"
 	}
-	return "broken" // the connection, before the answer was complete
+	return "broken" // the connection ended before the response was complete
 }
 
-// client sends requests to several servers that answer alike, and moves to the next when
-// one fails, as a load balancer would.
+// client sends requests to several equivalent servers, and switches to the next one when
+// one fails, like a load balancer.
 type client struct {
 	urls  []string
 	http  *http.Client
@@ -82,8 +82,8 @@ func (c *client) once(ctx context.Context, server int, method, path string, head
 	return answer{status: res.StatusCode, header: res.Header, body: text, err: err, url: url}
 }
 
-// send sends a request to the server that last answered. After an error of the network,
-// or a status of 500 or more, the next request goes to another.
+// send sends a request to the server that responded last. After a network error, or a
+// status of 500 or more, the next request goes to another server.
 func (c *client) send(ctx context.Context, method, path string, header http.Header, body []byte) answer {
 	server := c.next.Load()
 	a := c.once(ctx, int(server), method, path, header, body)
@@ -112,8 +112,8 @@ func (r *rest) header(more ...string) http.Header {
 	return h
 }
 
-// specified reports whether an answer of a control plane is one that its documents name
-// for a part that is away.
+// specified reports whether a control plane's response is documented for an unavailable
+// part.
 func specified(a answer) error {
 	if a.err != nil || a.status < 400 {
 		return nil
@@ -133,8 +133,8 @@ func specified(a answer) error {
 	return nil
 }
 
-// must sends a request until it is answered with success, for at most a minute, and reads
-// data of the answer.
+// must sends a request until it succeeds, for at most a minute, and decodes data of the
+// response.
 func (r *rest) must(method, path string, body, into any, more ...string) error {
 	raw := []byte(nil)
 	if body != nil {
@@ -154,7 +154,7 @@ func (r *rest) must(method, path string, body, into any, more ...string) error {
 		if into == nil {
 			return nil
 		}
-		// Budgets and targets are answered without an envelope.
+		// Budgets and targets have no envelope.
 		var envelope struct {
 			Data json.RawMessage `json:"data"`
 		}
@@ -186,7 +186,7 @@ func (c *cluster) ready(role, port string) error {
 	return nil
 }
 
-// member returns a member of an object, wherever it is one of text.
+// member returns a member of an object if it is a string.
 func member(text, name string) (string, error) {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(text), &object); err != nil {

@@ -16,18 +16,19 @@ import (
 	"time"
 )
 
-// What the measurement of replicas uses.
+// Parameters of the measurement of replicas.
 const (
-	scaleFor     = 12 * time.Second // of each of its parts
+	scaleFor     = 12 * time.Second // duration of each part
 	scaleWarmUp  = 3 * time.Second
 	scaleRounds  = 3
 	scaleWriters = 8    // for each control plane
 	scaleCores   = 0.25 // of each
-	scaleBatch   = 50   // as a gateway with some hundred calls a second sends
+	scaleBatch   = 50   // like a gateway with some hundred calls per second
 )
 
-// scale measures how much two control planes ingest beside one, each held to a quarter of
-// a core. The parts take turns, so that other work on the machine falls on both.
+// scale measures how many traces two control planes ingest compared with one, each limited
+// to a quarter of a core. The parts alternate, so that other load on the machine affects
+// both.
 func (c *cluster) scale(ctx context.Context) error {
 	groups := []*cpuGroup{}
 	defer func() {
@@ -45,7 +46,8 @@ func (c *cluster) scale(ctx context.Context) error {
 			return err
 		}
 	}
-	// What has no part in this ends: the machine must have more than the control planes use.
+	// End all other processes: the machine must have more processor time than the control
+	// planes use.
 	_, standby := c.db.roles()
 	for _, p := range append(c.role("gateway"), standby) {
 		p.kill()
@@ -83,11 +85,12 @@ func mean(list []float64) (m float64) {
 	return m
 }
 
-// ingestRate is how many traces a second some control planes acknowledge.
+// ingestRate is the number of traces per second that some control planes acknowledge.
 func (c *cluster) ingestRate(ctx context.Context, replicas, round int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, scaleWarmUp+scaleFor)
 	defer cancel()
-	// The traces have no ids: they get those of their places in their batches, which differ.
+	// The traces have no ids: they get ids from their positions in their batches, which
+	// differ.
 	list := []map[string]any{}
 	for range scaleBatch {
 		list = append(list, map[string]any{"agentName": "agent", "toolName": "search_orders", "status": "success", "durationMs": 3.5, "costUsd": traceCost})
@@ -127,12 +130,13 @@ func (c *cluster) ingestRate(ctx context.Context, replicas, round int) (float64,
 	return float64(stored.Load()) / scaleFor.Seconds(), nil
 }
 
-// cpuGroup is a control group with a bound on its processors.
+// cpuGroup is a control group with a limit of processor time.
 type cpuGroup struct{ dir string }
 
 const cgroups = "/sys/fs/cgroup"
 
-// newCPUGroup makes a group of version 2 where its controller is there, else of version 1.
+// newCPUGroup creates a group of version 2 if its controller is available, otherwise of
+// version 1.
 func newCPUGroup(name string, cores float64) (*cpuGroup, error) {
 	const period = 100000
 	quota := strconv.Itoa(int(cores * period))
@@ -178,7 +182,7 @@ func processorTime(list []*process) (used []time.Duration) {
 	return used
 }
 
-// close removes the group. Its processes are moved to the one above.
+// close removes the group. Its processes are moved to the parent group.
 func (g *cpuGroup) close() {
 	raw, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// echoInput is what a tool takes: a token that nobody else sends.
+// echoInput is the input of a tool: a unique token.
 type echoInput struct {
 	Token string `json:"token" jsonschema:"returned as it is, with the name of the server"`
 }
 
-// serveTool is a tool server on the official SDK: every tool whose name begins with its
-// own name and an underscore answers "NAME:TOKEN".
+// serveTool is a tool server on the official SDK: every tool whose name begins with the
+// server's name and an underscore returns "NAME:TOKEN".
 func serveTool(name, address string, tools []string) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	for _, tool := range tools {
@@ -30,7 +30,7 @@ func serveTool(name, address string, tools []string) error {
 	return (&http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}).ListenAndServe()
 }
 
-// rpc is a message of JSON-RPC, as much of it as callers send and read.
+// rpc is the part of a JSON-RPC message that callers use.
 type rpc struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// cluster is everything that runs, and the two hosts from which it is used and watched.
+// cluster is everything that runs, and the two hosts of the clients and of the operator.
 type cluster struct {
 	dir, svc string
 	traces   string // where they are: inPostgres or inClickHouse
@@ -35,7 +35,7 @@ type cluster struct {
 	notes []string
 }
 
-// The numbers of everything that there are several of.
+// The number of instances of each role.
 const (
 	planes   = 2
 	gateways = 2
@@ -45,8 +45,8 @@ const (
 
 // Limits that are small enough to be reached, and large enough for the other requests.
 const (
-	restLimit     = 600 // requests a minute of a tenant
-	bucketRate    = 5   // calls a second of the caller that is limited
+	restLimit     = 600 // requests per minute of a tenant
+	bucketRate    = 5   // calls per second of the limited caller
 	bucketBurst   = 10
 	restWindow    = time.Minute
 	planePort     = "8080"
@@ -103,7 +103,7 @@ func toolNames(server string) (list []string) {
 	return append(list, server+"_limited", server+"_probe", server+"_sdk")
 }
 
-// add makes a host and a process on it, which is not started.
+// add creates a host and a process on it, without starting it.
 func (c *cluster) add(name, role string, number int) (*process, error) {
 	h, err := c.network.add(name, number)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cluster) role(role string) (list []*process) {
 	return list
 }
 
-// hosts returns the hosts of a role; callers are one.
+// hosts returns the hosts of a role; callers are a role too.
 func (c *cluster) hosts(role string) (list []*host) {
 	if role == "caller" {
 		return []*host{c.caller}
@@ -155,7 +155,8 @@ func (c *cluster) start(ctx context.Context) error {
 	return c.startGateways()
 }
 
-// storeURL names both hosts of the database: the one that takes writes is found.
+// storeURL names both hosts of the database: the client library finds the one that
+// accepts writes.
 func (c *cluster) storeURL() string {
 	return fmt.Sprintf("postgres://svc@%s:%s,%s:%s/svc?sslmode=disable", c.db.nodes[0].host.address, postgresPort, c.db.nodes[1].host.address, postgresPort)
 }
@@ -224,7 +225,7 @@ func (c *cluster) makeTenants() error {
 	return fmt.Errorf("%d tenants are all at home on %s", maxTenants, first.home.name)
 }
 
-// makeTenant makes a tenant from the command line and returns its key.
+// makeTenant creates a tenant with the command line and returns its key.
 func (c *cluster) makeTenant(name string) (string, error) {
 	cmd := exec.Command(c.svc, "tenant", "create", name, "--store", c.storeURL(), "-o", "json")
 	var out, errs strings.Builder
@@ -238,8 +239,8 @@ func (c *cluster) makeTenant(name string) (string, error) {
 	return member(out.String(), "apiKey")
 }
 
-// startGateways starts the gateways: one license, one key of sessions, and each its own
-// audit file.
+// startGateways starts the gateways: with one license and one session key, and an audit
+// file each.
 func (c *cluster) startGateways() error {
 	run := func(args ...string) (string, error) {
 		cmd := exec.Command(c.svc, args...)
@@ -252,7 +253,7 @@ func (c *cluster) startGateways() error {
 		return err
 	}
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	sessionKey := filepath.Join(c.dir, "session.key")
 	if err := os.WriteFile(sessionKey, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
 		return err
@@ -358,7 +359,7 @@ func (c *cluster) close() {
 	}
 }
 
-// note keeps something that ends the run with a failure.
+// note records an error that makes the run fail.
 func (c *cluster) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

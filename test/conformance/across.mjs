@@ -1,5 +1,10 @@
-// What of a suite passes for a server of the other generation through the gateway, and
-// what cannot, with the reasons.
+// The checks of a suite that pass for a server of the other generation through the gateway,
+// and those that cannot, with the reasons.
+//
+// Each server of one generation is compared with the same server of the other generation:
+// every check that passes there directly must pass here through the gateway, except those that
+// cannot. server-everything exists in one generation only; it is compared with the checks that
+// it passes directly in 2025-11-25.
 
 // Each server of one generation stands beside the same server that has the other one:
 // every check that passes there directly passes here through the gateway, but for those
@@ -16,7 +21,7 @@ const stateless = 'Go SDK, 2026-07-28 alone';
 const asksInSession = 'the tool of this server asks in a session alone: where it is spoken to in 2026-07-28, it does not ask, and fails directly too';
 const oneAtATime = 'a server with sessions asks one question at a time, which has no key: the gateway calls it `question`';
 
-// cannot are the checks that no translation makes pass: server, scenario, ids, reason.
+// cannot are the checks that no translation can make pass: server, scenario, ids, reason.
 const cannot = [
   [sessions, 'http-custom-header-server-validation', ['sep-2243-server-validate-param-match', 'sep-2243-server-reject-param-mismatch'],
     'a server with sessions does not read `Mcp-Param-*`: a header that is missing has no effect there, and the call is performed'],
@@ -39,9 +44,9 @@ function reason(server, name) {
   return cannot.find(([s, at, ids]) => s === server && at === scenario && ids.includes(id));
 }
 
-// across compares the runs of rows. It returns the lines of the table, the entries of
-// cannot, and what contradicts them: missing are checks that should pass, stale entries
-// those that nothing needs.
+// across compares the runs of rows. It returns the lines of the table, the entries of cannot,
+// and the contradictions: missing are checks that should pass, stale are entries that are not
+// needed.
 export function across(rows) {
   const lines = [];
   const missing = [];

@@ -1,11 +1,10 @@
-// What two runs of a conformance suite say of one upstream, compared.
+// Compares two runs of a conformance suite for one upstream.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-// readChecks reads what the suite saved in a folder: a map from a check to its
-// status. A check is named by scenario, id and name; one that comes several
-// times in a scenario is numbered. A scenario that broke off has saved none and
-// counts as one that failed.
+// readChecks reads the results that the suite saved in a folder: a map from a check to its
+// status. A check is identified by scenario, id and name; repeated ones in a scenario are
+// numbered. A scenario that was aborted has saved none and counts as failed.
 export function readChecks(dir) {
   const checks = new Map();
   for (const folder of readdirSync(dir).sort()) {
@@ -26,10 +25,10 @@ export function readChecks(dir) {
   return checks;
 }
 
-// compare finds what passes on one side alone. lost holds the checks that pass
-// directly and do not pass, or do not run, through the gateway; won the others.
-// except are ids of checks that cannot pass through the gateway for a reason that
-// is known: they stand in excepted, and in stale when they do pass.
+// compare finds the checks that pass on one side only. lost contains the checks that pass
+// directly and fail, or do not run, through the gateway; won the opposite. except are ids of
+// checks that cannot pass through the gateway for a known reason: they are in excepted, or in
+// stale if they pass.
 export function compare(direct, gateway, except = []) {
   const passes = (checks, name) => checks.get(name)?.status === 'SUCCESS';
   const known = (name) => except.some((id) => name.includes(` ${id} `));
@@ -42,7 +41,7 @@ export function compare(direct, gateway, except = []) {
   };
 }
 
-// count sums up one side: checks that passed and failed, and scenarios that ran.
+// count summarizes one side: checks that passed and failed, and scenarios that ran.
 export function count(checks) {
   const all = [...checks.values()];
   return {

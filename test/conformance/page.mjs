@@ -1,8 +1,8 @@
-// The page of the documentation that shows a conformance run.
+// Writes the page of the documentation about a conformance run.
 
 export function page({ suites, rows, across, apart, polling, everything, sdk }) {
   const [released, next] = suites;
-  // By server and check: the scenarios in which it comes.
+  // By server and check: the scenarios with the check.
   const won = new Map();
   for (const row of rows) {
     for (const name of row.won) {

@@ -1,5 +1,5 @@
-// The processes of a conformance run: upstreams, gateways and the suite itself,
-// each ended when the run ends.
+// The processes of a conformance run: upstreams, gateways and the suite itself. All are ended
+// when the run ends.
 import { spawn, execFileSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 const running = new Set();
 
-// stop ends what was started and waits for it.
+// stop ends all started processes and waits for them.
 export async function stop(...children) {
   await Promise.all((children.length ? children : [...running]).map((child) => {
     if (!running.has(child)) return undefined;
@@ -58,10 +58,10 @@ export async function startUpstream(make) {
   return { child, url: `http://127.0.0.1:${port}/mcp` };
 }
 
-// startGateway runs the gateway before upstreams. Without other the first is the default,
-// and tools are routed to the last. With the URL of another server the gateway federates
-// the two: the names of the first stay as they are, those of the other have a prefix.
-// protocol is what the upstreams, but for the other, are taken to speak.
+// startGateway runs the gateway with upstreams. Without other the first is the default, and
+// tools are routed to the last. With the URL of another server the gateway federates the two:
+// the names of the first are unchanged, those of the other have a prefix. protocol is the
+// configured revision of the upstreams, except the other.
 export async function startGateway(binary, dir, urls, protocol, other) {
   mkdirSync(dir, { recursive: true });
   const run = (...args) => execFileSync(binary, args, { stdio: 'pipe' });
@@ -97,8 +97,8 @@ shutdown: {grace: 1s}
   return { child, url: `http://127.0.0.1:${port}/mcp` };
 }
 
-// runSuite runs the suite and returns what it printed. It exits with 1 when a
-// check failed, which is for the comparison to judge.
+// runSuite runs the suite and returns its output. The suite exits with 1 when a check failed,
+// which is left to the comparison.
 export async function runSuite(node, args) {
   const child = start(node, args);
   const code = await child.ended;

@@ -1,14 +1,13 @@
-// Runs the official conformance suites against upstreams directly and through
-// the gateway, and compares: no check that passes directly may fail through the
-// gateway. Node 22 or newer runs it; npm ci installs one.
+// Runs the official conformance suites against upstreams directly and through the gateway, and
+// compares the results: no check that passes directly may fail through the gateway. It needs
+// Node 22 or newer; npm ci installs it.
 //
 //   node run.mjs --svc BINARY --go-server BINARY [--federated [--short]] [--write FILE | --check FILE] [--keep DIR]
 //
-// --go-server is the conformance server of the Go SDK. --write makes the page
-// with the table; --check fails when the page says something else. --federated runs
-// them through a gateway that federates the server with another one; --short then takes
-// one run of each protocol generation. Exits 1 on a regression or when something that
-// should run did not.
+// --go-server is the conformance server of the Go SDK. --write writes the page with the table;
+// --check fails if the page differs. --federated runs the suites through a gateway that
+// federates the server with another one; --short then uses one run of each protocol
+// generation. Exits with 1 on a regression, or if an expected run is missing.
 import { parseArgs } from 'node:util';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -39,22 +38,23 @@ const everything = (port) => ({
 });
 const tasks = (port) => ({ command: node, args: [join(here, 'tasks-upstream.mjs'), String(port), `tasks-${port}`, '--events'] });
 
-// 2026-07-28 has no event ids and nothing to resume, so that a client with sessions is not
-// told when to come back for the rest of a stream.
+// 2026-07-28 has no event ids and no resumption, so that a client with sessions gets no retry
+// time for resuming a stream.
 const polling = ['server-sse-retry-field'];
 
-// Each upstream, and how many of it stand behind the gateway. With two, what
-// has no tool name goes to the first and every tool call to the second.
+// Each upstream, and the number of its instances behind the gateway. With two, messages
+// without a tool name go to the first and every tool call to the second.
 const single = [
   { name: 'Go SDK, stateful', make: go(false), behind: [1, 2] },
   { name: 'Go SDK, stateless', make: go(true), behind: [1, 2] },
-  // The gateway speaks 2026-07-28 to it whatever the client speaks, as to a server that has no other.
+  // The gateway uses 2026-07-28 with it for all clients, as with a server that supports only
+  // that.
   { name: 'Go SDK, 2026-07-28 alone', make: go(true), behind: [1], protocol: '2026-07-28', excepted: polling },
   { name: 'npm server-everything', make: everything, behind: [1] },
   { name: 'tasks extension', make: tasks, behind: [1, 2], tasks: true },
 ];
 
-// With federation another server stands beside each. short are the runs with --short.
+// With federation each is federated with another server. short are the runs with --short.
 const beside = { npm: { beside: 'npm server-everything', other: everything }, go: { beside: 'Go SDK, stateful', other: go(false) } };
 const federations = [
   { name: 'Go SDK, stateful', make: go(false), ...beside.npm, short: ['2025-11-25'] },
@@ -65,8 +65,8 @@ const federations = [
 ].map((up) => ({ behind: [1], ...up }));
 const upstreams = flags.federated ? federations.filter((up) => !flags.short || up.short.length) : single;
 
-// Where tools run at the second upstream, and a subscription comes from the
-// first, nobody announces there what a tool changed: these checks cannot pass.
+// If tools run at the second upstream, and subscriptions are at the first, changes by a tool
+// are not announced there: these checks cannot pass.
 const apart = [
   'sep-2575-server-sends-prompts-list-changed-on-subscription',
   'sep-2575-server-sends-tools-list-changed-on-subscription',
@@ -81,8 +81,8 @@ async function listed(suite) {
   return { scenarios, revisions };
 }
 
-// The runs of a suite: everything it has, each revision that it offers, and each
-// set of requirements.
+// The runs of a suite: all scenarios, each revision that it offers, and each set of
+// requirements.
 async function runsOf(suite) {
   const { scenarios, revisions } = await listed(suite);
   const runs = revisions.map((revision) => ({ suite, title: revision, args: ['--suite', 'all', '--spec-version', revision] }));
@@ -134,7 +134,7 @@ async function main(dir) {
     await stop(...[gateway?.child, ...ups.map((u) => u.child)].filter(Boolean));
     return results;
   };
-  // merged makes one result of the scenarios of the tasks extension.
+  // merged combines the scenarios of the tasks extension into one result.
   const merged = (results) => [new Map(results.flatMap((checks) => [...checks]))];
   await Promise.all(upstreams.map(async (up) => {
     const wanted = flags.short ? all.filter((run) => run.suite === suites[1] && up.short.includes(run.title)) : all;

@@ -1,11 +1,11 @@
 // A tool server of the 2026-07-28 revision with the tasks extension
-// (io.modelcontextprotocol/tasks), which no official SDK serves yet. It has the
-// tools that the tasks scenarios of the conformance suite ask for.
+// (io.modelcontextprotocol/tasks), which no official SDK implements yet. It has the tools that
+// the tasks scenarios of the conformance suite need.
 //
 //   node tasks-upstream.mjs PORT [NAME] [--events]
 //
-// NAME is told in results, so that a test sees where a task ran. With --events
-// the answer to tools/call is an event stream.
+// NAME is contained in results, so that a test sees where a task ran. With --events the
+// response to tools/call is an event stream.
 import { createServer } from 'node:http';
 import { randomUUID } from 'node:crypto';
 import { pathToFileURL } from 'node:url';
@@ -28,7 +28,7 @@ const ask = (field) => ({
   params: { mode: 'form', message: `${field}?`, requestedSchema: { type: 'object', properties: { [field]: { type: 'string' } } } },
 });
 
-// tasksUpstream listens on a port of loopback; 0 takes a free one.
+// tasksUpstream listens on a loopback port; 0 uses a free one.
 export async function tasksUpstream({ port = 0, name = 'tasks', events = false } = {}) {
   const tasks = new Map();
   const listeners = new Set();
@@ -66,7 +66,7 @@ export async function tasksUpstream({ port = 0, name = 'tasks', events = false }
     return { resultType: 'task', taskId, status, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs };
   };
 
-  // The tools: what they take, whether they work without tasks, what they do.
+  // The tools: their arguments, whether they work without tasks, and their function.
   const tools = {
     greet: { input: { name: { type: 'string' } }, run: (a) => text(`Hello, ${a.name}!`) },
     slow_compute: {

@@ -126,7 +126,8 @@ type stored struct {
 	ID, AgentName, ToolName, Status string
 }
 
-// export returns the traces of a tenant since a time, and how often each id is there.
+// export returns the traces of a tenant since a time, and the number of occurrences of
+// each id.
 func (r *run) export(t *tenant, since time.Time) (list map[string]stored, count map[string]int, err error) {
 	query := "?format=ndjson"
 	if !since.IsZero() {
@@ -217,7 +218,7 @@ func (r *run) check(since time.Time) (v verdict) {
 }
 
 // checkTraces waits until the gateways have reported all lines, and compares the traces of
-// a tenant with what was sent.
+// a tenant with the sent ones.
 func (r *run) checkTraces(v *verdict, t *tenant, lines map[string]time.Time, since time.Time) {
 	r.ledger.mu.Lock()
 	sent := map[string]bool{}
@@ -335,8 +336,8 @@ func (r *run) useKey(v *verdict, name, secret string, want int) {
 	}
 }
 
-// checkBudget compares what the budget of a tenant has used with its traces, which are
-// counted before and after.
+// checkBudget compares the use of a tenant's budget with its traces, which are counted
+// before and after.
 func (r *run) checkBudget(v *verdict, t *tenant) {
 	r.ledger.mu.Lock()
 	least := float64(len(r.ledger.of(t).acknowledged)) * traceCost

@@ -146,7 +146,8 @@ func (r *run) useWindow(ctx context.Context) {
 	})
 }
 
-// sendTraces sends batches of traces of a tenant, each again until it is acknowledged.
+// sendTraces sends batches of traces of a tenant, and retries each until it is
+// acknowledged.
 func (r *run) sendTraces(ctx context.Context, t *tenant, i int) {
 	c := newREST(r.c, t.ingestKey)
 	c.limit = 5 * time.Second

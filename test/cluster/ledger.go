@@ -75,7 +75,7 @@ func (l *ledger) of(t *tenant) *sent {
 	return s
 }
 
-// acknowledged notes that traces of a tenant are stored.
+// acknowledged records that traces of a tenant are stored.
 func (l *ledger) acknowledged(t *tenant, ids []string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

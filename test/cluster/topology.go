@@ -29,7 +29,7 @@ type cluster struct {
 
 	adminKey, limitedKey          string
 	gatewayKey, limitedGatewayKey string
-	tenants                       []*tenant // whose traces clients send; the first is that of the gateways
+	tenants                       []*tenant // tenants whose traces clients send; the first is the one of the gateways
 
 	mu    sync.Mutex
 	notes []string
@@ -169,7 +169,7 @@ func (c *cluster) redisHosts() string {
 	return strings.Join(list, ",")
 }
 
-// startPlanes starts the control planes, and makes the tenants.
+// startPlanes starts the control planes, and creates the tenants.
 func (c *cluster) startPlanes() error {
 	c.adminKey = "svc_api_" + rand.Text() + rand.Text()
 	for i := range planes {
@@ -196,7 +196,7 @@ func (c *cluster) startPlanes() error {
 	return err
 }
 
-// maxTenants bounds the tenants that are made until one is at home on another shard than
+// maxTenants bounds the tenants that are created until one belongs to another shard than
 // the first.
 const maxTenants = 30
 

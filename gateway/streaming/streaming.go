@@ -27,8 +27,7 @@ type relayed struct {
 	frames frames
 }
 
-// Relay forwards an event stream. From the first byte to the client on, every outcome is
-// sent inside the stream.
+// Relay forwards an event stream. After the first byte, every outcome is sent inside it.
 func Relay(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	if refused := accountOpening(ex); refused != nil {
 		return refused
@@ -52,8 +51,7 @@ func Relay(ex *exchange.Exchange, resp *upstream.Response) *refusal.Refusal {
 	return nil
 }
 
-// Merge responds to GET with one stream for all upstreams of the session, each resumed
-// where the client left it.
+// Merge responds to GET with one stream of all upstreams of the session, each resumed.
 func Merge(ex *exchange.Exchange, at *tag.Positions) *refusal.Refusal {
 	if refused := accountOpening(ex); refused != nil {
 		return refused
@@ -150,8 +148,7 @@ func (h host) note(c streams.Counts) {
 	ex.Streamed = c
 }
 
-// finish ends the stream: if the request has no response yet, with a replacement for the
-// response.
+// finish ends the stream, with a replacement for a response that is still missing.
 func (h host) finish(ctx context.Context, c *streams.Client, err error, resumable bool) {
 	ex := h.ex
 	if ex.Audited && !errors.Is(err, streams.ErrAudit) {
@@ -183,8 +180,7 @@ func (h host) finish(ctx context.Context, c *streams.Client, err error, resumabl
 		ex.Own = refused.AppendEvent(ex.Own[:0], ex.ReplyOf(ex.Message.ID))
 	}
 	if ex.Account(http.StatusOK, ex.Streamed.Sent+len(ex.Own)) != nil {
-		// If the audit line cannot be written, the response is withheld and the client
-		// gets the audit error.
+		// Without an audit line the response is withheld, and the client gets the error.
 		ex.Own = refusal.Audit.AppendEvent(ex.Own[:0], ex.ReplyOf(ex.Message.ID))
 	}
 	c.Last(ex.Own)

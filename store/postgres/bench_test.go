@@ -240,7 +240,7 @@ func fill(b *testing.B, s *Store, traces int) {
 		for range benchWriters {
 			wg.Go(func() {
 				for i := at.Add(1) - 1; i < int64(batches); i = at.Add(1) - 1 {
-					back := time.Duration(int64(batches)-i) * benchDays * 24 * time.Hour / time.Duration(batches)
+					back := time.Duration(int64(batches)-i) * (benchDays * 24 * time.Hour / time.Duration(batches))
 					if _, err := tn.Ingest(ctx, benchBatch(int(i), began.Add(-back))); err != nil {
 						b.Error(err)
 						return

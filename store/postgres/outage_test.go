@@ -109,7 +109,7 @@ func TestFrozen(t *testing.T) {
 	if err := s.SetWatermark(ctx, "mark", time.Now()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > w.answer/2 {
 		t.Errorf("a call after it was noticed: %v after %v", err, time.Since(began))
 	}
-	_, here := s.presence.state()
+	here, _ := s.presence.state()
 	freeze(syscall.SIGCONT)
 	for s.SetWatermark(ctx, "mark", time.Now()) != nil && ctx.Err() == nil {
 		select {

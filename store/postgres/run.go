@@ -103,7 +103,7 @@ func (s *Store) run(ctx context.Context, how access, fn work) error {
 
 // tries is run of what Close waits for by itself.
 func (s *Store) tries(ctx context.Context, how access, fn work) error {
-	frozen, here := s.presence.state()
+	here, frozen := s.presence.state()
 	if frozen != nil {
 		return frozen
 	}

@@ -39,11 +39,11 @@ func newPresence() *presence {
 	return p
 }
 
-// state returns why no call is begun, and what ends when that changes.
-func (p *presence) state() (frozen error, here context.Context) {
+// state returns a context that ends when the engine is found frozen, and why no call is begun while it is.
+func (p *presence) state() (here context.Context, frozen error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.frozen, p.here
+	return p.here, p.frozen
 }
 
 // set notes whether the engine is frozen. It reports whether that is new.

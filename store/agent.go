@@ -16,21 +16,21 @@ type Agent struct {
 	ModelName      string
 	Environment    string
 	ConfigYAML     string // empty in list items
-	AutoRegistered bool   // made by a trace that named it
-	Set            string `json:",omitempty"` // of the documents that declare it; empty: none
+	AutoRegistered bool   // registered by a trace that named it
+	Set            string `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
 
-// ToolID is the id of a tool of an agent, in every engine alike. It is made of what never
-// changes of a tool.
+// ToolID is the id of a tool of an agent, in every engine alike. It depends only on
+// properties of a tool that never change.
 func ToolID(agent, tool string) string {
 	sum := sha256.Sum256([]byte(agent + "\x00" + tool))
 	return PrefixTool + hex.EncodeToString(sum[:13])
 }
 
-// AgentCreate asks for an agent. A ConfigYAML is its first deployment record, by
-// DeployedBy (a user id).
+// AgentCreate is the input of CreateAgent. A ConfigYAML becomes the first deployment
+// record, by DeployedBy (a user id).
 type AgentCreate struct {
 	Name          string
 	Description   string
@@ -41,8 +41,8 @@ type AgentCreate struct {
 	DeployedBy    string
 }
 
-// AgentUpdate changes what is not nil. A ConfigYAML that differs from the present
-// one appends a deployment record by DeployedBy.
+// AgentUpdate is a partial update; nil fields keep their value. A ConfigYAML that differs
+// from the current one appends a deployment record by DeployedBy.
 type AgentUpdate struct {
 	Name          *string
 	Description   *string
@@ -53,14 +53,14 @@ type AgentUpdate struct {
 	DeployedBy    string
 }
 
-// AgentAlias is a former name of an agent that still means it.
+// AgentAlias is a former name of an agent that still resolves to the agent.
 type AgentAlias struct {
 	Alias     string
 	AgentID   string
-	AgentName string // the present one
+	AgentName string // the current name
 }
 
-// AgentFilter narrows a list of agents; empty fields do not.
+// AgentFilter restricts a list of agents. Empty fields match everything.
 type AgentFilter struct {
 	Environment string
 }
@@ -74,31 +74,32 @@ type Deployment struct {
 	DeployedAt time.Time
 }
 
-// Agents is the agents of a tenant and the history of their configuration.
+// Agents manages the agents of a tenant and the history of their configuration.
 type Agents interface {
 	ListAgents(ctx context.Context, f AgentFilter, page Page) ([]Agent, int, error)
 	// GetAgent returns NotFound for an unknown id.
 	GetAgent(ctx context.Context, id string) (Agent, error)
-	// CreateAgent returns Conflict for a taken name.
+	// CreateAgent returns Conflict when the name is taken.
 	CreateAgent(ctx context.Context, in AgentCreate) (Agent, error)
-	// UpdateAgent returns NotFound, or Conflict for a taken name. After a change of
-	// name traces that give the old one still are of the agent, until an agent is
-	// made with that name or takes it; of many former names the newest 16 count.
+	// UpdateAgent returns NotFound, or Conflict when the name is taken. After an agent is
+	// renamed, traces with its old name still belong to it, until another agent is
+	// created with or renamed to that name. An agent keeps its 16 newest former names.
 	UpdateAgent(ctx context.Context, id string, up AgentUpdate) (Agent, error)
-	// DeleteAgent removes an agent and its history. Traces, statistics, budgets and
-	// SLA targets keep its id and its last name. NotFound: no such agent.
+	// DeleteAgent removes an agent and its history. Traces, statistics, budgets and SLA
+	// targets keep its id and its last name. It returns NotFound for an unknown id.
 	DeleteAgent(ctx context.Context, id string) error
 
-	// ListAgentAliases returns the former names of agents that still mean them, by alias.
+	// ListAgentAliases returns the former names that still resolve to an agent, sorted by
+	// name.
 	ListAgentAliases(ctx context.Context) ([]AgentAlias, error)
 
-	// ListDeployments returns the history of an agent, newest first. NotFound: no
-	// such agent.
+	// ListDeployments returns the history of an agent, newest first. It returns NotFound
+	// for an unknown id.
 	ListDeployments(ctx context.Context, agentID string, page Page) ([]Deployment, int, error)
 }
 
-// NamedAgent is what a trace says of its agent: as in [Trace], with the model and
-// the environment that the agent gets when it is registered.
+// NamedAgent is the reference to an agent in a trace: the fields of [Trace], with the
+// model and the environment that the agent gets if it is registered.
 type NamedAgent struct {
 	ID       string
 	Name     string
@@ -107,33 +108,34 @@ type NamedAgent struct {
 	ModelProvider, ModelName, Environment string
 }
 
-// ResolvedAgent is the agent that was meant.
+// ResolvedAgent is the agent that a [NamedAgent] resolved to.
 type ResolvedAgent struct {
-	ID      string // empty for an agent that is known by name alone
-	Name    string // the agent's own
-	Unknown bool   // an ID was given that is not an agent's
+	ID      string // empty for an agent that is known by name only
+	Name    string // the agent's current name
+	Unknown bool   // AgentID was given and is not the id of an agent
 }
 
-// AgentDirectory is what a store of traces needs of the records where it is not
-// the same engine: which agents exist is their matter.
+// AgentDirectory is what a store of traces needs from the records when they are in
+// another engine. The records decide which agents exist.
 type AgentDirectory interface {
-	// ResolveAgents finds what traces name, by the rules of [TenantTraces.Ingest]: what
-	// is not known is registered, up to the backend's bound, and beyond it known by
-	// name alone. Of concurrent calls that name the same agent one registers it. Where
-	// one is Unknown nothing is registered.
+	// ResolveAgents resolves the references of traces by the rules of
+	// [TenantTraces.Ingest]: an unknown agent is registered, up to the backend's bound;
+	// beyond the bound it is known by name only. When concurrent calls name the same new
+	// agent, one of them registers it. When one reference is Unknown, nothing is
+	// registered.
 	ResolveAgents(ctx context.Context, named []NamedAgent) ([]ResolvedAgent, error)
-	// AgentNames returns the present names of agents, the last ones of deleted agents.
-	// Ids that no agent ever had are left out.
+	// AgentNames returns the current names of agents, and the last names of deleted
+	// agents. Unknown ids are left out.
 	AgentNames(ctx context.Context, ids []string) (map[string]string, error)
 }
 
-// Make is the agent that is asked for, without its configuration.
+// Make returns the new agent, without its configuration.
 func (in AgentCreate) Make(id string, now time.Time) Agent {
 	return Agent{ID: id, Name: in.Name, Description: in.Description, ModelProvider: in.ModelProvider, ModelName: in.ModelName,
 		Environment: in.Environment, CreatedAt: now, UpdatedAt: now}
 }
 
-// Apply makes the change, but for the configuration.
+// Apply applies the update, except for the configuration.
 func (up AgentUpdate) Apply(a *Agent, now time.Time) {
 	set(&a.Name, up.Name)
 	set(&a.Description, up.Description)
@@ -143,7 +145,7 @@ func (up AgentUpdate) Apply(a *Agent, now time.Time) {
 	a.UpdatedAt = now
 }
 
-// Object is the agent for records of its changes.
+// Object is the agent as audit events record it.
 func (a *Agent) Object() *Object {
 	return newObject("agent", a.ID, a.Name, a.Set, map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
 		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML})

@@ -9,7 +9,8 @@ import (
 // *SLATarget.
 type Resource interface{ Object() *Object }
 
-// Contents is everything of a tenant that can be declared, oldest first, at one moment.
+// Contents is a consistent snapshot of everything that can be declared in a tenant,
+// oldest first.
 type Contents struct {
 	Teams    []Team
 	Agents   []Agent // with their configuration
@@ -19,17 +20,17 @@ type Contents struct {
 	SLAs     []SLATarget
 }
 
-// Change is a change of one resource. Before is nil for one that is made, After for one
-// that is deleted; otherwise both are of one type and have the same id.
+// Change is a change of one resource. Before is nil for a creation, After for a
+// deletion; otherwise both are of one type and have the same id.
 type Change struct {
 	Before, After Resource
-	// FormerNames are names that mean the agent from now on, beside its own and those
-	// that it has had. None of them is the name of an agent.
+	// FormerNames are additional names that resolve to the agent from now on. None of
+	// them is the current name of an agent.
 	FormerNames []string
-	DeployedBy  string // who deploys the configuration of an agent where it changes
+	DeployedBy  string // user who deploys the configuration of an agent when it changes
 }
 
-// Objects are both sides for records of changes.
+// Objects returns both sides as audit events record them.
 func (c *Change) Objects() (before, after *Object) {
 	if c.Before != nil {
 		before = c.Before.Object()
@@ -43,35 +44,35 @@ func (c *Change) Objects() (before, after *Object) {
 	return before, after
 }
 
-// Fields names the fields that change, in order.
+// Fields returns the names of the fields that change, in order.
 func (c *Change) Fields() []string { return changedFields(c.Objects()) }
 
-// Planner has what a plan needs beside the contents.
+// Planner is the input of a plan besides the contents.
 type Planner struct {
 	Now   time.Time
 	NewID func(prefix string) string
 }
 
-// Declared is what a tenant declares, read and changed as a whole.
+// Declared reads and changes the declared resources of a tenant as a whole.
 type Declared interface {
-	// Contents returns everything at one moment.
+	// Contents returns a consistent snapshot.
 	Contents(ctx context.Context) (Contents, error)
-	// Apply asks plan which changes to make, in the transaction that makes them: in
-	// their order, all or none, each with its event. plan checks everything (names that
-	// are taken, agents that are referred to, numbers of resources): an error of it is
-	// returned as it is and nothing is changed. It may run several times, must be quick,
-	// and must not use the store. The names of resources do not change.
+	// Apply calls plan and makes the changes that it returns, in one transaction: in
+	// their order, all or none, each with its audit event. plan must check everything
+	// (taken names, references to agents, limits on numbers of resources): its error is
+	// returned unchanged and nothing is changed. plan may run several times, must be
+	// fast, and must not use the store. The names of resources do not change.
 	Apply(ctx context.Context, plan func(Contents, Planner) ([]Change, error)) ([]Change, error)
 }
 
-// resourceOf is the resource of a side of a change as its type, nil where it has none.
+// resourceOf returns a side of a change as its type, nil when the side is nil.
 func resourceOf[T any](r Resource) *T {
 	v, _ := any(r).(*T)
 	return v
 }
 
-// SidesOf returns the two sides of a change as pointers to their type; ok is false for
-// a resource of another type. Backends use it.
+// SidesOf returns the two sides of a change as pointers to their type; ok is false for a
+// resource of another type. It is for backends.
 func SidesOf[T any](c Change) (before, after *T, ok bool) {
 	if c.Before != nil {
 		before = resourceOf[T](c.Before)
@@ -82,7 +83,7 @@ func SidesOf[T any](c Change) (before, after *T, ok bool) {
 	return before, after, before != nil || after != nil
 }
 
-// newObject is an object for records of its changes; one of a set shows which.
+// newObject returns an object for audit events; items of a set are selected by which.
 func newObject(kind, id, name, set string, fields map[string]any) *Object {
 	if set != "" {
 		fields["set"] = set

@@ -2,9 +2,9 @@ package store
 
 import "slices"
 
-// FollowAuditHead puts a head after the one before, where one is known, by the rules
-// of [AuditHeads.ReportAuditHead], and returns the one that it contradicts. Backends
-// share it; ReportedAt is theirs to set.
+// FollowAuditHead appends a head to the stored one, if there is one, by the rules of
+// [AuditHeads.ReportAuditHead], and returns the head that it contradicts. It is
+// shared by the backends, which set ReportedAt.
 func FollowAuditHead(before, head AuditHead, known bool) (AuditHead, *EarlierHead) {
 	last := EarlierHead{Seq: before.Seq, Hash: before.Hash, ReportedAt: before.ReportedAt}
 	stored := head
@@ -31,11 +31,11 @@ func FollowAuditHead(before, head AuditHead, known bool) (AuditHead, *EarlierHea
 	return stored, nil
 }
 
-// maxContradicted is how many heads one report makes earlier ones.
+// maxContradicted bounds how many heads one report can contradict.
 const maxContradicted = 8
 
-// keepEarlier drops contradicted heads of too many, which are newest first. The
-// oldest half and the highest stay, whatever is reported after them.
+// keepEarlier drops contradicted heads beyond the bound; heads are newest first. The
+// oldest half and the highest always stay.
 func keepEarlier(heads []EarlierHead) []EarlierHead {
 	for len(heads) > MaxEarlierHeads {
 		highest := 0
@@ -53,14 +53,14 @@ func keepEarlier(heads []EarlierHead) []EarlierHead {
 	return heads
 }
 
-// thin drops one of too many heads, newest first, so that what is kept reaches
+// thin drops one of too many heads, newest first, so that the remaining heads reach
 // far back.
 func thin(heads []EarlierHead, most int) []EarlierHead {
 	if len(heads) <= most {
 		return heads
 	}
-	// The oldest stays. Of the others that one goes whose neighbours are closest
-	// to each other for their age.
+	// The oldest stays. Of the others, the head is dropped whose neighbors are
+	// closest to each other relative to its age.
 	drop, least := 1, 0.0
 	newest := heads[0].Seq
 	for i := 1; i < len(heads)-1; i++ {

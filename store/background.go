@@ -6,61 +6,62 @@ import (
 	"time"
 )
 
-// Lease is the right to do a piece of background work until it runs out.
+// Lease is the exclusive right to do a piece of background work until it expires.
 type Lease struct {
 	Name   string
 	Holder string
-	// Token is the fencing token: higher than that of every other holder of the name
-	// before.
+	// Token is the fencing token: it is higher than the token of every earlier holder of the
+	// name.
 	Token uint64
-	// Until is when it runs out by the store's clock, which need not be the caller's.
+	// Until is when the lease expires by the store's clock, which may differ from the
+	// caller's.
 	Until time.Time
 }
 
-// ErrLeaseLost refuses a write of a context that [UnderLease] made: the lease has run
-// out, was given back, or is another holder's. Nothing was written.
+// ErrLeaseLost rejects a write with a context from [UnderLease]: the lease has expired, was
+// released, or belongs to another holder. Nothing was written.
 var ErrLeaseLost = errors.New("the lease was lost")
 
 type leaseKey struct{}
 
-// UnderLease makes every write to Records with the context, but those of leases
-// themselves, depend on the lease: it is checked in the transaction that writes, so
-// that a holder that was paused changes nothing once its time is over. On an [Engine]
-// Expire is such a write too; elsewhere it needs no lease to be safe.
+// UnderLease makes every write to Records with the context depend on the lease, except the
+// methods of Leases. The lease is checked in the transaction that writes, so that a paused
+// holder changes nothing after its lease expired. On an [Engine] Expire also is such a write;
+// elsewhere Expire is safe without a lease.
 func UnderLease(ctx context.Context, l Lease) context.Context {
 	return context.WithValue(ctx, leaseKey{}, l)
 }
 
-// LeaseOf returns the lease that writes with the context depend on. Backends ask.
+// LeaseOf returns the lease that writes with the context depend on. It is for backends.
 func LeaseOf(ctx context.Context) (l Lease, ok bool) {
 	l, ok = ctx.Value(leaseKey{}).(Lease)
 	return l, ok
 }
 
-// Leases is what background work needs to be done once: by one process at a
-// time, and not again after a restart.
+// Leases coordinates background work: one process at a time does a piece of work, and a
+// restart does not repeat it.
 type Leases interface {
-	// AcquireLease takes or renews a named lease for a time from now on, by the
-	// store's clock. ok is false while another holder has it. Renewing keeps the token,
-	// also of a lease that ran out and that nobody took meanwhile.
+	// AcquireLease takes or renews a named lease for a duration from now, by the store's
+	// clock. ok is false while another holder has it. Renewing keeps the token, also when the
+	// lease has expired and nobody else took it.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l Lease, ok bool, err error)
-	// ReleaseLease gives a lease back; one that is not held is no error.
+	// ReleaseLease releases a lease. Releasing a lease that is not held is no error.
 	ReleaseLease(ctx context.Context, l Lease) error
-	// Watermark is a named time that background work remembers; zero when never set.
+	// Watermark returns the named time that background work has reached; zero when never set.
 	Watermark(ctx context.Context, name string) (time.Time, error)
-	// SetWatermark sets it.
+	// SetWatermark sets the named time.
 	SetWatermark(ctx context.Context, name string, at time.Time) error
 }
 
-// RetentionBounds says what is too old. Zero times leave their data alone.
+// RetentionBounds gives the age limits of records. A zero time keeps all data of its kind.
 type RetentionBounds struct {
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
-	// AuditEvents created before it are removed, from the oldest on.
+	// AuditEvents created before it are removed, oldest first.
 	AuditEvents time.Time
-	// Limit bounds the rows of each kind in one call, so that it never delays writers
-	// for long; 0: 1000. Each kind has a limit of its own: a backlog of one does not
-	// keep the others from being removed.
+	// Limit bounds the rows removed per kind in one call, so that writers are never delayed
+	// for long; 0: 1000. Each kind has its own limit: a backlog of one kind does not block the
+	// removal of the others.
 	Limit int
 }
 
@@ -70,12 +71,12 @@ type RetentionResult struct {
 	More                                     bool // a kind reached its limit: call again
 }
 
-// Housekeeping is the upkeep of one tenant.
+// Housekeeping is the maintenance of one tenant.
 type Housekeeping interface {
-	// ApplyRetention removes what is too old, and answers of Idempotency beyond their time, in
-	// one bounded transaction.
+	// ApplyRetention removes records that are too old, and expired responses of Idempotency,
+	// in one bounded transaction.
 	ApplyRetention(ctx context.Context, b RetentionBounds) (RetentionResult, error)
-	// RedactionKey is a stable random key of the tenant for the hash redaction
-	// strategy (32 bytes).
+	// RedactionKey returns the tenant's stable random key for the hash redaction strategy (32
+	// bytes).
 	RedactionKey(ctx context.Context) ([]byte, error)
 }

@@ -14,23 +14,24 @@ const MaxBatchID = 512
 
 // Batch is traces that are stored together.
 type Batch struct {
-	// ID names the batch in its tenant, and stays the same when the batch is sent again:
-	// a reporter makes it of its name, its file and the positions between which the
-	// traces are. The same ID always has the same traces in the same order. Empty: the
-	// batch is known by the ids of its traces.
+	// ID identifies the batch in its tenant and stays the same when the batch is sent
+	// again: a reporter derives it from its name, its file and the positions between
+	// which the traces are. The same ID must always have the same traces in the same
+	// order. Empty: the ids of the traces identify the batch.
 	ID     string
 	Traces []Trace
 }
 
-// Key is what engines know a batch by: the digest of its ID and of the ids of its
-// traces, so that an ID that two reporters give by mistake does no harm. An engine
-// that cannot see in one step whether each trace is stored already keeps the aggregate
-// states of a batch under this key, and merges them once however often it is sent.
+// Key is the key by which engines de-duplicate a batch: the digest of its ID and of the
+// ids of its traces, so that two reporters that use the same ID by accident lose
+// nothing. An engine that cannot check in one step whether each trace is stored already
+// keeps the aggregate states of a batch under this key, and merges them once, however
+// often the batch is sent.
 func (b *Batch) Key() string {
 	h := sha256.New()
 	var size [8]byte
 	add := func(id string) {
-		binary.BigEndian.PutUint64(size[:], uint64(len(id))) // so that "ab", "c" is not "a", "bc"
+		binary.BigEndian.PutUint64(size[:], uint64(len(id))) // the length prefix distinguishes "ab", "c" from "a", "bc"
 		h.Write(size[:])
 		h.Write([]byte(id))
 	}
@@ -41,8 +42,9 @@ func (b *Batch) Key() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// TraceID is the id of a trace that came without one: of its place in the batch where
-// that has an ID, so that the batch can be sent again; empty where the store makes one.
+// TraceID returns the id of a trace that came without one. When the batch has an ID, the
+// id is derived from the position of the trace in the batch, so that sending the batch
+// again gives the same id; otherwise it is empty and the store makes one.
 func (b *Batch) TraceID(i int) string {
 	if b.ID == "" {
 		return ""
@@ -53,8 +55,8 @@ func (b *Batch) TraceID(i int) string {
 	return PrefixTrace + base64.RawURLEncoding.EncodeToString(sum[:20])
 }
 
-// CheckBatch returns why a batch cannot be stored, nil when its traces are to be
-// looked at.
+// CheckBatch returns why a batch cannot be stored, or nil when its traces can be checked
+// next.
 func CheckBatch(b *Batch) error {
 	switch {
 	case len(b.Traces) > MaxIngestBatch:

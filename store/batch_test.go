@@ -2,8 +2,8 @@ package store
 
 import "testing"
 
-// TestBatchKeys: a batch is known by its id and the ids of its traces, so that neither
-// of them alone makes two batches one.
+// TestBatchKeys checks that the key of a batch depends on both its id and the ids of
+// its traces.
 func TestBatchKeys(t *testing.T) {
 	of := func(id string, traces ...string) string {
 		b := Batch{ID: id}

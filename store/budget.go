@@ -33,21 +33,21 @@ func (p BudgetPeriod) Window(now time.Time) (from, to time.Time) {
 	}
 }
 
-// Budget limits what an agent may spend in a period. What it has spent is not
-// kept here: it is computed from traces, see [TenantTraces.Spend].
+// Budget limits what an agent may spend in a period. The amount spent is not
+// stored here: it is computed from traces, see [TenantTraces.Spend].
 type Budget struct {
 	ID        string
 	Name      string // unique in the tenant
 	AgentID   string
-	AgentName string // the agent's present name, its last one when deleted
+	AgentName string // the agent's current name, or its last name when deleted
 	Period    BudgetPeriod
 	Limit     NanoUSD
-	Set       string `json:",omitempty"` // of the documents that declare it; empty: none
+	Set       string `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// BudgetCreate asks for a budget.
+// BudgetCreate is the input of CreateBudget.
 type BudgetCreate struct {
 	Name    string
 	AgentID string
@@ -55,7 +55,7 @@ type BudgetCreate struct {
 	Limit   NanoUSD
 }
 
-// BudgetUpdate changes what is not nil.
+// BudgetUpdate is a partial update; nil fields keep their value.
 type BudgetUpdate struct {
 	Name    *string
 	AgentID *string
@@ -63,27 +63,28 @@ type BudgetUpdate struct {
 	Limit   *NanoUSD
 }
 
-// Budgets is the budgets of a tenant.
+// Budgets manages the budgets of a tenant.
 type Budgets interface {
 	// ListBudgets returns all budgets, newest first.
 	ListBudgets(ctx context.Context) ([]Budget, error)
 	// GetBudget returns NotFound for an unknown id.
 	GetBudget(ctx context.Context, id string) (Budget, error)
-	// CreateBudget returns Conflict for a taken name, Invalid ("agentId") for an
-	// unknown agent.
+	// CreateBudget returns Conflict when the name is taken, Invalid ("agentId")
+	// for an unknown agent.
 	CreateBudget(ctx context.Context, in BudgetCreate) (Budget, error)
-	// UpdateBudget returns NotFound, or as CreateBudget.
+	// UpdateBudget returns NotFound for an unknown id, and otherwise the errors
+	// of CreateBudget.
 	UpdateBudget(ctx context.Context, id string, up BudgetUpdate) (Budget, error)
 	// DeleteBudget returns NotFound for an unknown id.
 	DeleteBudget(ctx context.Context, id string) error
 }
 
-// Make is the budget that is asked for.
+// Make returns the new budget.
 func (in BudgetCreate) Make(id string, now time.Time) Budget {
 	return Budget{ID: id, Name: in.Name, AgentID: in.AgentID, Period: in.Period, Limit: in.Limit, CreatedAt: now, UpdatedAt: now}
 }
 
-// Apply makes the change.
+// Apply applies the update.
 func (up BudgetUpdate) Apply(b *Budget, now time.Time) {
 	set(&b.Name, up.Name)
 	set(&b.AgentID, up.AgentID)
@@ -92,7 +93,7 @@ func (up BudgetUpdate) Apply(b *Budget, now time.Time) {
 	b.UpdatedAt = now
 }
 
-// Object is the budget for records of its changes.
+// Object is the budget as audit events record it.
 func (b *Budget) Object() *Object {
 	return newObject("budget", b.ID, b.Name, b.Set, map[string]any{"name": b.Name, "agentId": b.AgentID, "period": string(b.Period), "limitUsd": int64(b.Limit)})
 }

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Object is a resource as records of its changes show it.
+// Object is a resource as audit events record it.
 type Object struct {
 	Kind string // "policy"
 	ID   string
 	Name string
-	// Fields is what clients can set, by wire name, of types that JSON writes in one way
-	// only. A secret is never among them.
+	// Fields are the fields that clients can set, by wire name. Their types have exactly
+	// one JSON encoding. Secrets are never included.
 	Fields map[string]any
-	// Also names fields that are kept beside the object and that a change sets: they are
-	// no part of the digest.
+	// Also names fields that are stored beside the object and that a change sets. They
+	// are not part of the digest.
 	Also []string
 }
 
-// Digest identifies what an object says: 32 hexadecimal digits that are the same
-// whichever engine keeps it. It is also its ETag.
+// Digest returns the digest of the kind, id and fields of the object: 32 hexadecimal
+// digits, the same in every engine. It is also the ETag of the resource.
 func (o *Object) Digest() string {
 	if o == nil {
 		return ""
@@ -40,8 +40,8 @@ func (o *Object) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// changedFields names the fields in which two objects differ, in order; nil is an
-// object without fields.
+// changedFields returns the names of the fields in which two objects differ, in order. A
+// nil object has no fields.
 func changedFields(before, after *Object) []string {
 	var old, new map[string]any
 	if before != nil {
@@ -68,7 +68,7 @@ func changedFields(before, after *Object) []string {
 	return changed
 }
 
-// By is who changes something, and with which request.
+// By identifies who makes a change, and with which request.
 type By struct {
 	KeyID     string
 	KeyPrefix string
@@ -76,18 +76,18 @@ type By struct {
 	Address   string
 	RequestID string
 	Method    string
-	Route     string // as the API names it, such as /api/policies/{id}
+	Route     string // route as the API names it, such as /api/policies/{id}
 }
 
 type byKey struct{}
 
-// ChangedBy makes the changes of a context those of somebody. Without it they are
-// nobody's: a command of an operator on the machine.
+// ChangedBy attributes the changes that are made with the context. Without it changes
+// are attributed to nobody: an operator's command on the machine.
 func ChangedBy(ctx context.Context, by By) context.Context {
 	return context.WithValue(ctx, byKey{}, by)
 }
 
-// ByOf returns who changes something with a context. Backends ask.
+// ByOf returns whom changes with a context are attributed to. It is for backends.
 func ByOf(ctx context.Context) By {
 	by, _ := ctx.Value(byKey{}).(By)
 	return by
@@ -95,15 +95,15 @@ func ByOf(ctx context.Context) By {
 
 type matchKey struct{}
 
-// IfMatch makes the change of an object depend on what it says at that moment: its
-// digest is one of those given, or the change is refused as Outdated and nothing is
+// IfMatch makes a change conditional on the current state of the object: unless its
+// digest is one of the given ones, the change is rejected as Outdated and nothing is
 // written.
 func IfMatch(ctx context.Context, digests []string) context.Context {
 	return context.WithValue(ctx, matchKey{}, digests)
 }
 
-// CheckMatch refuses a change of an object that the context does not expect. Backends
-// ask in the transaction of the change, before it.
+// CheckMatch rejects a change of an object whose digest the context does not expect.
+// Backends call it in the transaction of the change, before the change.
 func CheckMatch(ctx context.Context, before *Object) error {
 	digests, ok := ctx.Value(matchKey{}).([]string)
 	if !ok || before == nil || slices.Contains(digests, before.Digest()) {
@@ -115,21 +115,21 @@ func CheckMatch(ctx context.Context, before *Object) error {
 // AuditEvent is the record of one change by an administrator.
 type AuditEvent struct {
 	ID        string
-	CreatedAt time.Time // in whole microseconds
+	CreatedAt time.Time // with microsecond precision
 	By        By
-	Kind      string // of the object
+	Kind      string // id of the object
 	ObjectID  string
 	Name      string
 	Changed   []string // names of the fields that changed, in order
-	Before    string   // digest of the object; empty: it was made
-	After     string   // empty: it was deleted
-	// Hash is over everything above and the hash of the tenant's event before.
+	Before    string   // digest of the object before; empty: it was created
+	After     string   // digest of the object after; empty: it was deleted
+	// Hash covers all fields above and the hash of the tenant's previous event.
 	Hash string
 }
 
-// NewAuditEvent makes the event of a change, behind the one with the hash previous.
-// ok is false where nothing has changed. before is nil for an object that was made,
-// after for one that was deleted. Backends write it in the transaction of the change.
+// NewAuditEvent returns the event of a change; previous is the hash of the tenant's last
+// event. ok is false when nothing has changed. before is nil for a creation, after for a
+// deletion. Backends write the event in the transaction of the change.
 func NewAuditEvent(ctx context.Context, id string, now time.Time, before, after *Object, previous string) (e AuditEvent, ok bool) {
 	shown := after
 	if shown == nil {
@@ -145,9 +145,9 @@ func NewAuditEvent(ctx context.Context, id string, now time.Time, before, after 
 	return e, true
 }
 
-// Link is the hash of the event behind the one with the hash previous, in lower-case
-// hexadecimal: SHA-256 over the parts, each with its length in front, so that no two
-// events have the same bytes.
+// Link returns the hash of the event, given the hash of the previous one, in lower-case
+// hexadecimal: SHA-256 over the parts, each with its length prefixed, so that no two
+// events hash the same bytes.
 func (e *AuditEvent) Link(previous string) string {
 	h := sha256.New()
 	for _, part := range []string{
@@ -160,20 +160,20 @@ func (e *AuditEvent) Link(previous string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// AuditTime is how the time of an event is written where its hash is made.
+// AuditTime formats the time of an event as its hash includes it.
 const AuditTime = "2006-01-02T15:04:05.000000Z"
 
-// AuditEventFilter narrows a list of events; zero fields do not.
+// AuditEventFilter restricts a list of events. Zero fields match everything.
 type AuditEventFilter struct {
 	Actor    string    // id of a key or of a user
-	Kind     string    // of the object
+	Kind     string    // id of the object
 	ObjectID string    //
 	Since    time.Time // inclusive
 	Until    time.Time // inclusive
 }
 
-// Match reports whether an event passes the filter. Backends that filter otherwise
-// must agree with it.
+// Match reports whether an event passes the filter. Backends that filter in another way
+// must give the same result.
 func (f *AuditEventFilter) Match(e *AuditEvent) bool {
 	return (f.Actor == "" || f.Actor == e.By.KeyID || f.Actor == e.By.UserID) &&
 		(f.Kind == "" || f.Kind == e.Kind) &&
@@ -182,35 +182,36 @@ func (f *AuditEventFilter) Match(e *AuditEvent) bool {
 		(f.Until.IsZero() || !e.CreatedAt.After(f.Until))
 }
 
-// AuditEvents is the record of what administrators changed in a tenant. Each method
-// that makes, changes or deletes a team, a member, an agent, a budget, an SLA target,
-// a policy, a key, a user or the key of a gateway writes an event in its own
-// transaction, and so does CreateTenant; what traces register and gateways report
-// does not.
+// AuditEvents lists what administrators changed in a tenant. Each method that creates,
+// changes or deletes a team, a member, an agent, a budget, an SLA target, a policy, a
+// key, a user or the key of a gateway writes an event in its own transaction, and so
+// does CreateTenant. Agents that traces register and heads that gateways report are not
+// recorded.
 type AuditEvents interface {
-	// ListAuditEvents returns events, newest first, and the hash of the event that was
-	// written just before the last of them, whatever the filter is: empty where it was
-	// the first of the tenant, known also when that event has been trimmed. A page
-	// without events has an empty hash. Only Limit and After of the page count.
+	// ListAuditEvents returns events, newest first, and the hash of the event that
+	// precedes the last of them in the tenant, regardless of the filter: empty when it
+	// was the tenant's first event, and known even when the preceding event has been
+	// removed by retention. A page without events has an empty hash. Only Limit and
+	// After of the page are used.
 	ListAuditEvents(ctx context.Context, f AuditEventFilter, page Page) (list []AuditEvent, before string, err error)
 }
 
-// Governance is what replicas and gateways ask often.
+// Governance lets replicas and gateways poll for changes cheaply.
 type Governance interface {
-	// GovernanceRevision is a text that changes with every change of policies, budgets
-	// and agents by the methods of [Tenant], and that never comes back: not after a
-	// restore from a backup either. It is one row.
+	// GovernanceRevision returns a text that changes with every change of policies,
+	// budgets and agents by the methods of [Tenant]. A value never repeats, not even
+	// after a restore from a backup. It costs the read of one row.
 	GovernanceRevision(ctx context.Context) (string, error)
 }
 
-// set changes a field that a request gives.
+// set changes a field when the request gives a value.
 func set[T any](field *T, given *T) {
 	if given != nil {
 		*field = *given
 	}
 }
 
-// copied is a pointer to a copy; nil stays nil.
+// copied returns a pointer to a copy; nil stays nil.
 func copied[T any](p *T) *T {
 	if p == nil {
 		return nil
@@ -219,7 +220,7 @@ func copied[T any](p *T) *T {
 	return &v
 }
 
-// value is what a pointer points to, or nil.
+// value returns what a pointer points to, or nil.
 func value[T any](p *T) any {
 	if p == nil {
 		return nil

@@ -5,22 +5,23 @@ import (
 	"errors"
 )
 
-// Following is how a stream of an engine waits for traces. Engines share it.
+// Following defines how a trace stream waits for new traces. It is shared by the engines.
 type Following struct {
-	// Changed returns what is closed by the next commit.
+	// Changed returns a channel that the next commit closes.
 	Changed func() <-chan struct{}
-	// Read returns the next traces that match, and whether there may be more behind what it
-	// looked at.
+	// Read returns the next matching traces, and whether there may be more after the rows
+	// that it scanned.
 	Read func(ctx context.Context) (events []TraceEvent, more bool, err error)
-	// Closed is closed with the store.
+	// Closed is closed together with the store.
 	Closed <-chan struct{}
 }
 
-// Next waits for traces that match. While the engine cannot be reached there is nothing new:
-// Changed wakes the stream when it can be again.
+// Next waits for matching traces. While the engine is unavailable there are none: the stream
+// waits for Changed, which is closed when the engine can be reached again.
 func (f Following) Next(ctx context.Context) ([]TraceEvent, error) {
 	for {
-		// Taken before the read, so that a commit between the two wakes.
+		// Changed is called before Read, so that a commit between the two still wakes the
+		// stream.
 		changed := f.Changed()
 		events, more, err := f.Read(ctx)
 		if err != nil && !errors.Is(err, ErrUnavailable) || len(events) > 0 {

@@ -25,9 +25,9 @@ const (
 	PrefixAuditEvent = "aev_"
 )
 
-// IDs makes identifiers: a prefix and 26 characters that sort as they were made,
-// also within one millisecond and when the clock steps back. The zero value is
-// ready for use; it is safe for concurrent use.
+// IDs makes identifiers: a prefix and 26 characters that sort in the order of creation,
+// also within one millisecond and when the clock steps back. The zero value is ready
+// for use; it is safe for concurrent use.
 type IDs struct {
 	mu  sync.Mutex
 	ms  uint64 // 48 bits are used
@@ -37,7 +37,7 @@ type IDs struct {
 // crockford is base32 without i, l, o and u, in the order of its bytes.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// New returns the next identifier at a time.
+// New returns the next identifier for a time.
 func (g *IDs) New(prefix string, now time.Time) string {
 	g.mu.Lock()
 	if ms := uint64(max(now.UnixMilli(), 0)); ms > g.ms {
@@ -54,8 +54,8 @@ func (g *IDs) New(prefix string, now time.Time) string {
 	return idText(prefix, b)
 }
 
-// FirstID is not larger than any identifier that is made at a time or later, and larger
-// than those that were made a millisecond before it.
+// FirstID returns a lower bound of all identifiers made at t or later, which is larger
+// than those made a millisecond or more before t.
 func FirstID(prefix string, at time.Time) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(max(at.UnixMilli(), 0))<<16)

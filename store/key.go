@@ -9,10 +9,10 @@ import (
 // KeyDigest is the SHA-256 of an API key's secret. The secret itself is never stored.
 type KeyDigest [sha256.Size]byte
 
-// DigestKey is the digest of a presented key.
+// DigestKey returns the digest of a presented key.
 func DigestKey(secret string) KeyDigest { return sha256.Sum256([]byte(secret)) }
 
-// KeyScope says what a key may do at most.
+// KeyScope is the upper limit of a key's permissions.
 type KeyScope string
 
 // The key scopes.
@@ -35,7 +35,7 @@ type Key struct {
 	CreatedAt      time.Time
 }
 
-// KeyCreate asks for a key whose secret has been made by the caller.
+// KeyCreate is the input of CreateKey. The caller has generated the secret.
 type KeyCreate struct {
 	Name      string
 	Scope     KeyScope
@@ -48,36 +48,38 @@ type KeyCreate struct {
 // Unlimited reports whether the key may do everything in its tenant.
 func (k Key) Unlimited() bool { return k.Scope == ScopeAPI && k.TeamID == "" }
 
-// KeyFilter narrows a list of keys; empty fields do not.
+// KeyFilter restricts a list of keys. Empty fields match everything.
 type KeyFilter struct {
 	Scope KeyScope
 }
 
-// Credential is a key that may be used now, and what it is limited to.
+// Credential is a valid key with its limits.
 type Credential struct {
 	TenantID string
 	Key      Key
-	Team     *Team // the team it is limited to, nil for none
+	Team     *Team // the team that limits it, nil for none
 }
 
-// Keys is the API keys of a tenant.
+// Keys manages the API keys of a tenant.
 type Keys interface {
 	ListKeys(ctx context.Context, f KeyFilter, page Page) ([]Key, int, error)
 	// GetKey returns NotFound for an unknown id.
 	GetKey(ctx context.Context, id string) (Key, error)
-	// CreateKey returns Invalid for an unknown team ("teamId") or user ("userId",
-	// also for one that is deactivated), Conflict for a digest that exists.
+	// CreateKey returns Invalid for an unknown team ("teamId") and for an unknown or
+	// deactivated user ("userId"), and Conflict for a digest that exists.
 	CreateKey(ctx context.Context, in KeyCreate) (Key, error)
-	// DeleteKey makes a key fail from the next Authenticate on. NotFound: no such
-	// key. Invalid ("id"): the key works, is of ScopeAPI and not limited to a team,
-	// and no other such key of the tenant works; of concurrent deletions one fails.
+	// DeleteKey deletes a key; every later Authenticate with it fails. It returns
+	// NotFound for an unknown id, and Invalid ("id") for the last working key of the
+	// tenant that is of ScopeAPI and not limited to a team. Of concurrent deletions
+	// of the last such keys, one fails.
 	DeleteKey(ctx context.Context, id string) error
-	// RecordKeyUse notes that a key was used. It neither blocks nor writes: times are
-	// collected, shown by reads at once and written within seconds and on Close.
+	// RecordKeyUse records that a key was used. It neither blocks nor writes: times
+	// are buffered, visible to reads at once, and written within seconds and on
+	// Close.
 	RecordKeyUse(id string, at time.Time)
 }
 
-// Object is the key for records of its changes: what it may do, never its secret.
+// Object is the key as audit events record it: its permissions, never its secret.
 func (k *Key) Object() *Object {
 	return newObject("key", k.ID, k.Name, "", map[string]any{"name": k.Name, "scope": string(k.Scope), "prefix": k.Prefix, "teamId": k.TeamID, "createdBy": k.CreatedBy})
 }

@@ -11,7 +11,7 @@ type NanoUSD int64
 // MaxUSD is the largest amount, in dollars, that DollarsToNano accepts.
 const MaxUSD = 1e9
 
-// USD is the amount in dollars, for the wire.
+// USD returns the amount in dollars, as the API encodes it.
 func (n NanoUSD) USD() float64 { return float64(n) / 1e9 }
 
 // DollarsToNano rounds an amount in dollars to the nearest nano-dollar. ok is
@@ -23,7 +23,7 @@ func DollarsToNano(usd float64) (n NanoUSD, ok bool) {
 	return NanoUSD(math.Round(usd * 1e9)), true
 }
 
-// String is the amount in dollars with nine decimals.
+// String returns the amount in dollars with nine decimals.
 func (n NanoUSD) String() string {
 	sign := ""
 	u := uint64(n)

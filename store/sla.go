@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// SLATarget is what an agent's latency and error rate are held to.
+// SLATarget is a limit on the latency and the error rate of an agent.
 type SLATarget struct {
 	ID               string
 	Name             string
 	AgentID          string
-	AgentName        string   // the agent's present name, its last one when deleted
+	AgentName        string   // the agent's current name, or its last name when deleted
 	P99LatencyMs     *float64 // nil: no latency target
 	ErrorRatePercent *float64 // nil: no error target
 	EvaluationPeriod string   // "1h", "24h", "7d", "30d"
-	Set              string   `json:",omitempty"` // of the documents that declare it; empty: none
+	Set              string   `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 }
 
-// SLACreate asks for an SLA target.
+// SLACreate is the input of CreateSLA.
 type SLACreate struct {
 	Name             string
 	AgentID          string
@@ -28,7 +28,7 @@ type SLACreate struct {
 	EvaluationPeriod string
 }
 
-// SLAUpdate changes what is not nil.
+// SLAUpdate is a partial update; nil fields keep their value.
 type SLAUpdate struct {
 	Name             *string
 	AgentID          *string
@@ -36,11 +36,11 @@ type SLAUpdate struct {
 	ErrorRatePercent *float64
 	EvaluationPeriod *string
 
-	NoLatency, NoErrorRate bool // takes the target away
+	NoLatency, NoErrorRate bool // removes the target
 }
 
-// SLAViolation is one breach of one target in one period. Figures that the type
-// does not concern may be nil.
+// SLAViolation is one violation of one target in one period. Values that do not apply to its type
+// may be nil.
 type SLAViolation struct {
 	ID              string
 	SLAID           string
@@ -56,13 +56,13 @@ type SLAViolation struct {
 	CreatedAt       time.Time
 }
 
-// ViolationFilter narrows a list of violations; zero fields do not.
+// ViolationFilter restricts a list of violations. Zero fields match everything.
 type ViolationFilter struct {
 	SLAID string
-	Since time.Time // PeriodEnd at or after
+	Since time.Time // inclusive, on PeriodEnd
 }
 
-// SLAs is the SLA targets of a tenant and their violations.
+// SLAs manages the SLA targets of a tenant and their violations.
 type SLAs interface {
 	// ListSLAs returns all targets, newest first.
 	ListSLAs(ctx context.Context) ([]SLATarget, error)
@@ -70,26 +70,26 @@ type SLAs interface {
 	GetSLA(ctx context.Context, id string) (SLATarget, error)
 	// CreateSLA returns Invalid ("agentId") for an unknown agent.
 	CreateSLA(ctx context.Context, in SLACreate) (SLATarget, error)
-	// UpdateSLA returns NotFound, or as CreateSLA.
+	// UpdateSLA returns NotFound for an unknown id, and otherwise the errors of CreateSLA.
 	UpdateSLA(ctx context.Context, id string, up SLAUpdate) (SLATarget, error)
-	// DeleteSLA removes a target; its violations stay. NotFound: no such target.
+	// DeleteSLA removes a target; its violations stay. It returns NotFound for an unknown id.
 	DeleteSLA(ctx context.Context, id string) error
 
-	// RecordViolation keeps a violation unless one of the same SLAID, Type and
-	// PeriodStart (to the second) exists; created says which. ID and CreatedAt are set by the store.
-	// Of concurrent calls one creates. An unknown SLAID is NotFound.
+	// RecordViolation stores a violation unless one with the same SLAID, Type and PeriodStart (to
+	// the second) exists; created reports whether it was stored. ID and CreatedAt are set by the
+	// store. Of concurrent calls one creates the violation. An unknown SLAID is NotFound.
 	RecordViolation(ctx context.Context, v SLAViolation) (created bool, err error)
-	// ListViolations returns the newest first.
+	// ListViolations returns violations, newest first.
 	ListViolations(ctx context.Context, f ViolationFilter, page Page) ([]SLAViolation, int, error)
 }
 
-// Make is the target that is asked for.
+// Make returns the new target.
 func (in SLACreate) Make(id string, now time.Time) SLATarget {
 	return SLATarget{ID: id, Name: in.Name, AgentID: in.AgentID, P99LatencyMs: copied(in.P99LatencyMs), ErrorRatePercent: copied(in.ErrorRatePercent),
 		EvaluationPeriod: in.EvaluationPeriod, CreatedAt: now, UpdatedAt: now}
 }
 
-// Apply makes the change.
+// Apply applies the update.
 func (up SLAUpdate) Apply(s *SLATarget, now time.Time) {
 	set(&s.Name, up.Name)
 	set(&s.AgentID, up.AgentID)
@@ -109,7 +109,7 @@ func (up SLAUpdate) Apply(s *SLATarget, now time.Time) {
 	s.UpdatedAt = now
 }
 
-// Object is the target for records of its changes.
+// Object is the target as audit events record it.
 func (s *SLATarget) Object() *Object {
 	return newObject("slaTarget", s.ID, s.Name, s.Set, map[string]any{"name": s.Name, "agentId": s.AgentID, "evaluationPeriod": s.EvaluationPeriod,
 		"p99LatencyMs": value(s.P99LatencyMs), "errorRatePercent": value(s.ErrorRatePercent)})

@@ -16,7 +16,7 @@ const (
 	GroupByEnvironment GroupBy = "environment"
 )
 
-// StatsQuery asks for statistics of the traces created in [From, To).
+// StatsQuery selects the traces created in [From, To) for statistics.
 type StatsQuery struct {
 	From    time.Time
 	To      time.Time
@@ -24,26 +24,26 @@ type StatsQuery struct {
 	GroupBy GroupBy
 }
 
-// Totals sums up traces. The zero value is that of no traces.
+// Totals are aggregated statistics of traces. The zero value stands for no traces.
 type Totals struct {
 	Traces       int64
-	Errors       int64 // Status error, Blocked among them
+	Errors       int64 // traces with Status error, including blocked ones
 	Blocked      int64
 	InputTokens  int64
 	OutputTokens int64
 	Cost         NanoUSD
 	DurationSum  time.Duration
 	// The quantiles are nearest-rank over durations: the smallest duration that at
-	// least that share of the traces does not exceed, with a relative error of at
-	// most 1 % and never beyond the smallest and the largest duration. Zero without
-	// traces.
+	// least that fraction of the traces does not exceed, with a relative error of at
+	// most 1 % and never beyond the smallest and the largest duration. They are zero
+	// without traces.
 	P50, P95, P99 time.Duration
-	// P99Low is the smallest duration that the true p99 can be, at most P99. A limit
-	// that P99Low does not exceed counts as met.
+	// P99Low is a lower bound of the true p99; P99 is the upper bound. A limit of at
+	// least P99Low counts as met.
 	P99Low time.Duration
 }
 
-// ErrorRatePercent is Errors per Traces in percent, 0 without traces.
+// ErrorRatePercent returns Errors per Traces in percent, 0 without traces.
 func (t *Totals) ErrorRatePercent() float64 {
 	if t.Traces == 0 {
 		return 0
@@ -51,7 +51,7 @@ func (t *Totals) ErrorRatePercent() float64 {
 	return 100 * float64(t.Errors) / float64(t.Traces)
 }
 
-// AvgDuration is the mean duration, 0 without traces.
+// AvgDuration returns the mean duration, 0 without traces.
 func (t *Totals) AvgDuration() time.Duration {
 	if t.Traces == 0 {
 		return 0
@@ -59,7 +59,7 @@ func (t *Totals) AvgDuration() time.Duration {
 	return t.DurationSum / time.Duration(t.Traces)
 }
 
-// AvgCostUSD is the mean cost in dollars, 0 without traces.
+// AvgCostUSD returns the mean cost in dollars, 0 without traces.
 func (t *Totals) AvgCostUSD() float64 {
 	if t.Traces == 0 {
 		return 0
@@ -67,47 +67,49 @@ func (t *Totals) AvgCostUSD() float64 {
 	return t.Cost.USD() / float64(t.Traces)
 }
 
-// StatsGroup is the totals of one value of the dimension asked for. Only the
-// fields of that dimension are set.
+// StatsGroup is the totals of one value of the grouping dimension. Only the fields of
+// that dimension are set.
 type StatsGroup struct {
-	AgentID       string // empty for an agent known by name alone
-	AgentName     string // the present name, the last one of a deleted agent
+	AgentID       string // empty for an agent that is known by name only
+	AgentName     string // the current name, or the last name of a deleted agent
 	ModelProvider string
 	ModelName     string
 	Environment   string
 	Totals
 }
 
-// SpendQuery asks what the traces of an agent cost that were created in [From, To).
+// SpendQuery asks for the cost of the traces of an agent that were created in [From,
+// To).
 type SpendQuery struct {
 	AgentID  string
 	From, To time.Time
 }
 
-// Stats answers a StatsQuery. From and To are the bounds that were really used:
-// From is moved down and To up to a whole minute, so that the newest traces are
-// in; where the minutes have been dropped by [TenantTraces.Expire], to a whole hour.
+// Stats is the result of a StatsQuery. From and To are the bounds that were used:
+// From is rounded down and To up to a whole minute, so that the newest traces are
+// included; where [TenantTraces.Expire] has removed the statistics by the minute,
+// they are rounded to a whole hour.
 type Stats struct {
 	From, To time.Time
 	Summary  Totals
 	Groups   []StatsGroup // by cost, then traces, both descending, then by name; empty without GroupBy
 }
 
-// Statistics answers questions from rollups that are written with the traces, so
-// the two always agree; they outlive the traces.
+// Statistics answers queries from rollups that are written together with the traces,
+// so that both always agree. Rollups are kept longer than the traces.
 type Statistics interface {
-	// Stats sums up a window. An unknown AgentID gives zeros.
+	// Stats aggregates the traces of a window. An unknown AgentID gives zeros.
 	Stats(ctx context.Context, q StatsQuery) (Stats, error)
-	// Spend answers many questions at once, in their order: what all budgets of a
-	// tenant have spent is one call. From and To are moved as in Stats. An AgentID
-	// that is empty or not known has spent nothing.
+	// Spend answers many queries in one call, in their order, such as one for each
+	// budget of a tenant. From and To are rounded as in Stats. The result for an
+	// empty or unknown AgentID is 0.
 	Spend(ctx context.Context, q []SpendQuery) ([]NanoUSD, error)
-	// PolicyFires returns how many traces say that each of the policies fired; those
-	// that none names are left out. Traces that named a policy before it existed, and
-	// a policy that was deleted, may or may not be counted.
+	// PolicyFires returns for each of the policies how many traces it fired in;
+	// policies that no trace names are left out. Traces that named a policy before it
+	// existed, and a deleted policy, may or may not be counted.
 	PolicyFires(ctx context.Context, ids []string) (map[string]int64, error)
-	// ListTools returns the tools that traces of an agent named, newest first by when
-	// they were first seen. None for an id that no agent had; of an agent that was
-	// deleted callers do not ask.
+	// ListTools returns the tools that traces of an agent named, newest first by the
+	// time of their first trace. The list is empty for an unknown id. Callers must
+	// not ask for deleted agents.
 	ListTools(ctx context.Context, agentID string, page Page) ([]AgentTool, int, error)
 }

@@ -61,8 +61,9 @@ func TestMoney(t *testing.T) {
 	}
 }
 
-// TestIDs makes ids from many goroutines under a clock that stands still and
-// steps back: they differ and sort as each goroutine made them.
+// TestIDs makes ids in many goroutines with a clock that stops and steps
+// back: the ids are unique and sort in the order in which each goroutine made
+// them.
 func TestIDs(t *testing.T) {
 	var g IDs
 	var mu sync.Mutex

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// MaxProblems bounds the fields that the refusal of a batch names. Backends share it.
+// MaxProblems bounds the fields that the error about a batch lists. It is shared by the
+// backends.
 const MaxProblems = 20
 
-// Check calls take with a copy of each trace of the batch that keeps the rules of
-// [CheckTrace], in their order: what may be left out is filled in, and newID gives an id to
-// those that have none. Its error names what is wrong with the others; then nothing that take
-// was given is to be kept.
+// Check calls take with a copy of each trace of the batch that passes [CheckTrace], in order,
+// with optional fields filled in and an id from newID for traces without one. Its error lists
+// the problems of the other traces; then nothing that take received may be stored.
 func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *Trace)) error {
 	problems := map[string]string{}
-	var tr Trace // one for all: what take is given is valid until it returns
+	var tr Trace // one copy for all traces: the argument of take is valid until take returns
 	for i := range b.Traces {
-		tr = b.Traces[i] // a copy: the caller's is not changed
+		tr = b.Traces[i] // a copy, so that the caller's trace is not changed
 		if tr.ID == "" {
 			tr.ID = b.TraceID(i)
 		}
@@ -37,9 +37,9 @@ func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *T
 	return nil
 }
 
-// CheckTrace holds a trace to the rules of [TenantTraces.Ingest] that need nothing but
-// the trace, and fills in what may be left out, but for its id. It returns the field
-// that is wrong and what is wrong with it. Backends share it.
+// CheckTrace checks a trace against those rules of [TenantTraces.Ingest] that need only the
+// trace, and fills in optional fields, except for its id. It returns the field that is wrong
+// and the problem. It is shared by the backends.
 func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
 	switch {
 	case tr.CreatedAt.IsZero():

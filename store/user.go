@@ -10,16 +10,17 @@ type UserStatus string
 
 // The states of a user.
 const (
-	UserInvited     UserStatus = "invited"     // named by a team, not yet announced by the identity provider
+	UserInvited     UserStatus = "invited"     // invited by a team, not yet announced by the identity provider
 	UserActive      UserStatus = "active"      //
-	UserDeactivated UserStatus = "deactivated" // its keys answer 401 until it is reactivated
-	UserDeleted     UserStatus = "deleted"     // a tombstone
+	UserDeactivated UserStatus = "deactivated" // its keys get 401 until it is reactivated
+	UserDeleted     UserStatus = "deleted"     // deleted; the row is kept as a tombstone
 )
 
 // DefaultRole is the role of a provisioned user and of a member added without one.
 const DefaultRole = "member"
 
-// User is a person. Its id is the identity provider's, or one of ours while invited.
+// User is a person. Its id is the identity provider's, or one that the store made while the
+// user is invited.
 type User struct {
 	ID          string
 	Email       string // lower case; empty when not known
@@ -45,17 +46,17 @@ const (
 	SessionTerminated UserEventType = "session.terminated"
 )
 
-// UserEvent is a signed event of the identity provider, already verified.
+// UserEvent is an identity event whose signature has been verified.
 type UserEvent struct {
 	Type        UserEventType // an unknown type is recorded and has no effect
-	CreatedAt   time.Time     // orders the events of one user; the time of receipt does where it is earlier
+	CreatedAt   time.Time     // orders the events of one user; a time after the receipt counts as the time of receipt
 	UserID      string
 	Email       string
 	DisplayName string
 	OrgID       string
 }
 
-// SetProfile gives a user what an event says of its profile. Engines share it.
+// SetProfile updates the profile of a user from an event. It is shared by the engines.
 func (ev *UserEvent) SetProfile(u *User) {
 	if ev.Email != "" {
 		u.Email = ev.Email
@@ -65,14 +66,15 @@ func (ev *UserEvent) SetProfile(u *User) {
 	}
 }
 
-// LinkedAddress is the address whose invitation an event gives to its user; ok is false when
-// it gives none. announced is the time of the newest user.created of the user, and known says
-// that an event about the user's state was applied before. Engines share it.
+// LinkedAddress returns the address whose invitation an event links to its user; ok is false
+// when there is none. announced is the time of the newest user.created of the user, and known
+// reports whether an event about the user's state was applied before. It is shared by the
+// engines.
 //
 // Only the provider's announcement shows that a user had the address from the beginning; a
-// user who takes it later must not get what somebody else was invited to. A user who was never
-// announced and is suspended or deleted takes the invitation along, because its access ends
-// here.
+// user who takes the address later must not get an invitation that was meant for somebody
+// else. A user who was never announced and is suspended or deleted is linked to the
+// invitation, so that the access of the invitation ends too.
 func (ev *UserEvent) LinkedAddress(u *User, announced time.Time, known bool) (email string, ok bool) {
 	switch {
 	case ev.Type == UserCreated, ev.CreatedAt.Before(announced):
@@ -85,44 +87,42 @@ func (ev *UserEvent) LinkedAddress(u *User, announced time.Time, known bool) (em
 	return u.Email, u.Email != ""
 }
 
-// UserEventOutcome says what an event did.
+// UserEventOutcome is the effect of an event.
 type UserEventOutcome struct {
-	Applied bool // false: a replay, older than what is known, or an unknown type
-	User    User // the user after it; zero for unknown types
+	Applied bool // false: a replay, an event older than the newest applied one, or an unknown type
+	User    User // the user after the event; zero for unknown types
 	// KeysDeleted and MembershipsDeleted count what a user.deleted removed.
 	KeysDeleted        int
 	MembershipsDeleted int
-	// LockedOut: with this event the last key stopped working that may do
-	// everything in the tenant.
+	// LockedOut reports that the event invalidated the last key that may do everything in the
+	// tenant.
 	LockedOut bool
 }
 
-// Users is the people of a tenant.
+// Users manages the users of a tenant.
 type Users interface {
 	// GetUser returns NotFound for an unknown id and for a tombstone.
 	GetUser(ctx context.Context, id string) (User, error)
 	// ApplyUserEvent applies and records an identity event in one transaction.
 	//
-	// Events are ordered per user by CreatedAt, profile (created, updated) and state
-	// (created, deactivated, reactivated, deleted) each for itself: an event older
-	// than the newest applied one of its sort changes nothing, so retries and late
-	// deliveries never undo a newer event. An event that is dated in the future has
-	// the time of its receipt, so that it cannot outrank later events. Under equal
-	// times the order is created, updated, deactivated, reactivated, deleted. A
-	// deletion removes the user's keys and memberships and leaves a tombstone that
-	// only a newer user.created lifts. An unknown user is provisioned by any event
-	// but session.terminated, in the state that the event implies.
+	// Events are ordered per user by CreatedAt, separately for the profile (created, updated)
+	// and the state (created, deactivated, reactivated, deleted): an event older than the
+	// newest applied one of its group changes nothing, so retries and late deliveries never
+	// undo a newer event. An event that is dated in the future counts as of its receipt, so
+	// that it cannot override later events. At equal times the order is created, updated,
+	// deactivated, reactivated, deleted. A deletion removes the user's keys and memberships
+	// and leaves a tombstone that only a newer user.created removes. An unknown user is
+	// provisioned by any event except session.terminated, in the state that the event implies.
 	//
-	// An invited user with the event's id is that user. An invited user with its
-	// e-mail address is linked (it takes the event's id, its memberships and keys
-	// move along) by user.created, by events that are dated before it, and by the
-	// deactivation or deletion of a user who was never announced, whose access must
-	// end. An address that an announced user takes later links nobody: the
-	// invitation was for somebody else.
+	// An invited user with the event's id is the same user. An invited user with its e-mail
+	// address is linked (it takes the event's id, its memberships and keys move along) by
+	// user.created, by events that are dated before it, and by the deactivation or deletion of
+	// a user who was never announced, whose access must end. An address that an announced user
+	// takes later links no invitation, because the invitation was for somebody else.
 	//
 	// An empty UserID or a zero CreatedAt is Invalid.
 	ApplyUserEvent(ctx context.Context, ev UserEvent) (UserEventOutcome, error)
-	// ListUserEvents returns recorded events, newest first by time of receipt.
+	// ListUserEvents returns recorded events, sorted by time of receipt, newest first.
 	ListUserEvents(ctx context.Context, page Page) ([]RecordedEvent, int, error)
 }
 
@@ -134,7 +134,7 @@ type RecordedEvent struct {
 	Event      UserEvent
 }
 
-// Object is the user for records of its changes.
+// Object is the user as audit events record it.
 func (u *User) Object() *Object {
 	return newObject("user", u.ID, "", "", map[string]any{"email": u.Email, "displayName": u.DisplayName, "role": u.Role, "status": string(u.Status)})
 }

@@ -17,7 +17,7 @@ type agent struct {
 	history []store.Deployment
 }
 
-// alias is whose former name a name is, and since when.
+// alias is the agent that a former name resolves to, and since when.
 type alias struct {
 	id string
 	at time.Time
@@ -51,7 +51,7 @@ func (t *tenant) GetAgent(ctx context.Context, id string) (store.Agent, error) {
 	return getOne(ctx, t, agents, id)
 }
 
-// agentName is the present name of an agent, its last one when deleted.
+// agentName returns the current name of an agent, or its last name when deleted.
 func (d *tenantData) agentName(id string) string {
 	if a := d.agents.get(id); a != nil {
 		return a.Name
@@ -59,7 +59,7 @@ func (d *tenantData) agentName(id string) string {
 	return d.gone[id]
 }
 
-// knownAgent refuses an agent id in a body that is not the tenant's.
+// knownAgent rejects an id in a request body that is not an agent of the tenant.
 func (d *tenantData) knownAgent(id string) error {
 	if d.agents.get(id) == nil {
 		return store.FieldError(store.Invalid, "unknown agent", "agentId", "is not an agent of this tenant")
@@ -67,7 +67,7 @@ func (d *tenantData) knownAgent(id string) error {
 	return nil
 }
 
-// newAgent is knownAgent of a reference that a change may give.
+// newAgent is knownAgent for a reference that an update may change.
 func (d *tenantData) newAgent(id *string) error {
 	if id == nil {
 		return nil
@@ -79,8 +79,8 @@ func (d *tenantData) agentNames() map[string]string {
 	return owners(&d.agents, func(a *agent) string { return a.Name })
 }
 
-// addAgent makes an agent whose name has been checked. Its name is nobody's former
-// name any more.
+// addAgent adds an agent whose name has been checked. The name is no longer a
+// former name of another agent.
 func (e *engine) addAgent(d *tenantData, a store.Agent, now time.Time) *agent {
 	a.ID, a.CreatedAt, a.UpdatedAt = e.ids.New(store.PrefixAgent, now), now, now
 	added := &agent{Agent: a}
@@ -89,7 +89,8 @@ func (e *engine) addAgent(d *tenantData, a store.Agent, now time.Time) *agent {
 	return added
 }
 
-// CreateAgent makes an agent. Its name is nobody's former name any more.
+// CreateAgent creates an agent. Its name is no longer a former name of another
+// agent.
 func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
 	return createOne(ctx, t, agents, func(e *engine, d *tenantData, id string, now time.Time) (agent, error) {
 		if err := checkName("agent", in.Name, "", d.agentNames()); err != nil {
@@ -104,7 +105,7 @@ func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.A
 	})
 }
 
-// deploy makes a configuration the agent's present one.
+// deploy sets the current configuration of an agent.
 func (e *engine) deploy(a *agent, config, by string, now time.Time) {
 	a.ConfigYAML = config
 	a.history = append(slices.Clone(a.history), store.Deployment{ID: e.ids.New(store.PrefixDeployment, now), AgentID: a.ID,
@@ -131,7 +132,7 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 	})
 }
 
-// dropAliases gives up the oldest aliases of an agent until it has at most n.
+// dropAliases removes the oldest aliases of an agent until it has at most n.
 func (d *tenantData) dropAliases(id string, n int) {
 	var own []string
 	for name, a := range d.aliases {
@@ -152,7 +153,7 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, agents, id)
 }
 
-// ListAgentAliases returns the former names that still mean an agent.
+// ListAgentAliases returns the former names that still resolve to an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		list = d.aliasesOf()
@@ -228,7 +229,7 @@ func (e *engine) resolveAgent(d *tenantData, n store.NamedAgent, now time.Time) 
 	return store.ResolvedAgent{ID: a.ID, Name: a.Name}
 }
 
-// agentByName finds the agent that has a name or, where no agent has it, had it.
+// agentByName finds the agent that has a name or, if no agent has it, had it.
 func (d *tenantData) agentByName(name string) *agent {
 	if name == "" {
 		return nil
@@ -239,7 +240,8 @@ func (d *tenantData) agentByName(name string) *agent {
 	return d.agents.get(d.aliases[name].id)
 }
 
-// AgentNames returns the present names of agents, the last ones of deleted agents.
+// AgentNames returns the current names of agents, and the last names of deleted
+// ones.
 func (t *tenant) AgentNames(ctx context.Context, ids []string) (list map[string]string, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		list = d.namesOf(ids)

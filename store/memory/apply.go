@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// Contents returns everything that can be declared, at one moment.
+// Contents returns a consistent snapshot of everything that can be declared.
 func (t *tenant) Contents(ctx context.Context) (all store.Contents, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		all = contentsOf(d)
@@ -49,7 +49,7 @@ func (t *tenant) Apply(ctx context.Context, plan func(store.Contents, store.Plan
 	return changes, nil
 }
 
-// make makes one change, which a plan has checked.
+// make makes one change; the plan has checked it.
 func (e *engine) make(ctx context.Context, d *tenantData, c store.Change) {
 	if _, after, ok := store.SidesOf[store.Team](c); ok {
 		replace(ctx, e, d, teams, c, func(old *team) *team {
@@ -93,8 +93,8 @@ func (e *engine) make(ctx context.Context, d *tenantData, c store.Change) {
 	}
 }
 
-// replace puts a row in the place of another, with its event; made makes it of the old
-// one, nil where there is none.
+// replace replaces a row, with the audit event; made builds the new row from the old
+// one, which is nil for a creation.
 func replace[T, U any](ctx context.Context, e *engine, d *tenantData, k *kind[T, U], c store.Change, made func(old *T) *T) {
 	before, after := c.Objects()
 	if after == nil {

@@ -10,13 +10,14 @@ import (
 	"svc/store"
 )
 
-// headKey names the end of a chain. Signed and unsigned ones are kept apart.
+// headKey identifies the head of a chain. Signed and unsigned heads are stored
+// separately.
 type headKey struct {
 	gateway, trail string
 	signed         bool
 }
 
-// ReportAuditHead stores the end of an audit chain.
+// ReportAuditHead stores the head of an audit chain.
 func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, contradicted *store.EarlierHead, err error) {
 	for field, value := range map[string]string{"gateway": head.Gateway, "trail": head.Trail, "hash": head.Hash} {
 		if bad(value) {
@@ -58,7 +59,7 @@ func headOut(h store.AuditHead) store.AuditHead {
 }
 
 // bindAuditKey binds the name of a gateway to the first key that is reported for
-// it, and notes another one as offered.
+// it, and records another key as offered.
 func (e *engine) bindAuditKey(d *tenantData, head store.AuditHead) error {
 	bound, known := d.auditKeys[head.Gateway]
 	switch {
@@ -93,7 +94,7 @@ func (d *tenantData) countHeads(signed bool) (n int) {
 	return n
 }
 
-// roomForHead checks the bounds on heads of trails that are new.
+// roomForHead enforces the bounds on heads when a log is new.
 func (d *tenantData) roomForHead(k headKey) error {
 	most := store.MaxAuditTrails
 	if !k.signed {
@@ -138,7 +139,8 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	return bound, err
 }
 
-// ListAuditHeads returns all heads, by gateway and trail, signed ones first.
+// ListAuditHeads returns all heads, sorted by gateway and log id, signed heads
+// first.
 func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		list = []store.AuditHead{}

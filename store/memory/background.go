@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// lease is who does a piece of background work. One that was given back keeps its
+// lease is the holder of a piece of background work. A released lease keeps its
 // token, without a holder.
 type lease struct {
 	holder string
@@ -15,7 +15,7 @@ type lease struct {
 	until  time.Time
 }
 
-// holds reports whether a lease still is its holder's.
+// holds reports whether a lease still belongs to its holder.
 func (e *engine) holds(l store.Lease) bool {
 	held := e.leases[l.Name]
 	return held.holder == l.Holder && held.token == l.Token && e.now().Before(held.until)
@@ -39,7 +39,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, ok, err
 }
 
-// ReleaseLease gives a lease back.
+// ReleaseLease releases a lease.
 func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.free(ctx, func(e *engine) error {
 		if held := e.leases[l.Name]; held.holder == l.Holder && held.token == l.Token {
@@ -98,7 +98,7 @@ func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	return res, err
 }
 
-// trim deletes rows that are too old, the oldest first, up to a limit.
+// trim deletes rows that are too old, oldest first, up to a limit.
 func trim[T any](t *table[T], limit int, old func(*T) bool) (n int) {
 	var gone []string
 	for _, id := range t.order {

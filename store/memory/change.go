@@ -8,7 +8,8 @@ import (
 	"svc/store"
 )
 
-// changed writes the event of a change, and notifies gateways where they have to know.
+// changed writes the event of a change, and changes the governance revision if
+// gateways depend on it.
 func (e *engine) changed(ctx context.Context, d *tenantData, before, after *store.Object, governs bool) {
 	if governs {
 		d.revision = rand.Text()
@@ -20,7 +21,8 @@ func (e *engine) changed(ctx context.Context, d *tenantData, before, after *stor
 	}
 }
 
-// GovernanceRevision returns the text that changes with what gateways enforce.
+// GovernanceRevision returns the text that changes with everything that gateways
+// enforce.
 func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		revision = d.revision

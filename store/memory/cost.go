@@ -29,7 +29,7 @@ func (t *tenant) GetBudget(ctx context.Context, id string) (store.Budget, error)
 	return getOne(ctx, t, budgets, id)
 }
 
-// CreateBudget makes a budget.
+// CreateBudget creates a budget.
 func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (store.Budget, error) {
 	return createOne(ctx, t, budgets, func(_ *engine, d *tenantData, id string, now time.Time) (store.Budget, error) {
 		return in.Make(id, now), d.knownAgent(in.AgentID)
@@ -72,7 +72,7 @@ func (t *tenant) GetSLA(ctx context.Context, id string) (store.SLATarget, error)
 	return getOne(ctx, t, slas, id)
 }
 
-// CreateSLA makes a target.
+// CreateSLA creates a target.
 func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (store.SLATarget, error) {
 	return createOne(ctx, t, slas, func(_ *engine, d *tenantData, id string, now time.Time) (store.SLATarget, error) {
 		if err := checkName("SLA target", in.Name, "", nil); err != nil {
@@ -95,7 +95,7 @@ func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, slas, id)
 }
 
-// RecordViolation keeps a violation once per target, type and period.
+// RecordViolation stores a violation once per target, type and period.
 func (t *tenant) RecordViolation(ctx context.Context, v store.SLAViolation) (created bool, err error) {
 	if bad(v.Type) {
 		return false, store.FieldError(store.Invalid, "violation without a type", "violationType", "is required")

@@ -10,7 +10,8 @@ import (
 	"svc/store"
 )
 
-// requestKey names an idempotent request of a tenant, flightKey one of any.
+// requestKey identifies an idempotent request of a tenant, flightKey one of any
+// tenant.
 type (
 	requestKey struct{ keyID, route, token string }
 	flightKey  struct {
@@ -26,10 +27,10 @@ type keptResponse struct {
 	response store.StoredResponse
 }
 
-// inFlight is a request that was begun, at whichever handle.
+// inFlight is a request that was begun, at any handle.
 type inFlight struct {
 	body [sha256.Size]byte
-	done chan struct{} // closed when it has finished or was abandoned
+	done chan struct{} // closed when the request has finished or was abandoned
 }
 
 var errOtherBody = store.FieldError(store.Conflict, "the Idempotency-Key was used with another request body",
@@ -80,7 +81,8 @@ func responseOut(r store.StoredResponse) store.StoredResponse {
 
 // FinishAttempt stores the response to a request.
 func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, response store.StoredResponse) error {
-	// The work is done: its response is stored even when its client has left.
+	// The work is done: its response is stored even when its client has
+	// disconnected.
 	return t.write(context.WithoutCancel(ctx), func(e *engine, d *tenantData) error {
 		if !e.begun(t.id, r) {
 			return errNotBegun
@@ -90,8 +92,8 @@ func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, r
 	})
 }
 
-// create is write of a method that returns what it made: where the context has a
-// response to store, it is stored in the same step.
+// create is write for a method that returns what it creates: a response that the
+// context has to store is stored in the same step.
 func (t *tenant) create(ctx context.Context, made func() any, fn func(e *engine, d *tenantData) error) error {
 	pending := store.PendingResponseOf(ctx)
 	return t.write(ctx, func(e *engine, d *tenantData) error {

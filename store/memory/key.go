@@ -13,7 +13,7 @@ type key struct {
 	digest store.KeyDigest
 }
 
-// keyPlace is where a key is.
+// keyPlace is where a key is stored.
 type keyPlace struct{ tenant, key string }
 
 func (d *tenantData) keyOut(k *key) store.Key {
@@ -24,18 +24,18 @@ func (d *tenantData) keyOut(k *key) store.Key {
 	return out
 }
 
-// works reports whether the user of a key may use it.
+// works reports whether the user of a key may still use it.
 func (d *tenantData) works(k *key) bool {
 	u := d.users.get(k.CreatedBy)
 	return u != nil && u.hasAccess()
 }
 
-// unlimitedKeyWorks reports whether an unlimited key works, other than the given one.
+// unlimitedKeyWorks reports whether an unlimited key other than the given one works.
 func (d *tenantData) unlimitedKeyWorks(except string) bool {
 	return len(d.keys.newest(func(k *key) bool { return k.Unlimited() && k.ID != except && d.works(k) })) > 0
 }
 
-// Authenticate finds the key with a digest and what it is limited to.
+// Authenticate finds the key with a digest, and its limits.
 func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred store.Credential, err error) {
 	refused := store.Errorf(store.Unauthorized, "invalid API key")
 	err = s.read(ctx, func(e *engine) error {
@@ -85,7 +85,7 @@ func (t *tenant) GetKey(ctx context.Context, id string) (out store.Key, err erro
 	return out, err
 }
 
-// CreateKey keeps the digest of a new key.
+// CreateKey stores the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (out store.Key, err error) {
 	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		out, err = e.createKey(ctx, d, in)
@@ -94,7 +94,7 @@ func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (out store.K
 	return out, err
 }
 
-// newDigest refuses the digest of a key that exists, in whichever tenant.
+// newDigest rejects the digest of an existing key of any tenant.
 func (e *engine) newDigest(digest store.KeyDigest) error {
 	if _, taken := e.digests[digest]; taken {
 		return store.FieldError(store.Conflict, "API key already exists", "key", "already exists")
@@ -149,9 +149,9 @@ func (e *engine) deleteKey(ctx context.Context, d *tenantData, k *key) {
 	e.changed(ctx, d, k.Object(), nil, false)
 }
 
-// RecordKeyUse notes the use of a key.
+// RecordKeyUse records the use of a key.
 func (t *tenant) RecordKeyUse(id string, at time.Time) {
-	// A use that cannot be noted is no failure of the request that made it.
+	// An error here must not fail the request that used the key.
 	_ = t.read(context.Background(), func(_ *engine, d *tenantData) error {
 		if k := d.keys.get(id); k != nil && at.After(k.LastUsedAt) {
 			k.LastUsedAt = at.UTC()

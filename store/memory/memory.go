@@ -1,10 +1,9 @@
-// Package memory is a store in memory, records and traces: the model that tests
-// compare other backends with, and a store for programs that keep nothing. It is
-// written to be read: one lock, maps and slices, every query answered by looking
-// at everything. It owns no rule of its own; what package store promises it does in
-// the plainest way, and nothing is ever bounded by speed.
+// Package memory is a store of records and traces in memory: the reference model that
+// tests compare other backends with, and a store for programs that need no
+// persistence. It favors readability over speed: one lock, maps and slices, and every
+// query scans all rows. The contract is that of package store.
 //
-// Several handles on one store stand for several processes on one server: see
+// Several handles on one store act as several processes on one server: see
 // [Store.Another].
 package memory
 
@@ -16,22 +15,22 @@ import (
 	"svc/store"
 )
 
-// Options are the settings of a store. The zero value is good.
+// Options are the settings of a store. The zero value is valid.
 type Options struct {
-	// Now is the store's clock, whichever handle asks; time.Now when nil.
+	// Now is the store's clock, for all handles; time.Now when nil.
 	Now func() time.Time
 	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
 	// store.DefaultMaxAutoAgents, below 0 none.
 	MaxAutoAgents int
-	// Agents is asked which agents the traces of a tenant mean, where the records are
-	// another store's. nil: this store's own records, in the same step.
+	// Agents resolves the agents that the traces of a tenant name, if the records are
+	// in another store. nil: this store's own records, in the same step.
 	Agents func(tenant string) store.AgentDirectory
-	// Fault, when not nil, is asked before every write. Its error fails the write, as
-	// that of a disk or a network would, and nothing is changed.
+	// Fault, when not nil, is called before every write. Its error fails the write,
+	// as an error of a disk or a network would, and nothing is changed.
 	Fault func() error
 }
 
-// engine is what all handles share.
+// engine is the state that all handles share.
 type engine struct {
 	opts Options
 	ids  store.IDs
@@ -42,10 +41,10 @@ type engine struct {
 	leases   map[string]lease
 	marks    map[string]time.Time
 	inFlight map[flightKey]*inFlight
-	failure  error // of the newest write
+	failure  error // error of the newest write
 }
 
-// Store is one handle on a store. Make the first with Open.
+// Store is one handle on a store. Open returns the first.
 type Store struct {
 	e      *engine
 	closed chan struct{}
@@ -54,7 +53,7 @@ type Store struct {
 
 var _ store.Engine = (*Store)(nil)
 
-// Open makes an empty store and returns a handle on it.
+// Open creates an empty store and returns a handle on it.
 func Open(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -66,16 +65,16 @@ func Open(o Options) *Store {
 		marks: map[string]time.Time{}, inFlight: map[flightKey]*inFlight{}})
 }
 
-// Another returns another handle on the same store, as another process would have.
-// It is closed for itself.
+// Another returns another handle on the same store, as another process would have. It
+// is closed separately.
 func (s *Store) Another() *Store { return handle(s.e) }
 
 func handle(e *engine) *Store { return &Store{e: e, closed: make(chan struct{})} }
 
-// now is the present, by the clock of the store.
+// now returns the current time by the clock of the store.
 func (e *engine) now() time.Time { return e.opts.Now().UTC() }
 
-// read runs fn while nothing changes.
+// read runs fn with the lock held for reading.
 func (s *Store) read(ctx context.Context, fn func(e *engine) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -85,8 +84,8 @@ func (s *Store) read(ctx context.Context, fn func(e *engine) error) error {
 	return fn(s.e)
 }
 
-// write runs fn, which checks everything before it changes anything: an error of fn
-// means that nothing has changed.
+// write runs fn, which must check everything before it changes anything: an error of
+// fn means that nothing has changed.
 func (s *Store) write(ctx context.Context, fn func(e *engine) error) error {
 	return s.free(ctx, func(e *engine) error {
 		if l, ok := store.LeaseOf(ctx); ok && !e.holds(l) {
@@ -96,7 +95,7 @@ func (s *Store) write(ctx context.Context, fn func(e *engine) error) error {
 	})
 }
 
-// free is write without a look at leases.
+// free is write without the check of leases.
 func (s *Store) free(ctx context.Context, fn func(e *engine) error) error {
 	return s.read(ctx, func(e *engine) error {
 		if e.opts.Fault != nil {
@@ -127,7 +126,7 @@ func (s *Store) Info(ctx context.Context) (store.Info, error) {
 	return store.Info{Backend: "memory", Location: "memory", SchemaVersion: 1}, s.usable(ctx)
 }
 
-// Close ends this handle and its streams. What is stored stays for the others.
+// Close closes this handle and ends its streams. Other handles keep the data.
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return nil

@@ -16,8 +16,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestTwoEngines: records and traces that are two stores keep every promise that one
-// engine does.
+// TestTwoEngines: records and traces in two stores fulfil the same contract as one
+// engine.
 func TestTwoEngines(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Opened {
 		c, f := storetest.NewClock(), &storetest.Faults{}

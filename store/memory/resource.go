@@ -7,21 +7,21 @@ import (
 	"svc/store"
 )
 
-// kind is one kind of resource: rows of type T that are shown as U. What is alike for
-// all kinds is written here once.
+// kind implements one kind of resource: rows of type T that are returned as U. It has
+// the code that all kinds share.
 type kind[T, U any] struct {
 	noun   string
-	prefix string // of ids
+	prefix string // prefix of ids
 	rows   func(*tenantData) *table[T]
 	object func(*T) *store.Object
 	out    func(*tenantData, *T) U
-	unique bool // names are
-	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	unique bool // whether names are unique
+	// drop removes the data that belongs to a deleted resource; nil: there is none.
 	drop    func(d *tenantData, row *T)
-	governs bool // gateways have to know of its changes
+	governs bool // whether gateways depend on its changes
 }
 
-// names maps the names that are taken to ids.
+// names maps taken names to ids.
 func (k *kind[T, U]) names(d *tenantData) map[string]string {
 	if !k.unique {
 		return nil
@@ -57,7 +57,7 @@ func addTo[T, U any](ctx context.Context, e *engine, d *tenantData, k *kind[T, U
 	return k.out(d, row)
 }
 
-// createOne makes a resource; made checks what it refers to.
+// createOne creates a resource; made checks its references and builds the row.
 func createOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], made func(e *engine, d *tenantData, id string, now time.Time) (T, error)) (out U, err error) {
 	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		now := e.now()
@@ -74,7 +74,7 @@ func createOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], made fun
 	return out, err
 }
 
-// updateOne changes a copy of a resource, and puts it in its place.
+// updateOne changes a copy of a resource, and replaces the resource with it.
 func updateOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id string, change func(e *engine, d *tenantData, row *T, now time.Time) error) (out U, err error) {
 	err = t.write(ctx, func(e *engine, d *tenantData) error {
 		row, err := k.rows(d).find(k.noun, id)
@@ -118,7 +118,7 @@ func deleteOne[T, U any](ctx context.Context, t *tenant, k *kind[T, U], id strin
 	})
 }
 
-// removeFrom removes a row and what belongs to it, with its event.
+// removeFrom removes a row and its data, with the audit event.
 func removeFrom[T, U any](ctx context.Context, e *engine, d *tenantData, k *kind[T, U], row *T) {
 	o := k.object(row)
 	if k.drop != nil {

@@ -10,8 +10,8 @@ import (
 	"svc/store/figures"
 )
 
-// bounds moves a window outwards to whole minutes, to whole hours where the minutes
-// have been dropped.
+// bounds rounds a window outwards to whole minutes, or to whole hours where the
+// statistics by the minute have been removed.
 func (t *traces) bounds(from, to time.Time) (time.Time, time.Time) {
 	from, to = floorTo(from, time.Minute), ceilTo(to, time.Minute)
 	if from.Before(t.minutes) {
@@ -41,9 +41,9 @@ func ceilTo(at time.Time, unit time.Duration) time.Time {
 	return floor
 }
 
-// group is what statistics are grouped by.
+// group is the key by which statistics are grouped.
 type group struct {
-	id, name        string // of an agent; the name where it has no id
+	id, name        string // id of an agent, or its name if it has no id
 	provider, model string
 	environment     string
 }
@@ -102,7 +102,8 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	return out, err
 }
 
-// presentNames are the names of the agents of groups, from whoever has the records.
+// presentNames returns the current names of the agents of groups, from the store of
+// the records.
 func (t *tenant) presentNames(ctx context.Context, groups map[group][]store.Trace) (map[string]string, error) {
 	var ids []string
 	for g := range groups {
@@ -116,7 +117,7 @@ func (t *tenant) presentNames(ctx context.Context, groups map[group][]store.Trac
 	return t.AgentNames(ctx, ids)
 }
 
-// totals adds traces up. Quantiles are exact.
+// totals aggregates traces. Quantiles are exact.
 func totals(list []store.Trace) (sum store.Totals) {
 	durations := make([]time.Duration, 0, len(list))
 	for i := range list {
@@ -146,7 +147,7 @@ func totals(list []store.Trace) (sum store.Totals) {
 	return sum
 }
 
-// Spend is the cost of agents' traces in windows.
+// Spend returns the cost of agents' traces in windows.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		spent = make([]store.NanoUSD, len(q))
@@ -163,7 +164,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 	return spent, err
 }
 
-// expireStep is how many traces one step of Expire removes.
+// expireStep bounds the traces that one step of Expire removes.
 const expireStep = 100
 
 // Expire removes what is too old.
@@ -177,7 +178,7 @@ func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Ex
 			return nil
 		})
 		if t.s.e.opts.Agents != nil && store.KindOf(err) == store.NotFound {
-			return res, nil // a tenant that has no traces yet
+			return res, nil // a tenant without traces
 		}
 		if err != nil || !res.More || time.Since(began) >= b.Budget {
 			return res, err

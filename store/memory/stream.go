@@ -8,17 +8,17 @@ import (
 	"svc/store"
 )
 
-// stream reads committed traces by their place in commit order.
+// stream reads committed traces by their position in commit order.
 type stream struct {
 	t      *tenant
 	opts   store.StreamOptions
 	cursor uint64
-	opened uint64 // the newest commit when it was opened
+	opened uint64 // the newest commit when the stream was opened
 }
 
 const defaultBatch = 256
 
-// cursorOf is the text of a place.
+// cursorOf formats a position as a cursor.
 func cursorOf(seq uint64) store.Cursor {
 	if seq == 0 {
 		return store.CursorStart
@@ -57,13 +57,13 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	return s, nil
 }
 
-// Cursor is the place up to which everything has been read.
+// Cursor returns the position up to which everything has been read.
 func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
 
 // Close ends the stream; there is nothing to release.
 func (s *stream) Close() {}
 
-// Next waits for traces that match.
+// Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) (events []store.TraceEvent, err error) {
 	for {
 		var changed chan struct{}
@@ -88,8 +88,8 @@ func (s *stream) Next(ctx context.Context) (events []store.TraceEvent, err error
 	}
 }
 
-// read returns the next traces that match and moves the cursor behind what it
-// looked at.
+// read returns the next matching traces and moves the cursor past the scanned
+// ones.
 func (s *stream) read(tr *traces) (events []store.TraceEvent) {
 	for _, one := range tr.stored {
 		if one.seq <= s.cursor {

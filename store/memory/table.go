@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// table is rows by id, in the order in which they were made.
+// table holds rows by id, in the order of creation.
 type table[T any] struct {
 	rows  map[string]*T
 	order []string
@@ -16,7 +16,8 @@ type table[T any] struct {
 // get returns a row, nil when there is none.
 func (t *table[T]) get(id string) *T { return t.rows[id] }
 
-// find is get of a row that has to be there: noun says what is missing.
+// find is get that returns NotFound for a missing row; noun names its kind in the
+// message.
 func (t *table[T]) find(noun, id string) (*T, error) {
 	if row := t.rows[id]; row != nil {
 		return row, nil
@@ -40,7 +41,8 @@ func (t *table[T]) delete(id string) {
 	t.order = slices.DeleteFunc(t.order, func(other string) bool { return other == id })
 }
 
-// newest returns the rows that keep accepts, all when it is nil, newest first.
+// newest returns the rows that keep accepts, newest first; all rows when keep is
+// nil.
 func (t *table[T]) newest(keep func(*T) bool) []*T {
 	list := []*T{}
 	for _, id := range slices.Backward(t.order) {
@@ -51,13 +53,13 @@ func (t *table[T]) newest(keep func(*T) bool) []*T {
 	return list
 }
 
-// paged cuts a page out of a list and makes what is given out of each row.
+// paged returns a page of a list, with each row converted.
 func paged[T, U any](list []T, page store.Page, out func(T) U) ([]U, int, error) {
 	from, to := page.Bounds(len(list))
 	return each(list[from:to], out), len(list), nil
 }
 
-// behind leaves out the rows of a list that are not behind a place.
+// behind returns the rows of a list that are after a position.
 func behind[T any](list []*T, p store.Place, id func(*T) string) []*T {
 	if p.ID == "" {
 		return list
@@ -65,8 +67,8 @@ func behind[T any](list []*T, p store.Place, id func(*T) string) []*T {
 	return slices.DeleteFunc(list, func(row *T) bool { return id(row) >= p.ID })
 }
 
-// pagedBehind is paged of what is behind the place of the page; the total is that of
-// the whole list.
+// pagedBehind is paged for the rows after the position of the page; the total is
+// that of the whole list.
 func pagedBehind[T, U any](list []*T, page store.Page, id func(*T) string, out func(*T) U) ([]U, int, error) {
 	total := len(list)
 	items, _, err := paged(behind(list, page.After, id), page, out)
@@ -90,12 +92,12 @@ func pointee[T any](p *T) *T {
 	return &v
 }
 
-// bad reports whether a string of a client cannot be kept as a name or an id.
+// bad reports whether a client's string is invalid as a name or an id.
 func bad(s string) bool {
 	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
 }
 
-// checkName refuses what cannot be a name, and one that another id has.
+// checkName rejects an invalid name, and the name of another row.
 func checkName(noun, name, id string, owners map[string]string) error {
 	switch owner, taken := owners[name]; {
 	case name == "":

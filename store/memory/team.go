@@ -10,7 +10,8 @@ import (
 	"svc/store"
 )
 
-// team is a team with its members by user id. Their addresses are the users'.
+// team is a team with its members by user id. Their addresses are stored with the
+// users.
 type team struct {
 	store.Team
 	members map[string]store.Member
@@ -38,7 +39,7 @@ func (t *tenant) GetTeam(ctx context.Context, id string) (store.Team, error) {
 	return getOne(ctx, t, teams, id)
 }
 
-// CreateTeam makes a team.
+// CreateTeam creates a team.
 func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
 	return createOne(ctx, t, teams, func(_ *engine, _ *tenantData, id string, now time.Time) (team, error) {
 		return team{Team: in.Make(id, now), members: map[string]store.Member{}}, nil
@@ -84,7 +85,7 @@ func (d *tenantData) withAddress(m store.Member) store.Member {
 	return m
 }
 
-// AddMember adds a user to a team, inviting one that is not known.
+// AddMember adds a user to a team, and invites an unknown one.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (out store.Member, err error) {
 	err = t.create(ctx, func() any { return out }, func(e *engine, d *tenantData) error {
 		m, err := d.teams.find("team", teamID)
@@ -99,7 +100,7 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 			return store.FieldError(store.Conflict, "user is already a member of the team", "userId", "already a member")
 		}
 		now := e.now()
-		if u.Status == "" { // not known yet
+		if u.Status == "" { // unknown so far
 			u.Role, u.Status, u.CreatedAt, u.UpdatedAt = store.DefaultRole, store.UserInvited, now, now
 			if u.ID == "" {
 				u.ID = e.ids.New(store.PrefixUser, now)
@@ -118,7 +119,8 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 	return out, err
 }
 
-// userForMember finds the user that is meant; one without a status is not known yet.
+// userForMember finds the user that the input names; a user without a status is
+// unknown so far.
 func (d *tenantData) userForMember(in store.MemberAdd) (*user, error) {
 	id, email := in.UserID, normalEmail(in.Email)
 	switch {
@@ -148,7 +150,7 @@ func (d *tenantData) userForMember(in store.MemberAdd) (*user, error) {
 	return u, nil
 }
 
-// RemoveMember ends a membership.
+// RemoveMember removes a member from a team.
 func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
 	return t.write(ctx, func(e *engine, d *tenantData) error {
 		m, err := d.teams.find("team", teamID)
@@ -165,5 +167,5 @@ func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error 
 	})
 }
 
-// normalEmail is the form in which addresses are kept and compared.
+// normalEmail returns the form in which addresses are stored and compared.
 func normalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }

@@ -9,7 +9,7 @@ import (
 	"svc/store"
 )
 
-// tenantData is everything of one tenant.
+// tenantData holds all data of one tenant.
 type tenantData struct {
 	info         store.TenantInfo
 	redactionKey []byte
@@ -31,7 +31,7 @@ type tenantData struct {
 	audit      table[store.AuditEvent]
 	chain      string // hash of the newest event
 	trimmed    string // hash of the newest event that was removed
-	revision   string // another one with each change that gateways have to know
+	revision   string // the governance revision, replaced by another with each change that gateways depend on
 
 	traces traces
 }
@@ -53,7 +53,7 @@ func (s *Store) Tenant(id string) store.Tenant { return &tenant{s, id} }
 // TracesOf returns the traces of a tenant.
 func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s, id} }
 
-// ID is the tenant's identifier.
+// ID returns the tenant's identifier.
 func (t *tenant) ID() string { return t.id }
 
 func (t *tenant) read(ctx context.Context, fn func(e *engine, d *tenantData) error) error {
@@ -90,7 +90,7 @@ func (s *Store) GetTenant(ctx context.Context, id string) (info store.TenantInfo
 	return info, err
 }
 
-// CreateTenant makes a tenant, its first user and, where asked for, a key.
+// CreateTenant creates a tenant, its first user and, if requested, a key.
 func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, k *store.Key, err error) {
 	err = s.write(ctx, func(e *engine) error {
 		info, k, err = e.createTenant(ctx, in)
@@ -99,7 +99,7 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 	return info, k, err
 }
 
-// Bootstrap makes the first tenant of an empty store.
+// Bootstrap creates the first tenant of an empty store.
 func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, created bool, err error) {
 	err = s.write(ctx, func(e *engine) error {
 		if len(e.tenants.rows) > 0 {
@@ -159,12 +159,12 @@ func (e *engine) createTenant(ctx context.Context, in store.TenantCreate) (store
 	return info, &k, nil
 }
 
-// newOwner is the first user of a tenant.
+// newOwner returns the first user of a tenant.
 func newOwner(id string, now time.Time) *user {
 	return &user{User: store.User{ID: id, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
 }
 
-// CreateTenantKey makes an unlimited key for an operator.
+// CreateTenantKey creates an unlimited key for an operator.
 func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (k store.Key, err error) {
 	err = (&tenant{s, tenantID}).write(ctx, func(e *engine, d *tenantData) error {
 		owner, now := d.users.get(store.DefaultAdminID), e.now()
@@ -185,8 +185,8 @@ func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.K
 	return k, err
 }
 
-// TenantForOrg finds the tenant of an organization. A store's only tenant takes any
-// organization unless it is bound to another one.
+// TenantForOrg finds the tenant of an organization. A store's only tenant accepts
+// any organization unless it is bound to another one.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.read(ctx, func(e *engine) error {
 		all := e.tenants.newest(nil)
@@ -205,7 +205,7 @@ func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.Tena
 	return info, err
 }
 
-// RedactionKey returns the tenant's key for stable tokens.
+// RedactionKey returns the tenant's key for the hash redaction strategy.
 func (t *tenant) RedactionKey(ctx context.Context) (k []byte, err error) {
 	err = t.read(ctx, func(_ *engine, d *tenantData) error {
 		k = append(k, d.redactionKey...)

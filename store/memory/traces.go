@@ -11,26 +11,26 @@ import (
 	"svc/store"
 )
 
-// traces is the traces of a tenant and what outlives them.
+// traces holds the traces of a tenant and the data that is kept longer than them.
 type traces struct {
 	stored  []stored // in commit order
-	seq     uint64   // of the newest
+	seq     uint64   // commit number of the newest
 	seen    []store.Trace
-	horizon time.Time // what is older has been removed
-	minutes time.Time // statistics by the minute begin here
+	horizon time.Time // older traces have been removed
+	minutes time.Time // statistics by the minute start here
 
 	tools   map[string]map[string]*store.AgentTool // by agent id and name
 	fires   map[string]int64
-	changed chan struct{} // closed and replaced with every commit
+	changed chan struct{} // closed and replaced by every commit
 }
 
-// stored is a trace with its place in commit order.
+// stored is a trace with its position in commit order.
 type stored struct {
 	seq   uint64
 	trace store.Trace
 }
 
-// maxTools bounds the tools that are kept of one agent.
+// maxTools bounds the tools that are stored of one agent.
 const maxTools = 1000
 
 func (t *traces) init() {
@@ -46,7 +46,7 @@ func (t *traces) find(id string) *store.Trace {
 	return nil
 }
 
-// cloned is a trace that shares nothing with another.
+// cloned returns a trace that shares no memory with another.
 func cloned(t store.Trace) store.Trace {
 	t.PIIDetected, t.PoliciesFired = slices.Clone(t.PIIDetected), slices.Clone(t.PoliciesFired)
 	t.QualityScores, t.Spans = slices.Clone(t.QualityScores), slices.Clone(t.Spans)
@@ -54,7 +54,7 @@ func cloned(t store.Trace) store.Trace {
 	return t
 }
 
-// listed is a trace as lists and streams show it.
+// listed returns a trace as lists and streams show it.
 func listed(t store.Trace) store.Trace {
 	t = cloned(t)
 	t.Spans, t.QualityScores = nil, nil
@@ -73,8 +73,9 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.Inges
 	var resolved map[int]store.ResolvedAgent
 	elsewhere := t.s.e.opts.Agents
 	if elsewhere != nil {
-		// The records are another store's: agents first, so that what fails in between
-		// leaves agents without traces and never the reverse.
+		// The records are in another store: agents are resolved first, so that a
+		// failure in between leaves agents without traces, never traces without their
+		// agent.
 		if resolved, err = t.resolveElsewhere(ctx, elsewhere(t.id), list); err != nil {
 			return res, err
 		}
@@ -104,7 +105,7 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.Inges
 	return res, err
 }
 
-// checked returns copies of the traces of a batch with what may be left out.
+// checked returns copies of the traces of a batch with optional fields filled in.
 func (t *tenant) checked(ctx context.Context, batch *store.Batch) (list []store.Trace, err error) {
 	err = t.s.read(ctx, func(e *engine) error {
 		if e.opts.Agents == nil && e.tenants.get(t.id) == nil {
@@ -119,7 +120,8 @@ func (t *tenant) checked(ctx context.Context, batch *store.Batch) (list []store.
 	return list, nil
 }
 
-// fresh says which traces of a batch are to be stored, and counts what becomes of it.
+// fresh reports which traces of a batch are to be stored, and counts the others in the
+// result.
 func (t *traces) fresh(list []store.Trace) (fresh []bool, res store.IngestResult) {
 	fresh = make([]bool, len(list))
 	before := map[string]bool{}
@@ -141,8 +143,9 @@ func (t *traces) fresh(list []store.Trace) (fresh []bool, res store.IngestResult
 	return fresh, res
 }
 
-// named is what traces say of their agents, and their positions in the batch. What
-// is not stored registers nothing: it is asked about only where it gives an id.
+// named returns the references to agents in traces, and their positions in the batch.
+// A trace that will not be stored registers nothing: it is included only if it gives
+// an id.
 func named(list []store.Trace, fresh []bool) (asked []store.NamedAgent, at []int) {
 	for i := range list {
 		if tr := &list[i]; fresh[i] || tr.AgentID != "" {
@@ -154,7 +157,8 @@ func named(list []store.Trace, fresh []bool) (asked []store.NamedAgent, at []int
 	return asked, at
 }
 
-// answered puts answers to what named asked for to their places in the batch.
+// answered maps the results for the references of named back to their positions in the
+// batch.
 func answered(at []int, answers []store.ResolvedAgent) map[int]store.ResolvedAgent {
 	m := make(map[int]store.ResolvedAgent, len(at))
 	for i, a := range answers {
@@ -163,7 +167,7 @@ func answered(at []int, answers []store.ResolvedAgent) map[int]store.ResolvedAge
 	return m
 }
 
-// resolveElsewhere asks the directory of another store for the agents of a batch.
+// resolveElsewhere resolves the agents of a batch in the directory of another store.
 func (t *tenant) resolveElsewhere(ctx context.Context, agents store.AgentDirectory, list []store.Trace) (map[int]store.ResolvedAgent, error) {
 	var asked []store.NamedAgent
 	var at []int
@@ -179,7 +183,7 @@ func (t *tenant) resolveElsewhere(ctx context.Context, agents store.AgentDirecto
 	return answered(at, answers), err
 }
 
-// unknownAgents refuses a batch that names agents that do not exist.
+// unknownAgents rejects a batch that names agents that do not exist.
 func unknownAgents(resolved map[int]store.ResolvedAgent) error {
 	problems := map[string]string{}
 	for i, a := range resolved {
@@ -258,7 +262,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 	return list, total, err
 }
 
-// isBehind reports whether a trace is behind a place in a list.
+// isBehind reports whether a trace is after a position in a list.
 func (t *traces) isBehind(s stored, p store.Place) bool {
 	if c := s.trace.CreatedAt.Compare(p.At); c != 0 {
 		return c < 0
@@ -268,10 +272,10 @@ func (t *traces) isBehind(s stored, p store.Place) bool {
 			return s.seq < other.seq
 		}
 	}
-	return false // the trace was removed, and with it what is as old
+	return false // the trace at the position was removed, and with it all that are as old
 }
 
-// GetTrace returns everything of one trace.
+// GetTrace returns a trace with all its fields.
 func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err error) {
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		found := tr.find(id)
@@ -284,8 +288,8 @@ func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err 
 	return out, err
 }
 
-// traces runs fn on the traces of the tenant. Where the records are another store's
-// a tenant begins here with the first look at it.
+// traces runs fn on the traces of the tenant. When the records are in another store,
+// the tenant is created here on first access.
 func (t *tenant) traces(ctx context.Context, fn func(e *engine, tr *traces) error) error {
 	return t.s.read(ctx, func(e *engine) error {
 		if e.opts.Agents != nil && e.tenants.get(t.id) == nil {
@@ -308,7 +312,7 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 	return list, total, err
 }
 
-// PolicyFires returns how many traces say that policies fired.
+// PolicyFires returns how many traces each policy fired in.
 func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		fires = map[string]int64{}

@@ -8,15 +8,15 @@ import (
 	"svc/store"
 )
 
-// user is a user with the newest event of each sort.
+// user is a user with the positions of the newest applied events.
 type user struct {
 	store.User
-	profile   mark // user.created, user.updated
-	state     mark // user.created, user.deactivated, user.reactivated, user.deleted
+	profile   mark // newest of user.created, user.updated
+	state     mark // newest of user.created, user.deactivated, user.reactivated, user.deleted
 	announced time.Time
 }
 
-// mark is the place of an event in a user's history.
+// mark is the position of an event in a user's history.
 type mark struct {
 	at   time.Time
 	rank int
@@ -25,7 +25,7 @@ type mark struct {
 // before reports whether an event comes after the mark.
 func (m mark) before(o mark) bool { return o.at.After(m.at) || o.at.Equal(m.at) && o.rank > m.rank }
 
-// ranks orders events of one time.
+// ranks orders events with equal times.
 var ranks = map[store.UserEventType]int{
 	store.UserCreated: 1, store.UserUpdated: 2, store.UserSuspended: 3,
 	store.UserReactivated: 4, store.UserRemoved: 5, store.SessionTerminated: 6,
@@ -50,8 +50,8 @@ func (t *tenant) GetUser(ctx context.Context, id string) (out store.User, err er
 	return out, err
 }
 
-// userWith finds the user with an address: the one who is invited under it before
-// others who took it.
+// userWith finds the user with an address. A user who is invited under the
+// address takes precedence over others who took it.
 func (d *tenantData) userWith(email string) *user {
 	if u := d.invitedWith(email); u != nil || email == "" {
 		return u
@@ -142,7 +142,7 @@ func (e *engine) applyEvent(ctx context.Context, d *tenantData, ev store.UserEve
 		ev.SetProfile(&u.User)
 		u.profile, out.Applied = at, true
 	case u.profile.at.IsZero() && ev.Type != store.UserRemoved:
-		ev.SetProfile(&u.User) // the best that is known so far
+		ev.SetProfile(&u.User) // the newest known so far
 	}
 	if isProfile && u.Status == store.UserInvited {
 		u.Status, out.Applied = store.UserActive, true
@@ -194,7 +194,7 @@ func (d *tenantData) linkInvited(email string, u *user) {
 	d.users.delete(invited.ID)
 }
 
-// removeUser deletes what a deleted user leaves behind.
+// removeUser deletes the keys and memberships of a deleted user.
 func (e *engine) removeUser(ctx context.Context, d *tenantData, u *user, out *store.UserEventOutcome) {
 	for _, m := range d.teams.rows {
 		if _, is := m.members[u.ID]; is {

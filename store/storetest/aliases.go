@@ -7,8 +7,8 @@ import (
 	"svc/store"
 )
 
-// testAgentAliases: the former name of an agent means it until another agent has
-// that name, whichever way it gets it.
+// testAgentAliases: a former name resolves to its agent until another agent gets
+// that name by any method.
 func testAgentAliases(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	means := func(name string) string {
@@ -28,7 +28,7 @@ func testAgentAliases(t testing.TB, o Opened) {
 		}
 	}
 	a := newAgent(t, tn, "a")
-	if means("a") != a.ID { // and it is remembered
+	if means("a") != a.ID { // the alias stays
 		t.Error("a is another agent")
 	}
 	if err := rename(a, "a2"); err != nil {
@@ -41,16 +41,16 @@ func testAgentAliases(t testing.TB, o Opened) {
 	if _, total, err := tn.ListAgents(ctx, store.AgentFilter{}, store.Page{}); err != nil || total != 1 {
 		t.Errorf("%d agents, %v", total, err)
 	}
-	if err := rename(a, "a2"); err != nil { // to the name that it has
+	if err := rename(a, "a2"); err != nil { // to its current name
 		t.Fatal(err)
 	}
 	aliases(store.AgentAlias{Alias: "a", AgentID: a.ID, AgentName: "a2"})
-	if err := rename(a, "a"); err != nil { // and back
+	if err := rename(a, "a"); err != nil { // and back to the former one
 		t.Fatal(err)
 	}
 	aliases(store.AgentAlias{Alias: "a2", AgentID: a.ID, AgentName: "a"})
 
-	b := newAgent(t, tn, "a2") // a new agent takes the alias
+	b := newAgent(t, tn, "a2") // a new agent takes over the alias
 	aliases()
 	if means("a2") != b.ID {
 		t.Error("the name of a new agent means the old one")

@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// declare is a plan that makes one resource of each kind.
+// declare is a plan that creates one resource of each kind.
 func declare(all store.Contents, p store.Planner) ([]store.Change, error) {
 	agent := store.AgentCreate{Name: "bot", ConfigYAML: "model: x"}.Make(p.NewID(store.PrefixAgent), p.Now)
 	agent.ConfigYAML, agent.Set = "model: x", "prod"
@@ -26,7 +26,7 @@ func declare(all store.Contents, p store.Planner) ([]store.Change, error) {
 	}, nil
 }
 
-// testApply makes, changes and deletes resources of every kind at once.
+// testApply creates, changes and deletes resources of every kind in one call.
 func testApply(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	as := store.ChangedBy(ctx, store.By{KeyID: "key_1", Route: "/api/apply"})
@@ -50,7 +50,7 @@ func testApply(t testing.TB, o Opened) {
 	if again := must(tn.GovernanceRevision(ctx))(t); again == revision {
 		t.Error("gateways do not know")
 	}
-	// What was applied is what each resource is read as.
+	// Every read returns the resources as they were applied.
 	got := must(tn.GetAgent(ctx, agent.ID))(t)
 	if !reflect.DeepEqual(got, agent) {
 		t.Errorf("the agent is %+v, in the contents %+v", got, agent)
@@ -75,7 +75,7 @@ func testApply(t testing.TB, o Opened) {
 	if list := must(tn.Apply(as, func(store.Contents, store.Planner) ([]store.Change, error) { return nil, nil }))(t); len(list) != 0 {
 		t.Errorf("%d changes of none", len(list))
 	}
-	// Changes of everything.
+	// Change every resource.
 	must(tn.Apply(as, func(all store.Contents, p store.Planner) ([]store.Change, error) {
 		team, agent, budget, policy := all.Teams[0], all.Agents[0], all.Budgets[0], all.Policies[1]
 		team.Scopes, agent.ConfigYAML, budget.Limit, policy.Enabled = []string{}, "model: y", 7, true
@@ -91,7 +91,7 @@ func testApply(t testing.TB, o Opened) {
 	if list, _, err := tn.ListDeployments(ctx, agent.ID, store.Page{}); err != nil || len(list) != 2 || list[0].DeployedBy != "u2" {
 		t.Errorf("deployments %+v, %v", list, err)
 	}
-	// Everything is deleted; the names are free again.
+	// Delete every resource; the names are free again.
 	must(tn.Apply(as, func(all store.Contents, _ store.Planner) (list []store.Change, err error) {
 		return []store.Change{{Before: &all.Policies[0]}, {Before: &all.Policies[1]}, {Before: &all.Budgets[0]}, {Before: &all.Agents[0]}, {Before: &all.Teams[0]}}, nil
 	}))(t)
@@ -123,8 +123,8 @@ func testApply(t testing.TB, o Opened) {
 	}
 }
 
-// testApplyAtOnce lets several apply at once: each plan sees what those before it have
-// made, and of all that make one thing one does.
+// testApplyAtOnce runs several applies concurrently: each plan sees the resources of
+// those before it, and of all that create the same resource one does.
 func testApplyAtOnce(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	var all sync.WaitGroup
@@ -157,7 +157,7 @@ func testApplyAtOnce(t testing.TB, o Opened) {
 	}
 }
 
-// testApplyFault lets the commit of an apply fail: nothing of it is kept.
+// testApplyFault makes the commit of an apply fail: nothing of it is stored.
 func testApplyFault(t testing.TB, o Opened) {
 	if o.Fail == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"svc/store"
 )
 
-// testAuditHeads: a head replaces the one it goes on from, and keeps the one
-// that it contradicts.
+// testAuditHeads: a head supersedes the one that it continues, and the store keeps
+// the one that it contradicts.
 func testAuditHeads(t testing.TB, o Opened) {
 	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
 	hash := func(c string) string { return strings.Repeat(c, 64) }
@@ -86,7 +86,7 @@ func testAuditHeads(t testing.TB, o Opened) {
 	}
 }
 
-// testAuditEvidence: what was contradicted first, and the highest head, stay
+// testAuditEvidence: the first contradicted head, and the highest one, are kept
 // whatever is reported after them.
 func testAuditEvidence(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
@@ -133,7 +133,7 @@ func testAuditEvidence(t testing.TB, o Opened) {
 }
 
 // testAuditKeys: the name of a gateway is bound to the first key that signs a head
-// of it, and unsigned heads are kept apart.
+// of it, and unsigned heads are stored separately.
 func testAuditKeys(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	report := func(gateway, key string, seq uint64) error {
@@ -149,7 +149,7 @@ func testAuditKeys(t testing.TB, o Opened) {
 		}
 	}
 	none := store.KindOf(nil)
-	check(report("g", "", 7), none) // before anything is signed
+	check(report("g", "", 7), none) // before any head is signed
 	check(report("g", "key", 10), none)
 	check(report("g", "other", 20), store.Conflict)
 	check(report("g", "other", 21), store.Conflict)
@@ -182,7 +182,7 @@ func testAuditKeys(t testing.TB, o Opened) {
 		t.Errorf("after the change: %+v", list)
 	}
 
-	for i := range 99 { // and g: the API promises room for a hundred
+	for i := range 99 { // and g: the API guarantees space for a hundred
 		check(report(fmt.Sprint("unsigned", i), "", 1), none)
 	}
 	check(report("one more", "", 1), store.Invalid)

@@ -9,7 +9,7 @@ import (
 	"svc/store"
 )
 
-// counted is what a tenant has counted of its traces.
+// counted is what a tenant has counted from its traces.
 type counted struct {
 	Listed, Traces int
 	Calls, Fires   int64
@@ -29,8 +29,8 @@ func count(t testing.TB, o Opened, tn Tenant, agent, policy string) (c counted) 
 	return c
 }
 
-// testBatches sends batches again: after it was stored, after a fault, at once, and at
-// another handle. Whatever the attempts, a batch is counted once.
+// testBatches sends batches again: after a success, after a fault, concurrently, and
+// at another handle. A batch is counted once, whatever the attempts.
 func testBatches(t testing.TB, a Opened) {
 	_, one, two := onBoth(t, a)
 	tenants := []Tenant{one, two}
@@ -77,11 +77,11 @@ func testBatches(t testing.TB, a Opened) {
 	send(batch("gateway/audit 100-200", "6"))
 	check("the batch behind it", 1)
 
-	// Two reporters that give one id by mistake lose nothing.
+	// Two reporters that use the same id by accident lose nothing.
 	send(batch("gateway/audit 0-100", "7", "8"))
 	check("another batch with a known id", 2)
 
-	// Traces without ids are told apart by their places in a batch with an id.
+	// Traces without ids are distinguished by their positions in a batch with an id.
 	nameless := batch("nameless", "", "")
 	send(nameless)
 	check("traces without ids", 2)

@@ -14,7 +14,7 @@ import (
 )
 
 // testAuditEvents makes each change that administrators can make, and checks that each
-// has one event, of whoever made it, in one chain, without a secret.
+// has one event with its author, in one chain, without a secret.
 func testAuditEvents(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	by := store.By{KeyID: "key_1", KeyPrefix: "svc_api_abcd", UserID: "u1", Address: "192.0.2.1", RequestID: "req_1", Method: "POST", Route: "/api/x"}
@@ -46,11 +46,11 @@ func testAuditEvents(t testing.TB, o Opened) {
 		}
 	}
 	must(tn.ApplyUserEvent(as, store.UserEvent{Type: store.UserCreated, UserID: "u3", CreatedAt: time.Unix(1_700_000_000, 0)}))(t)
-	// What fails changes nothing, and leaves no event.
+	// A change that fails changes nothing, and writes no event.
 	if _, err := tn.CreatePolicies(as, store.PolicyCreate{Name: "new"}, store.PolicyCreate{Name: "p"}); store.KindOf(err) != store.Conflict {
 		t.Fatalf("a taken name: %v", err)
 	}
-	// What traces register is no change of an administrator.
+	// An agent that a trace registers is no change by an administrator.
 	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "1", AgentName: "registered", Status: store.TraceSuccess})
 
 	list, _, err := tn.ListAuditEvents(ctx, store.AuditEventFilter{}, store.Page{})
@@ -116,7 +116,7 @@ func testAuditEvents(t testing.TB, o Opened) {
 		t.Errorf("%d events page by page, %d at once", len(paged), len(list))
 	}
 
-	// Retention removes the oldest; the chain of what is left still is verified.
+	// Retention removes the oldest events; the chain of the others still verifies.
 	res := must(tn.ApplyRetention(ctx, store.RetentionBounds{AuditEvents: list[5].CreatedAt, Limit: 1000}))(t)
 	left := eventsOf(t, tn, store.AuditEventFilter{})
 	if len(left)+res.AuditEvents != len(list) || len(left) < 6 || left[len(left)-1].CreatedAt.Before(list[5].CreatedAt) {
@@ -140,8 +140,8 @@ func wantChain(t testing.TB, tn Tenant, list []store.AuditEvent) {
 	}
 }
 
-// testIfMatch checks that a change which expects something else is refused, and leaves
-// nothing behind.
+// testIfMatch checks that a change with a stale digest is rejected and changes
+// nothing.
 func testIfMatch(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	p := must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "p"}))(t)[0]
@@ -169,8 +169,8 @@ func testIfMatch(t testing.TB, o Opened) {
 	}
 }
 
-// testGovernanceRevision checks that the revision changes with what gateways enforce,
-// in its own tenant, and never comes back.
+// testGovernanceRevision checks that the revision changes with the policies, budgets
+// and agents of its own tenant, and that no value repeats.
 func testGovernanceRevision(t testing.TB, o Opened) {
 	tn, other := NewTenant(t, o, "t"), NewTenant(t, o, "other")
 	theirs := must(other.GovernanceRevision(ctx))(t)

@@ -9,8 +9,8 @@ import (
 	"svc/store"
 )
 
-// testTraceDetails compares the filters of what a trace says of its decision with what
-// TraceFilter.Match says, alone and in pairs, in lists and in streams.
+// testTraceDetails compares the filters on the fields about a trace's decision with
+// TraceFilter.Match, alone and in pairs, in lists and in streams.
 func testTraceDetails(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	base := o.Clock.Now().Add(-time.Hour).UTC().Truncate(time.Second)
@@ -22,7 +22,7 @@ func testTraceDetails(t testing.TB, o Opened) {
 			ModelName: pick(i, "claude", "gpt", "", "claude"), ToolName: pick(i, "", "search", "searching"),
 			Principal: pick(i, "alice", "", "bob", "al"), ClientName: pick(i, "", "claude-code", "al"), Duration: time.Duration(i%9) * time.Millisecond, CreatedAt: base.Add(time.Duration(i) * time.Second)}
 		if i%6 == 2 {
-			tr.ClientVersion = "al" // a version is not a name
+			tr.ClientVersion = "al" // ClientVersion is not part of the name filter
 		}
 		switch i % 5 {
 		case 0:

@@ -15,7 +15,7 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// seen is what a tenant shows.
+// seen is the data of a tenant that a client can read.
 type seen struct {
 	Teams    []store.Team
 	Members  []store.Member
@@ -45,8 +45,8 @@ func look(t testing.TB, o Opened, tn Tenant, team string) (s seen) {
 	return s
 }
 
-// testFaults fails every write: each says so, nothing of it is kept, and the store
-// works again when the fault is over.
+// testFaults makes every write fail: each returns the error, nothing of it is
+// stored, and the store works again after the fault.
 func testFaults(t testing.TB, o Opened) {
 	if o.Fail == nil {
 		return
@@ -134,8 +134,8 @@ func testFaults(t testing.TB, o Opened) {
 	}
 }
 
-// testFaultsNowAndThen fails some writes of many at once: what was acknowledged is
-// there, once, and nothing else.
+// testFaultsNowAndThen makes some of many concurrent writes fail: every
+// acknowledged write is stored exactly once, and no other.
 func testFaultsNowAndThen(t testing.TB, o Opened) {
 	if o.Fail == nil {
 		return
@@ -151,7 +151,7 @@ func testFaultsNowAndThen(t testing.TB, o Opened) {
 	race(racers, func(i int) {
 		for j := range 10 {
 			batch := []store.Trace{{ID: fmt.Sprintf("%d-%d", i, j), AgentName: fmt.Sprint("agent ", j%3), Status: store.TraceSuccess, ToolName: "x", Cost: 1}}
-			for tries := 0; ; tries++ { // as a reporter does
+			for tries := 0; ; tries++ { // retried, as a reporter does
 				_, err := tn.Ingest(ctx, store.Batch{Traces: batch})
 				if err == nil {
 					break

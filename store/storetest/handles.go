@@ -11,8 +11,8 @@ import (
 	"svc/store"
 )
 
-// another opens another handle on the store under test, as another process has. An
-// embedded store has one handle, which then is that of all processes.
+// another opens another handle on the store under test, as another process does.
+// An embedded store has one handle, which then stands for all processes.
 func (o Opened) another(t testing.TB) Opened {
 	if o.Another == nil {
 		return o
@@ -21,11 +21,11 @@ func (o Opened) another(t testing.TB) Opened {
 	return o
 }
 
-// sees is how long a handle may take to show what another one did, where the
-// contract does not say at once.
+// sees bounds how long one handle may take to show another handle's write, where
+// the contract does not require it at once.
 const sees = 10 * time.Second
 
-// eventually asks until the answer is yes.
+// eventually polls until the condition holds.
 func eventually(t testing.TB, what string, ask func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -39,14 +39,14 @@ func eventually(t testing.TB, what string, ask func() bool) {
 	}
 }
 
-// onBoth is a tenant through two handles.
+// onBoth returns a tenant through two handles.
 func onBoth(t testing.TB, a Opened) (b Opened, first, second Tenant) {
 	b = a.another(t)
 	first = NewTenant(t, a, "t")
 	return b, first, Tenant{b.Records.Tenant(first.ID()), b.Traces.TracesOf(first.ID())}
 }
 
-// testHandlesRace lets two handles take the same names at once.
+// testHandlesRace creates resources of the same names at two handles concurrently.
 func testHandlesRace(t testing.TB, a Opened) {
 	_, one, two := onBoth(t, a)
 	tenants := []Tenant{one, two}
@@ -86,7 +86,8 @@ func testHandlesRace(t testing.TB, a Opened) {
 		}
 	}
 
-	// Both hear of new agents at once, in the same batches and in others.
+	// Both handles ingest traces of the same new agents concurrently, in the same
+	// batches and in others.
 	race(racers, func(i int) {
 		batch := []store.Trace{
 			{ID: "same", AgentName: "new 0", Status: store.TraceSuccess, ToolName: "x"},
@@ -123,7 +124,7 @@ func testHandlesRace(t testing.TB, a Opened) {
 	}
 }
 
-// testHandlesIdempotency lets a retry reach another handle than the first attempt.
+// testHandlesIdempotency sends a retry to another handle than the first attempt.
 func testHandlesIdempotency(t testing.TB, o Opened) {
 	_, one, two := onBoth(t, o)
 	tenants := []Tenant{one, two}
@@ -169,7 +170,7 @@ func testHandlesIdempotency(t testing.TB, o Opened) {
 	}
 }
 
-// testHandlesLeases lets a lease pass from the process of one handle to another's.
+// testHandlesLeases moves a lease from the process of one handle to another's.
 func testHandlesLeases(t testing.TB, a Opened) {
 	b, one, two := onBoth(t, a)
 	first, ok, err := a.Records.AcquireLease(ctx, "work", "a", time.Minute)
@@ -184,7 +185,7 @@ func testHandlesLeases(t testing.TB, a Opened) {
 	if err != nil || !ok || second.Token <= first.Token {
 		t.Fatalf("%+v after %+v, %v, %v", second, first, ok, err)
 	}
-	// The paused process goes on, at whichever handle its write arrives.
+	// The paused process resumes; its write fails at either handle.
 	for i, tn := range []Tenant{one, two} {
 		_, err := tn.CreateTeam(store.UnderLease(ctx, first), store.TeamCreate{Name: "stale"})
 		if !errors.Is(err, store.ErrLeaseLost) {
@@ -203,8 +204,8 @@ func testHandlesLeases(t testing.TB, a Opened) {
 	}
 }
 
-// testHandlesStreams follows at one handle what another stores, and resumes at
-// either.
+// testHandlesStreams streams at one handle the traces that another stores, and
+// resumes at either.
 func testHandlesStreams(t testing.TB, a Opened) {
 	_, one, two := onBoth(t, a)
 	trace := func(id string) store.Trace {
@@ -260,7 +261,7 @@ func testHandlesKeys(t testing.TB, a Opened) {
 	wantKind(t, err, store.Unauthorized, "")
 }
 
-// testHandlesClose closes one handle: the other works on.
+// testHandlesClose closes one handle: the other continues to work.
 func testHandlesClose(t testing.TB, a Opened) {
 	if a.Another == nil {
 		return

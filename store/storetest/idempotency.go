@@ -10,24 +10,25 @@ import (
 	"svc/store"
 )
 
-// creation is a method that stores a response with what it makes.
+// creation is a method that stores a response together with the resource that it
+// creates.
 type creation struct {
 	name string
 	// make changes the tenant under a request whose response is the name.
 	make func(r store.IdempotentRequest) error
-	// made counts what the method has made.
+	// made counts the resources that the method has created.
 	made func() int
 }
 
-// storing is a context in which a method that returns a T stores a response.
+// storing returns a context in which a method that returns a T stores a response.
 func storing[T any](r store.IdempotentRequest, response string) context.Context {
 	return store.StoringResponse(ctx, r, func(T) store.StoredResponse {
 		return store.StoredResponse{Status: 201, Body: []byte(response)}
 	})
 }
 
-// creations are all methods that store a response, each making something that is new
-// every time, so that a repetition shows in the count and not as a taken name.
+// creations are all methods that store a response. Each creates a new resource every
+// time, so that a repetition shows in the count instead of as a taken name.
 func creations(t testing.TB, tn Tenant) []creation {
 	t.Helper()
 	agent := newAgent(t, tn, "agent")
@@ -69,7 +70,7 @@ func creations(t testing.TB, tn Tenant) []creation {
 }
 
 // testStoredWithChange: a change stores its response, finishes its request and wakes
-// the duplicates that wait; without a begun request nothing is changed.
+// the waiting duplicates. Without a begun request nothing is changed.
 func testStoredWithChange(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	for _, c := range creations(t, tn) {
@@ -113,12 +114,13 @@ func testStoredWithChange(t testing.TB, o Opened) {
 		}
 	}
 
-	// A refused change leaves the request begun: its refusal can be stored.
+	// A rejected change leaves the request in flight, so that its error can be
+	// stored as the response.
 	r := store.IdempotentRequest{KeyID: "k", Route: "POST /taken", Token: "tok"}
 	must(tn.BeginAttempt(ctx, r))(t)
 	_, err := tn.CreateTeam(storing[store.Team](r, "made"), store.TeamCreate{Name: "team"})
 	wantKind(t, err, store.Conflict, "name")
-	// A write that makes something else is made, and stores nothing.
+	// A write with a result of another type is made, and stores no response.
 	must(tn.CreateAgent(storing[store.Team](r, "made"), store.AgentCreate{Name: "another"}))(t)
 	if err := tn.FinishAttempt(ctx, r, store.StoredResponse{Status: 400, Body: []byte("taken")}); err != nil {
 		t.Fatal(err)
@@ -128,8 +130,9 @@ func testStoredWithChange(t testing.TB, o Opened) {
 	}
 }
 
-// testFaultBetweenChangeAndResponse ends the process, as far as its writes go, after
-// each of its commits: the change and its response are both there, or neither is.
+// testFaultBetweenChangeAndResponse makes all writes after each commit fail, as if
+// the process ended there: the change and its response are both stored, or neither
+// is.
 func testFaultBetweenChangeAndResponse(t testing.TB, o Opened) {
 	if o.Fail == nil {
 		return
@@ -152,7 +155,7 @@ func testFaultBetweenChangeAndResponse(t testing.TB, o Opened) {
 				t.Errorf("%s after %d commits: %v", c.name, commits, err)
 			}
 			o.Fail(nil)
-			// What was in flight ends with the process.
+			// Requests in flight end with the process.
 			if err := tn.AbandonAttempt(ctx, r); err != nil {
 				t.Error(err)
 			}
@@ -166,7 +169,7 @@ func testFaultBetweenChangeAndResponse(t testing.TB, o Opened) {
 			if response != nil {
 				continue
 			}
-			if err := c.make(r); err != nil { // as the retry does
+			if err := c.make(r); err != nil { // the retry of the client
 				t.Errorf("%s by the retry: %v", c.name, err)
 			}
 			if got := must(tn.BeginAttempt(ctx, r))(t); got == nil || c.name != "AcceptAuditKey" && c.made() != before+1 {

@@ -9,8 +9,8 @@ import (
 	"svc/store"
 )
 
-// testLastUnlimitedKey: of the keys that may do everything one that works stays,
-// whoever deletes at the same time.
+// testLastUnlimitedKey: the last working unlimited key cannot be deleted, even by
+// concurrent deletions.
 func testLastUnlimitedKey(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	list, _, err := tn.ListKeys(ctx, store.KeyFilter{}, store.Page{})
@@ -60,7 +60,8 @@ func testLastUnlimitedKey(t testing.TB, o Opened) {
 	}
 }
 
-// testTenantKey: an operator gets a key of a tenant whatever became of its users.
+// testTenantKey: an operator can create a key of a tenant whatever the state of
+// its users.
 func testTenantKey(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	n := 0

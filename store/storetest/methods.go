@@ -16,8 +16,8 @@ var (
 	contextType = reflect.TypeFor[context.Context]()
 )
 
-// sample is an argument that is good in itself, so that what a method refuses is not
-// the argument.
+// sample returns a valid argument, so that a method rejects the call for another
+// reason than the argument.
 func sample(typ reflect.Type) reflect.Value {
 	for _, v := range []any{
 		"x", 1, time.Minute, time.Unix(1_800_000_000, 0),
@@ -42,8 +42,8 @@ func sample(typ reflect.Type) reflect.Value {
 	return reflect.Zero(typ)
 }
 
-// call calls a method with samples and returns its error; called is false where it
-// takes no context: it then can neither wait nor fail.
+// call calls a method with sample arguments and returns its error; called is false
+// for a method without a context, which can neither wait nor fail.
 func call(c context.Context, on reflect.Value, m reflect.Method) (err error, called bool) {
 	f := on.MethodByName(m.Name)
 	args := make([]reflect.Value, f.Type().NumIn())
@@ -95,13 +95,12 @@ func eachMethod(t testing.TB, o Opened, tn Tenant, c context.Context, check func
 	}
 }
 
-// ownError names methods that refuse an attempt that was not begun before they look
-// at anything else, or that only forget.
+// ownError names methods that first check whether the request was begun, or that only
+// remove state.
 var ownError = map[string]bool{"FinishAttempt": true, "AbandonAttempt": true}
 
-// testEveryMethod calls every method: with a context that has ended, of a tenant that
-// does not exist, and on a closed store. None may panic, do anything, or say that
-// nothing is wrong.
+// testEveryMethod calls every method with an ended context, for a tenant that does
+// not exist, and on a closed store. None may panic, change anything, or return nil.
 func testEveryMethod(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	ended, cancel := context.WithCancel(ctx)
@@ -125,7 +124,7 @@ func testEveryMethod(t testing.TB, o Opened) {
 
 	nobody := Tenant{o.Records.Tenant("nobody"), o.Traces.TracesOf("nobody")}
 	eachMethod(t, o, nobody, ctx, func(of, name string, err error) {
-		empty := of == "TenantTraces" && name != "Ingest" && err == nil // may say nothing
+		empty := of == "TenantTraces" && name != "Ingest" && err == nil // may return nil
 		if (of == "Tenant" || of == "TenantTraces") && !ownError[name] && !empty && store.KindOf(err) != store.NotFound {
 			t.Errorf("%s.%s of a tenant that does not exist: %v", of, name, err)
 		}

@@ -260,7 +260,7 @@ func testPolicies(t testing.TB, o Opened) {
 	wantKind(t, err, store.Conflict, "name")
 	_, err = tn.CreatePolicies(ctx, store.PolicyCreate{Name: "q"}, store.PolicyCreate{Name: "q"})
 	wantKind(t, err, store.Conflict, "name")
-	_, err = tn.CreatePolicies(ctx, make([]store.PolicyCreate, store.MaxPolicies)...) // one is there
+	_, err = tn.CreatePolicies(ctx, make([]store.PolicyCreate, store.MaxPolicies)...) // the team has one member
 	wantKind(t, err, store.Invalid, "name")
 	if _, total, _ := tn.ListPolicies(ctx, store.PolicyFilter{}, store.Page{}); total != 1 {
 		t.Errorf("%d policies: a refused batch left some", total)
@@ -323,7 +323,7 @@ func testKeys(t testing.TB, o Opened) {
 	}
 	at := o.Clock.Now().UTC()
 	tn.RecordKeyUse(k.ID, at)
-	tn.RecordKeyUse(k.ID, at.Add(-time.Hour)) // an older use does not turn it back
+	tn.RecordKeyUse(k.ID, at.Add(-time.Hour)) // an older use does not set it back
 	if got := must(tn.GetKey(ctx, k.ID))(t); !got.LastUsedAt.Equal(at) {
 		t.Errorf("lastUsedAt %v, want %v", got.LastUsedAt, at)
 	}

@@ -9,7 +9,7 @@ import (
 	"svc/store"
 )
 
-// placedList is a list of records that is read from place to place.
+// placedList is a list of records that is read page by page.
 type placedList struct {
 	name string
 	get  func(store.Page) (ids []string, total int, err error)
@@ -52,8 +52,8 @@ func placedLists(t testing.TB, tn Tenant) []placedList {
 	}
 }
 
-// testPlaces reads lists page by page while items are added at their head and shown
-// ones are removed: what was there is shown once, in order.
+// testPlaces reads lists page by page while items are added at the head and shown
+// items are removed: the original items are shown once, in order.
 func testPlaces(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	for _, l := range placedLists(t, tn) {
@@ -80,7 +80,7 @@ func testPlaces(t testing.TB, o Opened) {
 			l.add(added + 1)
 			added += 2
 			if l.gone != nil && len(got) == 4 {
-				if err := l.gone(list[1]); err != nil { // the next page is behind it
+				if err := l.gone(list[1]); err != nil { // the next page starts after it
 					t.Fatal(err)
 				}
 				removed++
@@ -89,25 +89,25 @@ func testPlaces(t testing.TB, o Opened) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: pages %v, want %v", l.name, got, want)
 		}
-		// An offset counts from the place.
+		// Offset counts from After.
 		if list, _, err := l.get(store.Page{Limit: 2, Offset: 1, After: store.Place{ID: want[3]}}); err != nil || !slices.Equal(list, want[5:7]) && l.gone == nil {
 			t.Errorf("%s: an offset behind a place: %v, %v", l.name, list, err)
 		}
 	}
 }
 
-// testPlacesOfTraces reads traces page by page, many of them of one time, while newer
-// and older ones come in: what was there is shown once, in order, and so is what comes
-// in behind the place.
+// testPlacesOfTraces reads traces page by page, many with equal times, while newer and
+// older ones are ingested: the original traces, and new ones after the position, are
+// shown once, in order.
 func testPlacesOfTraces(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	base := o.Clock.Now().Add(-time.Hour).UTC()
 	trace := func(id string, age time.Duration) store.Trace {
 		return store.Trace{ID: id, AgentName: "a", Status: store.TraceSuccess, CreatedAt: base.Add(-age)}
 	}
-	const n = 250 // more than a backend keeps together
+	const n = 250 // more than a block of any backend holds
 	var batch []store.Trace
-	for i := range n { // ids are in list order: of equal times the newest commit comes first
+	for i := range n { // ids are in list order: at equal times the newest commit comes first
 		batch = append(batch, trace(fmt.Sprint("old ", n-1-i), time.Duration((n-1-i)/40)*time.Second))
 	}
 	ingest(t, tn, store.IngestResult{Accepted: n}, batch...)
@@ -154,7 +154,8 @@ func testPlacesOfTraces(t testing.TB, o Opened) {
 		seen[id] = true
 	}
 
-	// Behind the oldest there is nothing, and with a filter the place is the same.
+	// After the oldest trace the list is empty, and a filter does not change the
+	// position.
 	oldest := first(tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}))
 	end := oldest[len(oldest)-1]
 	if list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{Limit: 5, After: store.Place{ID: end.ID, At: end.CreatedAt}}); len(list) != 0 || list == nil || total != stored || err != nil {
@@ -166,7 +167,7 @@ func testPlacesOfTraces(t testing.TB, o Opened) {
 			t.Errorf("%s: %d of %d, %v: %+v", name, len(list), total, err, list)
 		}
 	}
-	// The trace of the place is removed, and all that is as old or older.
+	// The trace at the position is removed, and all that are as old or older.
 	for {
 		res := must(tn.Expire(ctx, store.ExpireBounds{Traces: base.Add(-3 * time.Second)}))(t)
 		if !res.More {

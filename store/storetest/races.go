@@ -76,7 +76,7 @@ func testRaces(t testing.TB, o Opened) {
 		}
 	}
 
-	// One batch posted by all at once is stored once.
+	// Many goroutines send one batch concurrently: it is stored once.
 	batch := []store.Trace{{ID: "a", AgentName: "racing", Status: store.TraceSuccess}, {ID: "b", AgentName: "racing", Status: store.TraceError}}
 	var accepted, duplicates atomic.Int64
 	race(racers, func(int) {
@@ -95,7 +95,7 @@ func testRaces(t testing.TB, o Opened) {
 		t.Errorf("statistics %+v", s)
 	}
 
-	// Readers, writers, ingest and retention at once.
+	// Concurrent readers, writers, ingest and retention.
 	race(racers, func(i int) {
 		for j := range 5 {
 			var err error
@@ -132,7 +132,7 @@ func testIdempotency(t testing.TB, o Opened) {
 			t.Error(err)
 		}
 	}
-	abandon(tn, a) // it was not begun
+	abandon(tn, a) // the request was not begun
 	if begin(tn, a) != nil {
 		t.Fatal("an answer before the first attempt")
 	}
@@ -152,7 +152,7 @@ func testIdempotency(t testing.TB, o Opened) {
 	}
 	abandon(other, a)
 
-	// A twin waits for the first.
+	// A concurrent duplicate waits for the first request.
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if _, err := tn.BeginAttempt(short, a); !errors.Is(err, context.DeadlineExceeded) {
@@ -187,7 +187,7 @@ func testIdempotency(t testing.TB, o Opened) {
 	if begin(tn, clash) != nil {
 		t.Error("an answer is kept beyond its time")
 	}
-	// Abandoned: one of the waiting does the work.
+	// After an abandon, one of the waiters does the work.
 	var workers atomic.Int32
 	go abandon(tn, clash)
 	race(5, func(int) {
@@ -247,7 +247,7 @@ func testLeases(t testing.TB, o Opened) {
 	if !ok || taken.Token <= first.Token {
 		t.Errorf("a lease did not end: %+v after %+v", taken, first)
 	}
-	release(first) // it is not held any more
+	release(first) // the lease is no longer held
 	if _, ok := acquire("sla", "a"); ok {
 		t.Error("a lease that was lost was given back")
 	}
@@ -256,7 +256,7 @@ func testLeases(t testing.TB, o Opened) {
 	if !ok || back.Token <= taken.Token {
 		t.Errorf("a lease given back is not free, or its token not higher: %+v after %+v", back, taken)
 	}
-	// One that ran out and that nobody took goes on.
+	// An expired lease that nobody took can be renewed.
 	o.Clock.Advance(2 * time.Minute)
 	if l, ok := acquire("sla", "a"); !ok || l.Token != back.Token {
 		t.Errorf("renewed after its end: %+v, was %+v", l, back)
@@ -273,7 +273,7 @@ func testLeases(t testing.TB, o Opened) {
 	}
 }
 
-// testFencing lets a holder pause for longer than its lease lasts.
+// testFencing pauses a holder for longer than its lease lasts.
 func testFencing(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: newAgent(t, tn, "a").ID, EvaluationPeriod: "1h"}))(t)
@@ -310,7 +310,7 @@ func testFencing(t testing.TB, o Opened) {
 	paused := acquire("a")
 	allowed(paused, nil)
 	o.Clock.Advance(2 * time.Minute)
-	allowed(paused, store.ErrLeaseLost) // though nobody has taken it
+	allowed(paused, store.ErrLeaseLost) // expired, though nobody has taken it
 	present := acquire("b")
 	allowed(paused, store.ErrLeaseLost)
 	allowed(present, nil)
@@ -326,14 +326,15 @@ func testFencing(t testing.TB, o Opened) {
 	if teams, total, err := tn.ListTeams(ctx, store.Page{}); err != nil || total != 3 {
 		t.Errorf("%d teams, %v: %+v", total, err, teams)
 	}
-	// The same holder later is another holding than before.
+	// Another acquisition by the same holder is a new lease with another
+	// token.
 	old := acquire("c")
 	if err := o.Records.ReleaseLease(ctx, old); err != nil {
 		t.Fatal(err)
 	}
 	allowed(acquire("c"), nil)
 	allowed(old, store.ErrLeaseLost)
-	// Reads need no lease, and neither does who has given none.
+	// Reads need no lease, and neither do writes with a context without one.
 	must(tn.GetSLA(store.UnderLease(ctx, old), sla.ID))(t)
 	must(tn.CreateTeam(ctx, store.TeamCreate{Name: "free"}))(t)
 }

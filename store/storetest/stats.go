@@ -12,7 +12,7 @@ import (
 	"svc/store"
 )
 
-// recount is the statistics of traces, computed from the traces themselves.
+// recount returns the statistics of traces, computed from the traces themselves.
 func recount(traces []store.Trace) store.Totals {
 	var sum store.Totals
 	durations := make([]time.Duration, 0, len(traces))
@@ -43,7 +43,7 @@ func recount(traces []store.Trace) store.Totals {
 	return sum
 }
 
-// differ says how two totals differ; quantiles may by one percent.
+// differ returns how two totals differ; quantiles may differ by one percent.
 func differ(got, want store.Totals) string {
 	for _, q := range []struct {
 		name      string
@@ -65,7 +65,7 @@ func differ(got, want store.Totals) string {
 }
 
 // testQuantilesInBounds: no quantile is below the smallest duration or above the
-// largest, so that equal durations are known exactly.
+// largest, so that quantiles of equal durations are exact.
 func testQuantilesInBounds(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	now := o.Clock.Now()
@@ -248,11 +248,12 @@ func testRetention(t testing.TB, o Opened) {
 	if after := must(tn.Stats(ctx, query))(t); after.Summary != before.Summary || len(after.Groups) != 1 {
 		t.Errorf("statistics changed with retention: %+v, were %+v", after.Summary, before.Summary)
 	}
-	// What was removed cannot be counted again.
+	// Removed traces that are sent again are not counted again.
 	ingest(t, tn, store.IngestResult{Expired: 1, Duplicates: 1}, all[249], all[250])
 	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "new", AgentName: "a", Status: store.TraceSuccess, CreatedAt: o.Clock.Now()})
 
-	// Without minutes a window is moved to whole hours, and agrees with the hours.
+	// Without statistics by the minute a window is rounded to whole hours, and
+	// agrees with the hours.
 	minutes := all[302].CreatedAt
 	hour := minutes.Truncate(time.Hour)
 	if hour.Equal(minutes) {
@@ -295,7 +296,8 @@ func testRetention(t testing.TB, o Opened) {
 	}
 }
 
-// testModel runs random batches, retention and questions against a plain list.
+// testModel compares random batches, retention and queries with a plain list of
+// traces.
 func testModel(t *testing.T, open func(t *testing.T) Opened) {
 	o := open(t)
 	o.Clock.Advance(40 * 24 * time.Hour)
@@ -316,8 +318,8 @@ func testModel(t *testing.T, open func(t *testing.T) Opened) {
 type model struct {
 	tn      Tenant
 	clock   Clock
-	all     []modelTrace // everything that was ever accepted, in commit order
-	horizon time.Time    // retention has removed what is older; zero: nothing yet
+	all     []modelTrace // all traces ever accepted, in commit order
+	horizon time.Time    // retention has removed older traces; zero: none yet
 }
 
 type modelTrace struct {

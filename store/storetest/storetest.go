@@ -1,7 +1,7 @@
-// Package storetest is the conformance suite of store backends: what package
-// store promises, as tests. Every backend calls [Run] with a function that opens
-// an empty store. It knows nothing of how a backend keeps anything; the faults of
-// a particular backend (damaged files, killed processes) are tested beside it.
+// Package storetest is the conformance suite of store backends: tests for the contract
+// of package store. Every backend calls [Run] with a function that opens an empty
+// store. The suite does not depend on how a backend stores data; the faults of a
+// particular backend (damaged files, killed processes) are tested in its own package.
 package storetest
 
 import (
@@ -13,16 +13,17 @@ import (
 	"svc/store"
 )
 
-// Clock is the clock of a store under test. It moves on a little with every
-// reading, and as far as a test asks.
+// Clock is the clock of a store under test. It advances a little with every call, and
+// further with Advance.
 type Clock interface {
-	// Now is the present.
+	// Now returns the current time.
 	Now() time.Time
 	// Advance moves the clock forward.
 	Advance(d time.Duration)
 }
 
-// Opened is what is under test: an engine of both, or two that work together.
+// Opened is the store under test: one engine with records and traces, or two that work
+// together.
 type Opened struct {
 	Records store.Records
 	Traces  store.Traces
@@ -30,24 +31,24 @@ type Opened struct {
 	// MaxAutoAgents is the bound that the store was opened with; at least 3.
 	MaxAutoAgents int
 
-	// Another opens another handle on the same store, as another process has, and
-	// closes it when its test ends. nil: the store is of one process.
+	// Another opens another handle on the same store, as another process does, and
+	// closes it when its test ends. nil: the store supports one process.
 	Another func(t testing.TB) (store.Records, store.Traces)
-	// Fail makes every commit ask a function whether it fails, and with what; nil ends
-	// that. Where Fail is nil faults are not injected.
+	// Fail makes every commit call a function that returns the error to fail with; nil
+	// ends that. If Fail is nil, no faults are injected.
 	Fail func(fault func() error)
 }
 
-// close closes what is under test.
+// close closes the store under test.
 func (o Opened) close() error { return errors.Join(o.Traces.Close(), o.Records.Close()) }
 
-// group is tests that share a store.
+// group is a group of tests that share a store.
 type group struct {
 	name string
 	run  func(t testing.TB, o Opened)
 }
 
-// groups is the suite, but for what opens many stores.
+// groups is the suite, except for tests that open many stores.
 var groups = []group{
 	{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
 	{"Isolation", testIsolation},
@@ -76,8 +77,8 @@ var groups = []group{
 	{"HandlesStreams", testHandlesStreams}, {"HandlesKeys", testHandlesKeys}, {"HandlesClose", testHandlesClose},
 }
 
-// Run runs the suite. open makes an empty store with a clock of its own, and
-// closes it when its test ends.
+// Run runs the suite. open must open an empty store with a clock of its own, and close
+// it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) Opened) {
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Model", func(t *testing.T) { t.Parallel(); testModel(t, open) })
 }
 
-// Tenant is both halves of one tenant.
+// Tenant has the records and the traces of one tenant.
 type Tenant struct {
 	store.Tenant
 	store.TenantTraces
@@ -141,7 +142,7 @@ func ingest(t testing.TB, tn Tenant, want store.IngestResult, batch ...store.Tra
 		for i := range batch {
 			want.Accept(&batch[i])
 		}
-	} else { // which of them were accepted is the caller's matter
+	} else { // the caller checks which of them were accepted
 		got.Blocked, got.Failed = 0, 0
 	}
 	if got != want {

@@ -69,8 +69,8 @@ func testBootstrap(t testing.TB, o Opened) {
 	}
 }
 
-// testOnlyTenantOfAnOrganization: the only tenant of a store takes any
-// organization, but not when it is bound to one: then it takes that one alone.
+// testOnlyTenantOfAnOrganization: the only tenant of a store accepts any
+// organization, unless it is bound to one: then it accepts only that one.
 func testOnlyTenantOfAnOrganization(t testing.TB, o Opened) {
 	info, _, err := o.Records.CreateTenant(ctx, store.TenantCreate{Name: "only", OrgID: "org_only"})
 	if err != nil {
@@ -85,7 +85,7 @@ func testOnlyTenantOfAnOrganization(t testing.TB, o Opened) {
 	}
 }
 
-// testIsolation asks one tenant for everything that another has.
+// testIsolation reads as one tenant with every id of another tenant.
 func testIsolation(t testing.TB, o Opened) {
 	a, b := NewTenant(t, o, "a"), NewTenant(t, o, "b")
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
@@ -136,7 +136,7 @@ func testIsolation(t testing.TB, o Opened) {
 	_, err = b.Ingest(ctx, store.Batch{Traces: []store.Trace{{AgentID: agent.ID, Status: store.TraceSuccess}}})
 	wantKind(t, err, store.Invalid, "traces[0].agentId")
 
-	// The same names, ids and sessions live side by side.
+	// The same names, ids and sessions exist in both tenants independently.
 	must(b.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	ingest(t, b, store.IngestResult{Accepted: 1}, store.Trace{ID: "shared", AgentName: "agent", Status: store.TraceError})
 	for _, tn := range []Tenant{a, b} {

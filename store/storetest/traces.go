@@ -15,7 +15,7 @@ import (
 	"svc/store"
 )
 
-// fullTrace has every field set.
+// fullTrace returns a trace with every field set.
 func fullTrace(id, agent string, at time.Time) store.Trace {
 	return store.Trace{
 		ID: id, AgentName: agent, Status: store.TraceError, Blocked: true, Environment: "production",
@@ -55,7 +55,7 @@ func testIngest(t testing.TB, o Opened) {
 	if len(tools) != 1 || tools[0].CallCount != 3 || tools[0].ToolName != "search" || !tools[0].LastCalledAt.Equal(now.UTC()) || tools[0].AgentID != agents[0].ID {
 		t.Errorf("tools %+v", tools)
 	}
-	// No id, no time, or a time ahead of the clock.
+	// No id, no time, or a time in the future.
 	ahead := o.Clock.Now().Add(time.Hour)
 	ingest(t, tn, store.IngestResult{Accepted: 2}, store.Trace{AgentID: agents[0].ID, AgentName: "ignored", Status: store.TraceSuccess},
 		store.Trace{ID: "ahead", AgentName: "a", Status: store.TraceSuccess, CreatedAt: ahead})
@@ -66,7 +66,7 @@ func testIngest(t testing.TB, o Opened) {
 	if got := list[1]; !strings.HasPrefix(got.ID, store.PrefixTrace) || got.AgentName != "a" || now.Sub(got.CreatedAt).Abs() > time.Minute {
 		t.Errorf("defaults: %+v", got)
 	}
-	// Several tools of one trace.
+	// Several tools in one trace.
 	many := store.Trace{ID: "tools", AgentName: "several", Status: store.TraceSuccess, ToolName: "x", ToolCalls: []store.ToolCalls{{Tool: "x", Calls: 2}, {Tool: "y", Calls: 1}}}
 	ingest(t, tn, store.IngestResult{Accepted: 1}, many)
 	ingest(t, tn, store.IngestResult{Duplicates: 1}, many)
@@ -162,7 +162,8 @@ func testAutoRegistration(t testing.TB, o Opened) {
 	if len(groups) != o.MaxAutoAgents+2 || !slices.ContainsFunc(groups, func(g store.StatsGroup) bool { return g.AgentID == "" && g.AgentName == "over" }) {
 		t.Errorf("groups %+v", groups)
 	}
-	// Made by hand later, it is known from then on; a deletion makes room for one.
+	// An agent that is created later gets its id from then on; a deletion makes room
+	// for another one.
 	a := newAgent(t, tn, "over")
 	if tr := one("over"); tr.AgentID != a.ID {
 		t.Errorf("trace of a registered agent: %+v", tr)
@@ -211,8 +212,7 @@ func testGetTrace(t testing.TB, o Opened) {
 	wantKind(t, err, store.NotFound, "")
 }
 
-// testListTraces compares every combination of a few filters with what
-// TraceFilter.Match says.
+// testListTraces compares every combination of a few filters with TraceFilter.Match.
 func testListTraces(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	base := o.Clock.Now().Add(-time.Hour).UTC().Truncate(time.Second)
@@ -225,7 +225,7 @@ func testListTraces(t testing.TB, o Opened) {
 			tr.Status = store.TraceError
 		}
 		if i%50 == 0 {
-			tr.CreatedAt = base // the same time: the later commit comes first
+			tr.CreatedAt = base // at equal times the later commit comes first
 		}
 		all = append(all, tr)
 	}
@@ -316,7 +316,7 @@ func testStreams(t testing.TB, o Opened) {
 	if got := ids(events, func(e store.TraceEvent) string { return e.Trace.ID }); !slices.Equal(got, []string{"1", "2", "3"}) {
 		t.Fatalf("stream gave %v", got)
 	}
-	// Resume after each event: no gap, nothing twice, whatever the times are.
+	// Resume after each event: no gap and no duplicate, whatever the times are.
 	for i, e := range events[:2] {
 		st := must(tn.StreamTraces(ctx, store.StreamOptions{After: e.Cursor, Batch: 1}))(t)
 		for j := i + 1; j < 3; j++ {
@@ -326,11 +326,12 @@ func testStreams(t testing.TB, o Opened) {
 		}
 		st.Close()
 	}
-	all := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, MaxLag: 1}))(t) // what lay behind does not count
+	all := must(tn.StreamTraces(ctx, store.StreamOptions{After: store.CursorStart, MaxLag: 1}))(t) // commits before the stream was opened do not count
 	if got := must(all.Next(ctx))(t); len(got) != 4 {
 		t.Errorf("from the beginning: %d events", len(got))
 	}
-	// A cursor of another tenant that is further on stands for one of another store.
+	// A cursor of another tenant with more commits simulates a cursor of another
+	// store.
 	far := NewTenant(t, o, "far")
 	for i := range 50 {
 		ingest(t, far, store.IngestResult{Accepted: 1}, one(fmt.Sprint(i), store.TraceSuccess))

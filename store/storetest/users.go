@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// userAt is a user event at a minute of a fixed hour.
+// userAt returns a user event at a minute of a fixed hour.
 func userAt(minute int, typ store.UserEventType, id, email string) store.UserEvent {
 	return store.UserEvent{Type: typ, CreatedAt: time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC), UserID: id, Email: email}
 }
@@ -70,8 +70,8 @@ func testUserEvents(t testing.TB, o Opened) {
 	wantKind(t, err, store.Invalid, "createdAt")
 }
 
-// testUserEventOrder delivers events late and twice, in every order: what is left
-// is what the newest events say.
+// testUserEventOrder delivers events late and twice, in every order: the final
+// state is that of the newest events.
 func testUserEventOrder(t testing.TB, o Opened) {
 	for _, row := range []struct {
 		name   string
@@ -92,7 +92,7 @@ func testUserEventOrder(t testing.TB, o Opened) {
 	} {
 		tn := NewTenant(t, o, row.name)
 		var last store.UserEventOutcome
-		for range 2 { // and the whole story once more
+		for range 2 { // deliver all events once more
 			for _, ev := range row.events {
 				ev.UserID = "u"
 				last = must(tn.ApplyUserEvent(ctx, ev))(t)
@@ -110,7 +110,7 @@ func testInvitedUsers(t testing.TB, o Opened) {
 	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
 	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "ann@x.io", Role: "owner"}))(t)
 	must(tn.AddMember(ctx, two.ID, store.MemberAdd{Email: "ann@x.io"}))(t)
-	must(tn.AddMember(ctx, two.ID, store.MemberAdd{UserID: "idp_ann"}))(t) // the same person, not known to be
+	must(tn.AddMember(ctx, two.ID, store.MemberAdd{UserID: "idp_ann"}))(t) // the same person, not recognized as such yet
 	digest := store.DigestKey("of ann")
 	must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
 	must(o.Records.Authenticate(ctx, digest))(t)
@@ -141,9 +141,9 @@ func testInvitedUsers(t testing.TB, o Opened) {
 	}
 }
 
-// testInvitedUserIsDeleted: a deletion that arrives before anything else about a
-// user takes the access away that the invitation of its address gave, and an
-// older announcement that comes late does not bring it back.
+// testInvitedUserIsDeleted: a deletion that arrives as the first event of a user
+// ends the access of the invitation of the user's address, and a late, older
+// announcement does not restore it.
 func testInvitedUserIsDeleted(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
@@ -166,7 +166,8 @@ func testInvitedUserIsDeleted(t testing.TB, o Opened) {
 		t.Errorf("a new invitation revives %s", again.UserID)
 	}
 
-	// The deletion of a user who is known leaves the invitation of another alone.
+	// The deletion of a known user does not affect the invitation of another
+	// user.
 	must(tn.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "idp_bob", "bob@x.io")))(t)
 	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserRemoved, "idp_bob", "ann@x.io")))(t)
 	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != 1 {
@@ -174,14 +175,14 @@ func testInvitedUserIsDeleted(t testing.TB, o Opened) {
 	}
 }
 
-// testInvitedAddressMovesOn: when an invited user turns out to be a user who goes
-// by another address now, the invited address is free again.
+// testInvitedAddressMovesOn: when an invited user turns out to be a user who now
+// has another address, the invited address is free again.
 func testInvitedAddressMovesOn(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
 	invited := must(tn.AddMember(ctx, one.ID, store.MemberAdd{Email: "old@x.io"}))(t)
 	must(tn.ApplyUserEvent(ctx, userAt(9, store.UserCreated, "idp_ann", "new@x.io")))(t)
-	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserUpdated, "idp_ann", "old@x.io")))(t) // late
+	must(tn.ApplyUserEvent(ctx, userAt(2, store.UserUpdated, "idp_ann", "old@x.io")))(t) // a late event
 	if list := must(tn.ListMembers(ctx, one.ID))(t); len(list) != 1 || list[0].UserID != "idp_ann" || list[0].Email != "new@x.io" {
 		t.Errorf("members %+v", list)
 	}
@@ -191,9 +192,9 @@ func testInvitedAddressMovesOn(t testing.TB, o Opened) {
 	}
 }
 
-// testInvitedAddressIsTaken: a user who takes the address under which somebody
-// else was invited, or whose first event is an update with it, does not get the
-// invitation; who is announced with it does.
+// testInvitedAddressIsTaken: a user who takes the invited address of somebody
+// else, or whose first event is an update with that address, does not get the
+// invitation. The user who is announced with the address gets it.
 func testInvitedAddressIsTaken(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
@@ -229,9 +230,9 @@ func testInvitedAddressIsTaken(t testing.TB, o Opened) {
 	}
 }
 
-// testInvitedAndNeverAnnounced: a user whom the provider knew before it was
-// connected is never announced. A suspension or a deletion ends the access that
-// an invitation of the user's address gave.
+// testInvitedAndNeverAnnounced: a user who existed at the provider before it was
+// connected is never announced. A suspension or a deletion ends the access of an
+// invitation of the user's address.
 func testInvitedAndNeverAnnounced(t testing.TB, o Opened) {
 	for _, typ := range []store.UserEventType{store.UserSuspended, store.UserRemoved} {
 		for _, known := range []bool{false, true} {
@@ -241,7 +242,7 @@ func testInvitedAndNeverAnnounced(t testing.TB, o Opened) {
 			digest := store.DigestKey("of ann in " + tn.ID())
 			must(tn.CreateKey(ctx, store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: digest, CreatedBy: invited.UserID}))(t)
 			email := "ann@x.io"
-			if known { // by an event about the profile; the one about the state says no address
+			if known { // by an event about the profile; the event about the state has no address
 				must(tn.ApplyUserEvent(ctx, userAt(1, store.UserUpdated, "idp_ann", email)))(t)
 				email = ""
 			}
@@ -252,8 +253,8 @@ func testInvitedAndNeverAnnounced(t testing.TB, o Opened) {
 	}
 }
 
-// testEventDatedInTheFuture: an event whose date lies ahead counts from its
-// receipt, so that events that come later take effect.
+// testEventDatedInTheFuture: an event with a date in the future counts as of its
+// receipt, so that later events take effect.
 func testEventDatedInTheFuture(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	digest := store.DigestKey("of u")

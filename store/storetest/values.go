@@ -10,8 +10,8 @@ import (
 	"svc/store"
 )
 
-// testEngineClock: what a store dates and what runs out does so by its own clock,
-// which is far from that of the process that asks.
+// testEngineClock: the store uses its own clock for dates and expiry. The clock of
+// the calling process is far from it.
 func testEngineClock(t testing.TB, o Opened) {
 	o.Clock.Advance(1000 * 24 * time.Hour)
 	began := o.Clock.Now()
@@ -56,7 +56,7 @@ func testEngineClock(t testing.TB, o Opened) {
 	}
 }
 
-// testFineTimes: times differ by a nanosecond, and the difference counts.
+// testFineTimes: times that differ by a nanosecond are distinguished.
 func testFineTimes(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	at := o.Clock.Now().UTC().Truncate(time.Second).Add(-time.Hour + 123_456_789)
@@ -81,7 +81,7 @@ func testFineTimes(t testing.TB, o Opened) {
 	if sum := must(tn.Stats(ctx, store.StatsQuery{From: at.Add(-time.Hour), To: at.Add(time.Hour)}))(t).Summary; sum.DurationSum != 15 {
 		t.Errorf("durations of 15 ns add up to %d", sum.DurationSum)
 	}
-	// Retention cuts between two of them.
+	// Retention removes only one of two such traces.
 	if res := must(tn.Expire(ctx, store.ExpireBounds{Traces: at.Add(2), Budget: time.Second}))(t); res.Traces != 2 {
 		t.Errorf("%d removed, want 2", res.Traces)
 	}
@@ -121,18 +121,19 @@ func testFineTimes(t testing.TB, o Opened) {
 	}
 }
 
-// beyondASCII are names that some engine or another takes for equal, cuts or sorts
-// by a language. Names are bytes here: who wants them alike makes them alike before.
+// beyondASCII are names that some engines treat as equal, truncate, or sort by a
+// language. Names are compared as bytes: callers that want to unify names must
+// normalize them before.
 var beyondASCII = []string{
-	"Zebra", "agent", "Agent", "ägent", "a\u0308gent", // composed and not
-	"аgent",               // a Cyrillic а
-	"日本語のエージェント", "😀🏳️‍🌈", // beyond the basic plane, with joiners
+	"Zebra", "agent", "Agent", "ägent", "a\u0308gent", // composed and decomposed
+	"аgent",               // with a Cyrillic а
+	"日本語のエージェント", "😀🏳️‍🌈", // outside the basic multilingual plane, with joiners
 	"ﬁ", "fi", "straße", "strasse", "STRASSE", "İ", "i", "ı",
 	"a b", "a  b", " a", "a ", "a'b\"c`d", "100%", "a_b", "\\", "é\tü",
 	strings.Repeat("語", 170), // 510 bytes
 }
 
-// testNamesBeyondASCII stores names as they are, keeps them apart and sorts them by
+// testNamesBeyondASCII stores names unchanged, distinguishes them and sorts them by
 // their bytes.
 func testNamesBeyondASCII(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
@@ -175,7 +176,8 @@ func testNamesBeyondASCII(t testing.TB, o Opened) {
 	if list := must(tn.ListMembers(ctx, team.ID))(t); len(list) != len(beyondASCII) {
 		t.Errorf("%d members, want %d", len(list), len(beyondASCII))
 	}
-	// All cost the same: groups are ordered by name, byte by byte. So are aliases.
+	// All groups have the same cost, so they are ordered by name, byte by byte. So
+	// are aliases.
 	sorted := slices.Sorted(slices.Values(beyondASCII))
 	now := o.Clock.Now()
 	query := store.StatsQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}

@@ -13,7 +13,7 @@ import (
 	"svc/store"
 )
 
-// records is the model with one thing wrong in what a tenant or the store does.
+// records is the model with one defect in a method of a tenant or of the store.
 type records struct {
 	store.Records
 	tenant func(store.Tenant) store.Tenant
@@ -21,7 +21,7 @@ type records struct {
 
 func (r records) Tenant(id string) store.Tenant { return r.tenant(r.Records.Tenant(id)) }
 
-// wrongTenant spoils the records of every tenant.
+// wrongTenant adds a defect to the records of every tenant.
 func wrongTenant(tenant func(store.Tenant) store.Tenant) func(*Opened) {
 	return func(o *Opened) {
 		o.Records = records{o.Records, tenant}
@@ -34,7 +34,7 @@ func wrongTenant(tenant func(store.Tenant) store.Tenant) func(*Opened) {
 	}
 }
 
-// traces is the model with one thing wrong in the traces of a tenant.
+// traces is the model with one defect in the traces of a tenant.
 type traces struct {
 	store.Traces
 	tenant func(store.TenantTraces) store.TenantTraces
@@ -42,12 +42,12 @@ type traces struct {
 
 func (t traces) TracesOf(id string) store.TenantTraces { return t.tenant(t.Traces.TracesOf(id)) }
 
-// wrongTraces spoils the traces of every tenant.
+// wrongTraces adds a defect to the traces of every tenant.
 func wrongTraces(tenant func(store.TenantTraces) store.TenantTraces) func(*Opened) {
 	return func(o *Opened) { o.Traces = traces{o.Traces, tenant} }
 }
 
-// wrongBackends are defects and the group that finds each.
+// wrongBackends are defects, each with the group of tests that finds it.
 var wrongBackends = []struct {
 	group, defect string
 	spoil         func(*Opened)
@@ -122,7 +122,7 @@ func (o overlapping) ListPolicies(ctx context.Context, f store.PolicyFilter, pag
 	return o.Tenant.ListPolicies(ctx, f, page)
 }
 
-// counting counts how many items the place is behind, as an offset does.
+// counting replaces After by the number of items before it, as an offset does.
 type counting struct {
 	store.Tenant
 	shown int
@@ -139,7 +139,7 @@ func (c *counting) ListTeams(ctx context.Context, page store.Page) ([]store.Team
 	return list, n, err
 }
 
-// sameTime knows traces in a list by their times alone.
+// sameTime identifies traces in a list by their times only.
 type sameTime struct{ store.TenantTraces }
 
 func (s sameTime) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) ([]store.Trace, int, error) {
@@ -261,7 +261,7 @@ func (u unbegun) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Tea
 	return team, err
 }
 
-// ownAttempts keeps the attempts of each handle apart.
+// ownAttempts keeps the idempotent requests of each handle separate.
 func ownAttempts(o *Opened) {
 	another := o.Another
 	o.Another = func(t testing.TB) (store.Records, store.Traces) {
@@ -308,7 +308,7 @@ func (n tokenless) AcquireLease(ctx context.Context, name, holder string, ttl ti
 	return l, ok, err
 }
 
-// ownLeases gives each handle leases of its own.
+// ownLeases gives each handle its own leases.
 func ownLeases(o *Opened) {
 	another := o.Another
 	o.Another = func(t testing.TB) (store.Records, store.Traces) {
@@ -331,7 +331,7 @@ func (c ownClock) AcquireLease(ctx context.Context, name, holder string, ttl tim
 	return l, ok, err
 }
 
-// cachedKeys remembers who was authenticated.
+// cachedKeys caches credentials.
 type cachedKeys struct {
 	store.Records
 	known sync.Map
@@ -354,7 +354,7 @@ func (c coarseMarks) SetWatermark(ctx context.Context, name string, at time.Time
 	return c.Records.SetWatermark(ctx, name, at.Truncate(time.Millisecond))
 }
 
-// failLate tells the fault after the write of a team instead of before it.
+// failLate returns the fault after the write of a team instead of before it.
 func failLate(o *Opened) func(func() error) {
 	inner, late := o.Fail, &lateFault{}
 	wrongTenant(func(t store.Tenant) store.Tenant { return late.on(t) })(o)
@@ -432,7 +432,7 @@ func (r *recounting) Stats(ctx context.Context, q store.StatsQuery) (store.Stats
 	return s, err
 }
 
-// byBatchID knows batches by their ids alone, at whichever handle.
+// byBatchID identifies batches by their ids only, at every handle.
 func byBatchID(o *Opened) {
 	var known sync.Map
 	drop := func(t store.TenantTraces) store.TenantTraces { return knownBatches{t, &known} }
@@ -602,7 +602,7 @@ func (l lazy) Expire(ctx context.Context, b store.ExpireBounds) (store.Expired, 
 	return res, err
 }
 
-// amnesic counts what is still stored.
+// amnesic counts only the traces that are still stored.
 type amnesic struct {
 	store.TenantTraces
 	mu   sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"svc/store/memory"
 )
 
-// recorder is a testing.TB that notes failures instead of reporting them.
+// recorder is a testing.TB that records failures instead of reporting them.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -49,8 +49,8 @@ func (r *recorder) Failed() bool {
 	return len(r.failures) > 0
 }
 
-// openModel opens the model with everything that a group can ask for; stop closes
-// all its handles.
+// openModel opens the model with all options that a group can need; stop closes all
+// its handles.
 func openModel() (o Opened, stop func()) {
 	c, f := NewClockAt(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), time.Microsecond), &Faults{}
 	var mu sync.Mutex
@@ -74,8 +74,8 @@ func openModel() (o Opened, stop func()) {
 	}
 }
 
-// runGroup runs a group and returns how it failed. One that hangs has failed: its
-// store is closed under it.
+// runGroup runs a group and returns its failure. A group that hangs has failed: its
+// store is closed.
 func runGroup(t *testing.T, name string, o Opened, stop func()) []string {
 	t.Helper()
 	for _, g := range groups {
@@ -109,7 +109,7 @@ func runGroup(t *testing.T, name string, o Opened, stop func()) []string {
 }
 
 // TestWrongBackends runs the suite against stores with one defect each: the group
-// that a defect concerns must fail. The same group passes without it.
+// that covers a defect must fail with it, and pass without it.
 func TestWrongBackends(t *testing.T) {
 	for _, w := range wrongBackends {
 		t.Run(w.group+"/"+strings.ReplaceAll(w.defect, " ", "_"), func(t *testing.T) {
@@ -128,8 +128,7 @@ func TestWrongBackends(t *testing.T) {
 	}
 }
 
-// TestEveryMethodIsUsed: a method that is added to an interface has to appear in the
-// suite.
+// TestEveryMethodIsUsed: the suite must use every method of the interfaces.
 func TestEveryMethodIsUsed(t *testing.T) {
 	used := map[string]bool{}
 	names, err := filepath.Glob("*.go")

@@ -14,7 +14,8 @@ import (
 	"svc/store"
 )
 
-// agents is the kind of agents, whose configuration is kept beside the record.
+// agents implements the kind of agents, whose configuration is stored in a bucket of
+// its own.
 var agents = &kind[store.Agent]{
 	noun: "agent", prefix: store.PrefixAgent, rows: inAgents, names: inAgentNames, object: (*store.Agent).Object, governs: true,
 	fill: func(d data, a *store.Agent) error {
@@ -50,7 +51,7 @@ func agentByID(d data, id string) (store.Agent, error) {
 	return findJSON[store.Agent](d.in(inAgents), "agent", id)
 }
 
-// newAgent is knownAgent of a reference that a change may give.
+// newAgent is knownAgent for a reference that an update may change.
 func newAgent(d data, id *string) error {
 	if id == nil {
 		return nil
@@ -58,7 +59,7 @@ func newAgent(d data, id *string) error {
 	return knownAgent(d, *id)
 }
 
-// agentName is the present name of an agent, its last one when deleted.
+// agentName returns the current name of an agent, or its last name when deleted.
 func agentName(d data, id string) (string, error) {
 	agent, ok, err := getJSON[store.Agent](d.in(inAgents), id)
 	if err != nil || ok {
@@ -67,7 +68,7 @@ func agentName(d data, id string) (string, error) {
 	return string(d.in(inAgentsFormer).Get([]byte(id))), nil
 }
 
-// knownAgent refuses an agent id in a body that is not the tenant's.
+// knownAgent rejects an id in a request body that is not an agent of the tenant.
 func knownAgent(d data, id string) error {
 	if id == "" || d.in(inAgents).Get([]byte(id)) == nil {
 		return store.FieldError(store.Invalid, "unknown agent", "agentId", "is not an agent of this tenant")
@@ -75,15 +76,15 @@ func knownAgent(d data, id string) error {
 	return nil
 }
 
-// CreateAgent makes an agent.
+// CreateAgent creates an agent.
 func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
 	return createOne(ctx, t, agents, func(d data, id string, now time.Time) (store.Agent, error) {
 		return in.Make(id, now), t.deploy(d, id, in.ConfigYAML, in.DeployedBy, now)
 	})
 }
 
-// deploy makes a configuration the agent's present one and appends it to its
-// history. One that is the same is none, and so is an empty first one.
+// deploy sets the current configuration of an agent and appends it to the agent's
+// history. An unchanged configuration, and an empty first one, are ignored.
 func (t *tenant) deploy(d data, agentID, config, by string, now time.Time) error {
 	if config == string(d.in(inAgentConfigs).Get([]byte(agentID))) {
 		return nil
@@ -112,7 +113,7 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, agents, id)
 }
 
-// dropAgent removes what belongs to an agent, and keeps its last name.
+// dropAgent removes the data of an agent, except its last name.
 func dropAgent(d data, agent *store.Agent) error {
 	id := agent.ID
 	if err := agentsChanged(d); err != nil {
@@ -156,12 +157,12 @@ func deletePrefix(b *bbolt.Bucket, prefix []byte) error {
 	return nil
 }
 
-// maxTools bounds the tools that are kept of one agent: tool names come from outside.
+// maxTools bounds the tools stored per agent, because tool names come from outside.
 const maxTools = 1000
 
-// A tool is kept as three numbers: the time of its first and of its last call,
-// nanoseconds, and a varint count. Its id is made of what never changes of it. The
-// key with tool 0 holds how many tools the agent has.
+// A tool is stored as three numbers: the time of its first and of its last call,
+// nanoseconds, and a varint count. Its id depends only on properties that never
+// change. The key with tool 0 holds how many tools the agent has.
 
 func toolRow(agent, tool uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, 8), agent), tool)

@@ -9,11 +9,11 @@ import (
 	"svc/store"
 )
 
-// maxAliases bounds the former names that are kept of one agent; beyond it the
-// oldest is given up.
+// maxAliases bounds the former names stored per agent; beyond it the oldest is
+// removed.
 const maxAliases = 16
 
-// An alias is kept as the id of its agent and the time of the change of name,
+// An alias is stored as the id of its agent and the time of the rename,
 // nanoseconds, 8 bytes.
 
 func aliasValue(id string, at time.Time) []byte {
@@ -28,9 +28,9 @@ func splitAlias(v []byte) (id string, at uint64) {
 	return string(v[:n]), binary.BigEndian.Uint64(v[n:])
 }
 
-// claimAgentName takes a unique name for an agent. The name that the agent had
-// becomes an alias; where the new one was an alias, of whichever agent, it is
-// none any more.
+// claimAgentName takes a unique name for an agent. The agent's previous name
+// becomes an alias. If the new name was an alias of any agent, that alias is
+// removed.
 func claimAgentName(d data, old, name, id string, now time.Time) error {
 	if err := claimName(d.in(inAgentNames), "agent", old, name, id); err != nil || old == name {
 		return err
@@ -45,7 +45,7 @@ func claimAgentName(d data, old, name, id string, now time.Time) error {
 	return dropAliases(d, id, maxAliases)
 }
 
-// dropAliases gives up the oldest aliases of an agent until it has at most n.
+// dropAliases removes the oldest aliases of an agent until it has at most n.
 func dropAliases(d data, id string, n int) error {
 	type alias struct {
 		name []byte
@@ -67,7 +67,8 @@ func dropAliases(d data, id string, n int) error {
 	return nil
 }
 
-// agentByName finds the agent with a name or, where no agent has it, with an alias.
+// agentByName finds the agent with a name or, if no agent has the name, with an
+// alias.
 func agentByName(d data, name string) (a agentKnown, ok bool, err error) {
 	if id := d.in(inAgentNames).Get([]byte(name)); id != nil {
 		return agentKnown{id: string(id), name: name}, true, nil
@@ -81,7 +82,7 @@ func agentByName(d data, name string) (a agentKnown, ok bool, err error) {
 	return agentKnown{id: id, name: agent.Name}, ok, err
 }
 
-// ListAgentAliases returns the former names that still mean an agent.
+// ListAgentAliases returns the former names that still resolve to an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
 	err = t.view(ctx, func(d data) error {
 		list, err = aliasesOf(d)

@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// Contents returns everything that can be declared, at one moment.
+// Contents returns a consistent snapshot of everything that can be declared.
 func (t *tenant) Contents(ctx context.Context) (all store.Contents, err error) {
 	err = t.view(ctx, func(d data) error {
 		all, err = contentsOf(d)
@@ -40,7 +40,7 @@ func contentsOf(d data) (all store.Contents, err error) {
 	return all, err
 }
 
-// oldest returns all resources of a kind as they are, oldest first.
+// oldest returns all resources of a kind with all fields, oldest first.
 func oldest[T any](d data, k *kind[T]) ([]T, error) {
 	list, _, err := newest[T](d.in(k.rows), store.Page{}, nil)
 	slices.Reverse(list)
@@ -107,8 +107,8 @@ func (t *tenant) make(ctx context.Context, d data, c store.Change, now time.Time
 	return fmt.Errorf("a change of %T", c.After)
 }
 
-// replace writes a resource in the place of another, with its event; shown is how the
-// event shows it, where that is not how its kind does.
+// replace replaces a resource, with the audit event; shown converts the resource for
+// the event, if that differs from its kind.
 func replace[T any](ctx context.Context, t *tenant, k *kind[T], d data, before, after *T, shown *store.Object, now time.Time) error {
 	if after == nil {
 		return removeFrom(ctx, t, k, d, before)

@@ -1,19 +1,19 @@
 package bolt
 
-// arena is memory for the keys and values of one transaction, which bbolt refers
-// to until it is over. It is used again by the next one.
+// arena allocates the keys and values of one transaction, which bbolt refers to
+// until the transaction ends. Its memory is reused by the next transaction.
 type arena struct {
 	chunks [][]byte
-	next   int // the chunk in use is chunks[next-1]
+	next   int // the current chunk is chunks[next-1]
 }
 
 const (
 	arenaChunk = 64 << 10
-	arenaKeep  = 256 // chunks that are kept for the next transaction
+	arenaKeep  = 256 // chunks that stay allocated for the next transaction
 )
 
-// space returns an empty slice with room for n bytes, valid until the next call
-// of space, or for good once given to keep.
+// space returns an empty slice with capacity n. It is valid until the next call
+// of space, or until reset if it is passed to keep.
 func (a *arena) space(n int) []byte {
 	if a.next > 0 {
 		if c := a.chunks[a.next-1]; cap(c)-len(c) >= n {
@@ -30,7 +30,7 @@ func (a *arena) space(n int) []byte {
 	return a.chunks[a.next-1][:0:arenaChunk]
 }
 
-// keep keeps what was appended to the last space.
+// keep retains the bytes that were appended to the slice of the last space call.
 func (a *arena) keep(b []byte) []byte {
 	if a.next == 0 {
 		return b[:len(b):len(b)]
@@ -42,7 +42,7 @@ func (a *arena) keep(b []byte) []byte {
 	return b[:len(b):len(b)]
 }
 
-// reset gives everything back.
+// reset frees all slices for reuse.
 func (a *arena) reset() {
 	if len(a.chunks) > arenaKeep {
 		clear(a.chunks[arenaKeep:])

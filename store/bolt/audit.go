@@ -14,7 +14,7 @@ import (
 	"svc/store"
 )
 
-// ReportAuditHead stores the end of an audit chain.
+// ReportAuditHead stores the head of an audit chain.
 func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, contradicted *store.EarlierHead, err error) {
 	for field, value := range map[string]string{"gateway": head.Gateway, "trail": head.Trail, "hash": head.Hash} {
 		if badKey(value) {
@@ -24,7 +24,7 @@ func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 	if head.Seq == 0 {
 		return stored, nil, store.FieldError(store.Invalid, "bad audit head", "seq", "must be at least 1")
 	}
-	var refused error // after the transaction, which keeps the key that was offered
+	var refused error // after the transaction, which also stores the rejected key
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		b := d.in(inAuditUnsigned)
 		if head.PublicKey != "" {
@@ -56,7 +56,7 @@ func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 }
 
 // bindAuditKey binds the name of a gateway to the first key that is reported for
-// it. A report with another key is refused, and the key is kept as offered.
+// it. A report with another key is rejected, and the key is recorded as offered.
 func (t *tenant) bindAuditKey(d data, head store.AuditHead) (refused, err error) {
 	b := d.in(inAuditKeys)
 	bound, known, err := getJSON[store.AuditKey](b, head.Gateway)
@@ -85,7 +85,7 @@ func tooManyTrails(n int) error {
 	return store.FieldError(store.Invalid, "too many audit trails", "gateway", fmt.Sprintf("the tenant has %d already", n))
 }
 
-// roomForHead checks the bounds on heads of trails that are new.
+// roomForHead enforces the bounds on heads when a log is new.
 func roomForHead(b *bbolt.Bucket, head store.AuditHead) error {
 	n := b.Stats().KeyN
 	switch {
@@ -144,7 +144,8 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	return bound, err
 }
 
-// ListAuditHeads returns all heads, by gateway and trail, signed ones first.
+// ListAuditHeads returns all heads, sorted by gateway and log id, signed heads
+// first.
 func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, err error) {
 	err = t.view(ctx, func(d data) error {
 		list = []store.AuditHead{}
@@ -175,8 +176,8 @@ func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, er
 	return list, err
 }
 
-// separateUnsignedHeads moves the heads of before signatures to a bucket of their
-// own: schema 4 to 5.
+// separateUnsignedHeads is the migration from schema 4 to 5: heads without a
+// signature move to a bucket of their own.
 func separateUnsignedHeads(tx *bbolt.Tx) error {
 	if err := addBuckets(5)(tx); err != nil {
 		return err

@@ -9,16 +9,16 @@ import (
 	"svc/store"
 )
 
-// leaseRecord is who does a piece of background work, and until when. A lease that
-// was given back keeps its token, without a holder.
+// leaseRecord is the holder of a piece of background work, and the expiry of the
+// lease. A released lease keeps its token, without a holder.
 type leaseRecord struct {
 	Holder string
 	Until  time.Time
 	Token  uint64
 }
 
-// dropLeases ends the leases of earlier processes. The file has one holder, which
-// is this one: whoever had them ended without giving them back.
+// dropLeases removes the leases of earlier processes. Only one process can have
+// the file open, so an earlier holder has ended without releasing its lease.
 func (s *Store) dropLeases() error {
 	var held []string
 	err := s.view(context.Background(), func(tx *bbolt.Tx) error {
@@ -58,7 +58,7 @@ func eachLease(tx *bbolt.Tx, fn func(name string, l leaseRecord) error) error {
 	})
 }
 
-// holds refuses a write whose lease is no longer its holder's.
+// holds rejects a write whose lease no longer belongs to its holder.
 func (s *Store) holds(ctx context.Context, tx *bbolt.Tx) error {
 	l, ok := store.LeaseOf(ctx)
 	if !ok {
@@ -98,7 +98,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, true, nil
 }
 
-// ReleaseLease gives a lease back.
+// ReleaseLease releases a lease.
 func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// The filter fields of traces are kept a second time, in blocks of up to blockCap
-// traces in commit order, so that a filtered list with an exact total reads 40
-// bytes per trace instead of its record. A block fits into a page. Its key is the
-// commit number of its first trace; little-endian:
+// The filter fields of traces are stored a second time, in blocks of up to
+// blockCap traces in commit order, so that a filtered list with an exact total
+// reads 40 bytes per trace instead of its record. A block fits into a page. Its
+// key is the commit number of its first trace; little-endian:
 //
 //	0  version 1           8  least createdAt, ns
 //	1  zero               16  greatest createdAt
@@ -41,7 +41,7 @@ const (
 
 var errBlock = errors.New("damaged trace block")
 
-// block is an encoded block.
+// block is an encoded block of filter fields.
 type block []byte
 
 func asBlock(b []byte) (block, error) {
@@ -55,7 +55,7 @@ func asBlock(b []byte) (block, error) {
 	return bl, nil
 }
 
-// newBlock is an empty block after others whose greatest time is latest.
+// newBlock returns an empty block after others whose greatest time is latest.
 func newBlock(latest int64) block {
 	b := make(block, blockHeader, blockHeader+blockCap*entrySize)
 	b[0] = blockVersion
@@ -81,13 +81,13 @@ func (b block) setCounts(count, live int) {
 	binary.LittleEndian.PutUint16(b[4:], uint16(live))
 }
 
-// entry is the i-th entry.
+// entry returns the i-th entry.
 func (b block) entry(i int) []byte {
 	off := blockHeader + i*entrySize
 	return b[off : off+entrySize : off+entrySize]
 }
 
-// add appends the entry of a sealed record.
+// add appends the entry of a sealed record, whose numbers and checksum are set.
 func (b block) add(rec []byte) block {
 	var e [entrySize]byte
 	copy(e[entryTime:], rec[recTime:recTime+8])
@@ -105,7 +105,7 @@ func (b block) add(rec []byte) block {
 	return b
 }
 
-// leaveOut appends an entry that is deleted.
+// leaveOut appends an entry that is marked as deleted.
 func (b block) leaveOut() block {
 	var e [entrySize]byte
 	e[entryFlags] = flagDeleted
@@ -120,7 +120,8 @@ func (b block) remove(i int) {
 	b.setCounts(b.count(), b.live()-1)
 }
 
-// recomputeBounds computes the bounds again from what is live.
+// recomputeBounds computes the bounds again from the entries that are not
+// deleted.
 func (b block) recomputeBounds() {
 	least, greatest := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range b.count() {

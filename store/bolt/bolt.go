@@ -19,23 +19,23 @@ import (
 	"svc/store"
 )
 
-// Options are the settings of a store. The zero value is good.
+// Options are the settings of a store. The zero value is valid.
 type Options struct {
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// Logger receives errors that no caller gets; nil discards them.
+	// Logger receives errors that are not returned to a caller; nil discards them.
 	Logger *slog.Logger
 	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
 	// store.DefaultMaxAutoAgents, below 0 none.
 	MaxAutoAgents int
-	// FlushEvery is how often the times of use of keys are written; 0: 3 seconds.
+	// FlushEvery is the interval at which times of key use are written; 0: 3 seconds.
 	FlushEvery time.Duration
-	// NoSync leaves commits to the operating system: for tests and benchmarks. An
-	// acknowledged write may be lost, and the file damaged, when the machine fails.
+	// NoSync disables fsync of commits, for tests and benchmarks only. When the machine fails, an
+	// acknowledged write may be lost and the file damaged.
 	NoSync bool
 
-	migrations []migration  // nil: the package's
-	fault      func() error // fails commits in tests
+	migrations []migration  // nil: the migrations of this package
+	fault      func() error // makes commits fail in tests
 	indexLater bool         // in tests: Open starts neither buildIndex nor facetBuilder
 }
 
@@ -49,34 +49,33 @@ type Store struct {
 	schema int
 
 	maxAuto    uint64
-	expireRows atomic.Int64 // of the next transaction of Expire
+	expireRows atomic.Int64 // page sizes of the next transaction of Expire
 	fault      func() error
 
 	mu       sync.Mutex
 	states   map[string]*tenantState
-	used     map[usedKey]time.Time // key uses that are not written yet
+	used     map[usedKey]time.Time // times of key use that are not written yet
 	inFlight map[requestKey]*inFlight
 
-	failure   atomic.Pointer[error] // of the newest commit
-	closed    chan struct{}         // closed when Close begins
+	failure   atomic.Pointer[error] // error of the newest commit
+	closed    chan struct{}         // closed when Close starts
 	closing   sync.Once
 	commits   chan *ingest
-	committed chan struct{}  // has one while traces were committed that facetBuilder has not seen
-	mem       arena          // the committer's
-	senders   sync.RWMutex   // held for reading while something is sent to commits
-	work      sync.WaitGroup // the committer, the flusher and what makes the index
+	committed chan struct{}  // has one element while there are committed traces that facetBuilder has not seen
+	mem       arena          // used by the committer only
+	senders   sync.RWMutex   // held for reading during a send to commits
+	work      sync.WaitGroup // the committer, the flusher and the goroutine that builds the index
 }
 
 var _ store.Engine = (*Store)(nil)
 
-// lockWait bounds how long Open waits for another process to let go of the file,
-// in its two steps.
+// lockWait bounds how long Open waits for another process to release the lock of the file, in each of
+// its two steps.
 const lockWait = 900 * time.Millisecond
 
-// Open opens the store at path, or makes one. The file is checked before bbolt
-// maps it: what is truncated, damaged, foreign or from a newer version is refused
-// with an error that says what to do ([*FileError]), never by a crash; so is a
-// file that another process holds, within two seconds.
+// Open opens the store at path, or creates one. The file is checked before bbolt maps it: a file that
+// is truncated, damaged, of another program or of a newer version gives an error with advice
+// ([*FileError]), never a crash. So does, within two seconds, a file that another process has open.
 func Open(path string, opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -120,8 +119,8 @@ func Open(path string, opts Options) (*Store, error) {
 	case opts.MaxAutoAgents > 0:
 		s.maxAuto = uint64(opts.MaxAutoAgents)
 	}
-	// A mapping with room to grow: bbolt must wait for readers to enlarge it, and a
-	// backup is a long reader.
+	// The mapping is larger than the file: to enlarge it bbolt must wait for readers, and a backup
+	// reads for a long time.
 	if s.db, err = openFile(path, opts.NoSync, int(max(4*size, 1<<32))); err != nil {
 		return nil, err
 	}
@@ -147,8 +146,8 @@ func Open(path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// openFile opens the file with bbolt. bbolt panics on some damage after it has
-// locked the file, so the file is closed here then.
+// openFile opens the file with bbolt. On some damage bbolt panics after it has locked the file; then
+// openFile closes the file.
 func openFile(path string, noSync bool, mmap int) (db *bbolt.DB, err error) {
 	var file *os.File
 	defer func() {
@@ -181,8 +180,8 @@ func openFile(path string, noSync bool, mmap int) (db *bbolt.DB, err error) {
 	return db, nil
 }
 
-// stillAt refuses an opened file that a restore or a compaction replaced while
-// this process waited for its lock: writes to it would be lost.
+// stillAt rejects an opened file that a restore or a compaction replaced while this process waited for
+// its lock: writes to it would be lost.
 func stillAt(path string, file *os.File) error {
 	opened, err := file.Stat()
 	if err != nil {
@@ -194,8 +193,7 @@ func stillAt(path string, file *os.File) error {
 	return nil
 }
 
-// create makes an empty store beside path and renames it there, so that a file at
-// path is always a whole store.
+// create creates an empty store beside path and renames it, so that a file at path is always complete.
 func create(path string, opts Options) error {
 	if err := refuseBesideKept(path); err != nil {
 		return err
@@ -213,7 +211,7 @@ func create(path string, opts Options) error {
 		err = cerr
 	}
 	if err == nil {
-		// Link fails where path exists by now: another process was faster.
+		// Link fails if path exists: another process created it first.
 		err = os.Link(tmp, path)
 		if errors.Is(err, os.ErrExist) {
 			err = nil
@@ -226,8 +224,9 @@ func create(path string, opts Options) error {
 	return err
 }
 
-// recoverToError turns a memory fault or a panic below it into an error: bbolt panics on
-// damaged pages, and a page of a file that was cut off faults. Use: defer recoverToError(&err, path)().
+// recoverToError turns a memory fault or a panic below it into an error: bbolt panics on damaged pages,
+// and access to a page beyond the end of a truncated file faults. Use: defer recoverToError(&err,
+// path)().
 func recoverToError(err *error, path string) func() {
 	old := debug.SetPanicOnFault(true)
 	return func() {
@@ -247,8 +246,8 @@ func (s *Store) view(ctx context.Context, fn func(tx *bbolt.Tx) error) (err erro
 	return s.wrapError(s.db.View(fn))
 }
 
-// update runs fn in a write transaction of its own, under the lease of ctx where
-// it has one, and remembers whether the commit worked.
+// update runs fn in its own write transaction, under the lease of ctx if it has one, and records
+// whether the commit succeeded.
 func (s *Store) update(ctx context.Context, fn func(tx *bbolt.Tx) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -262,7 +261,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *bbolt.Tx) error) (err er
 }
 
 func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
-	done := false // fn returned nil: what fails after it is the commit
+	done := false // fn returned nil: a later error comes from the commit
 	defer func() {
 		switch {
 		case err == nil:
@@ -286,7 +285,7 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 	}))
 }
 
-// wrapError turns an error of bbolt or of a record into one of this package.
+// wrapError converts an error of bbolt or of a record into an error of this package.
 func (s *Store) wrapError(err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrDatabaseNotOpen):
@@ -349,13 +348,12 @@ func (c *ctxWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// Close commits what has been handed over, writes what is buffered and closes
-// the file.
+// Close commits the batches in the queue, writes what is buffered and closes the file.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		close(s.closed)
-		s.senders.Lock() // no sender is between its check and its send
+		s.senders.Lock() // no sender is between its check of closing and its send
 		close(s.commits)
 		s.senders.Unlock()
 		s.work.Wait()
@@ -376,7 +374,7 @@ func getJSON[T any](b *bbolt.Bucket, key string) (v T, ok bool, err error) {
 	return v, true, nil
 }
 
-// findJSON is getJSON of a record that has to be there: noun says what is missing.
+// findJSON is getJSON that returns NotFound for a missing record; noun names its kind in the message.
 func findJSON[T any](b *bbolt.Bucket, noun, id string) (T, error) {
 	v, ok, err := getJSON[T](b, id)
 	if err == nil && !ok {
@@ -393,11 +391,11 @@ func putJSON(b *bbolt.Bucket, key string, v any) error {
 	return b.Put([]byte(key), raw)
 }
 
-// newest lists the records of a bucket by descending key, those that keep accepts,
-// and returns the page and the total.
+// newest lists the records of a bucket that keep accepts, by descending key, and returns the page and
+// the total.
 func newest[T any](b *bbolt.Bucket, page store.Page, keep func(*T) bool) ([]T, int, error) {
 	items := []T{}
-	total, behind := 0, 0 // of the list, and of those behind page.After
+	total, behind := 0, 0 // number of records in the list, and of those after page.After
 	c := b.Cursor()
 	for k, raw := c.Last(); k != nil; k, raw = c.Prev() {
 		shown := (page.After.ID == "" || string(k) < page.After.ID) && behind >= page.Offset && (page.Limit <= 0 || len(items) < page.Limit)

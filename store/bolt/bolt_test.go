@@ -20,10 +20,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// clockStart is when the clocks of these tests start.
+// clockStart is the start time of the clocks of these tests.
 var clockStart = time.Date(2026, 3, 28, 22, 17, 31, 456_000_000, time.UTC)
 
-// newClock returns a clock that moves on by a millisecond with every reading.
+// newClock returns a clock that advances by a millisecond with every call.
 func newClock() *storetest.Ticking { return storetest.NewClockAt(clockStart, time.Millisecond) }
 
 // openTemp opens an empty store that is closed when the test ends.
@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestRecordsOfTracesElsewhere: the records of a file serve traces that another
-// store keeps.
+// TestRecordsOfTracesElsewhere: the records of a file work with traces in
+// another store.
 func TestRecordsOfTracesElsewhere(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
 		s, clock, fail := openFailing(t)

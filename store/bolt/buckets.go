@@ -1,14 +1,14 @@
 // Package bolt is the embedded store: one bbolt file, one process.
 //
-// It owns how the nouns of package store are kept, the one goroutine that commits
-// traces, the checks of a file before it is opened, and the buffers of what is not
-// worth a write per request. It leaves the arithmetic of statistics to
-// store/rollup and all meaning of requests to its callers.
+// It implements the storage of the resources of package store, the single goroutine that
+// commits traces, the checks of a file before it is opened, and the buffers for data
+// that does not justify a write per request. The arithmetic of statistics is in
+// store/rollup, and the handling of requests is left to the callers.
 //
 // # The tree
 //
-// Keys of resources are their ids, which are prefixed and sort by creation.
-// Integers in keys are big-endian. "‖" joins bytes, "\0" is a zero byte.
+// Keys of resources are their ids, which are prefixed and sort by creation. Integers in
+// keys are big-endian. "‖" joins bytes, "\0" is a zero byte.
 //
 //	meta                           what this file is
 //	  format                       "svc control plane store"
@@ -67,9 +67,9 @@
 //	    rollup_day_agent, rollup_day_model, rollup_day_environment
 //	                               bucket ‖ number → partial
 //
-// A change of this tree, or of a record in it, that older code could not read
-// needs a new schema version and a step in migrate.go. schema_test.go compares the
-// tree with testdata/schema.golden.
+// A change of this tree, or of a record in it, that older code could not read needs a
+// new schema version and a step in migrate.go. schema_test.go compares the tree with
+// testdata/schema.golden.
 package bolt
 
 import (
@@ -139,37 +139,38 @@ const (
 	inTraceIDs      = "trace_ids"
 	inTraceBlocks   = "trace_blocks"
 	inTraceFacets   = "trace_facets"
-	inRollup        = "rollup_" // and the name of the table
+	inRollup        = "rollup_" // and the name of the rollup table
 )
 
 // The counters in a tenant's state.
 const (
 	stateSeq         = "seq"           // commit number of the newest trace
-	stateTraces      = "traces"        // how many are stored
-	stateAutoAgents  = "auto_agents"   // agents registered by traces
-	stateAgentGen    = "agent_changes" // how often agents have changed
-	stateHorizon     = "horizon"       // traces created before it have been trimmed, nanoseconds
-	stateGovernance  = "governance"    // random, another one with each change that gateways have to know
-	stateMinutesFrom = "minutes_from"  // minute rollups before it have been trimmed, nanoseconds
+	stateTraces      = "traces"        // number of stored traces
+	stateAutoAgents  = "auto_agents"   // number of agents registered by traces
+	stateAgentGen    = "agent_changes" // number of changes of agents
+	stateHorizon     = "horizon"       // retention cutoff: traces created before it have been removed, nanoseconds
+	stateGovernance  = "governance"    // the governance revision: random, replaced with each change that gateways depend on
+	stateMinutesFrom = "minutes_from"  // minute rollups before it have been removed, nanoseconds
 )
 
-// stateUnindexed is in the state of a tenant while events are not in the index that were
-// written before there was one: the newest of them.
+// stateUnindexed is set in the state of a tenant while events that were written before
+// the index existed are missing from it. Its value is the id of the newest such event.
 var stateUnindexed = []byte("audit_unindexed")
 
-// bucket describes a bucket of the file. One table serves initialize, migrations,
-// Check and the golden test, so that a new bucket cannot be forgotten in one of them.
+// bucket describes a bucket of the file. Initialization, migrations, Check and the
+// golden test all use the same tables, so that a new bucket cannot be missing in one of
+// them.
 type bucket struct {
 	name  string
 	kind  valueKind
 	since int // the schema version that added it; 0 means the first
 }
 
-// valueKind says how the values of a bucket are read.
+// valueKind is the encoding of the values of a bucket.
 type valueKind int
 
 const (
-	raw     valueKind = iota // bytes that other checks cover, or none
+	raw     valueKind = iota // bytes that other checks validate, or no value
 	record                   // a JSON record
 	partial                  // a row of statistics
 )
@@ -241,8 +242,8 @@ type data struct {
 	*bbolt.Bucket
 }
 
-// in returns one of the tenant's buckets. They all exist: a missing one is damage,
-// and the panic becomes an error at the edge of the transaction.
+// in returns one of the tenant's buckets. All of them exist; a missing one means damage,
+// and the panic is converted to an error by recoverToError.
 func (d data) in(name string) *bbolt.Bucket {
 	b := d.Bucket.Bucket([]byte(name))
 	if b == nil {

@@ -7,7 +7,7 @@ import (
 	"svc/store"
 )
 
-// budgets is the kind of budgets.
+// budgets implements the kind of budgets.
 var budgets = &kind[store.Budget]{
 	noun: "budget", prefix: store.PrefixBudget, rows: inBudgets, names: inBudgetNames, object: (*store.Budget).Object,
 	fill: nameBudget, item: nameBudget, governs: true,
@@ -29,7 +29,7 @@ func (t *tenant) GetBudget(ctx context.Context, id string) (store.Budget, error)
 	return getOne(ctx, t, budgets, id)
 }
 
-// CreateBudget makes a budget.
+// CreateBudget creates a budget.
 func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (store.Budget, error) {
 	return createOne(ctx, t, budgets, func(d data, id string, now time.Time) (store.Budget, error) {
 		return in.Make(id, now), knownAgent(d, in.AgentID)

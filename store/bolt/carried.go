@@ -14,18 +14,18 @@ import (
 
 // carrier reads and writes the rows of one kind for a migration.
 type carrier struct {
-	buckets []string // that hold the rows
-	indexes []string // that are made of them
-	// export calls each with every row behind a key until it returns false.
+	buckets []string // buckets that store the rows
+	indexes []string // buckets that are derived from the rows
+	// export calls each with every row after a key until each returns false.
 	export func(tx *bbolt.Tx, d data, tenant string, after []byte, each each) error
 	put    func(w *filler, doc []byte) error
 }
 
-// each receives a row; false is enough.
+// each receives a row, and returns false to stop.
 type each func(key []byte, v any) (bool, error)
 
-// carried is what a migration carries. The buckets that are in none of its rows are in
-// notCarried, with the reason.
+// carried defines the rows that a migration to another engine transfers. Buckets that
+// belong to none of them are in notCarried, with the reason.
 var carried = map[transfer.Kind]carrier{
 	transfer.Watermarks: {buckets: []string{string(bucketMarks)},
 		export: func(tx *bbolt.Tx, _ data, _ string, after []byte, out each) error {
@@ -122,13 +122,13 @@ var carried = map[transfer.Kind]carrier{
 	transfer.PolicyFires: {buckets: []string{inPolicyFires}, export: exportFires, put: putOf(putFires)},
 }
 
-// notCarried are the buckets that stay behind.
+// notCarried are the buckets that are not transferred.
 var notCarried = map[string]string{
 	string(bucketMeta):   "what the file is",
 	string(bucketLeases): "work that a process does now",
 }
 
-// putOf reads a row and writes it.
+// putOf returns a function that decodes a row and writes it.
 func putOf[T any](put func(w *filler, v *T) error) func(*filler, []byte) error {
 	return func(w *filler, doc []byte) error {
 		var v T
@@ -139,7 +139,7 @@ func putOf[T any](put func(w *filler, v *T) error) func(*filler, []byte) error {
 	}
 }
 
-// eachRow calls out with the rows of a bucket behind a key.
+// eachRow calls out with the rows of a bucket after a key.
 func eachRow(b *bbolt.Bucket, after []byte, out each, row func(k, v []byte) (any, error)) error {
 	c := b.Cursor()
 	for k, v := seekAfter(c, after); k != nil; k, v = c.Next() {
@@ -154,7 +154,7 @@ func eachRow(b *bbolt.Bucket, after []byte, out each, row func(k, v []byte) (any
 	return nil
 }
 
-// records exports JSON records, without what is known from elsewhere.
+// records exports JSON records, without the fields that other rows contain.
 func records[T any](name string, reduce func(*T)) func(*bbolt.Tx, data, string, []byte, each) error {
 	return func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 		return eachRow(d.in(name), after, out, func(k, v []byte) (any, error) {
@@ -222,8 +222,8 @@ func putTenant(w *filler, t *transfer.Tenant) error {
 	return w.setRevision(t.Revision)
 }
 
-// putTransferred writes a user. An address belongs to the invited user with it, or else
-// to the one that was changed last.
+// putTransferred writes a user. An address belongs to the user who is invited with it,
+// or else to the user that was changed last.
 func putTransferred(w *filler, u *transfer.User) error {
 	rec := userRecord{User: u.User, Profile: eventMark(u.Profile), State: eventMark(u.State), Announced: u.Announced}
 	if u.Email != "" {
@@ -325,8 +325,8 @@ func putTransferredResponse(w *filler, r *transfer.Response) error {
 	return putJSON(w.in(inAnswers), string(r.Digest), responseRecord{Body: r.Body, Expires: timeOf(uint64(r.Until)), Answer: r.Response})
 }
 
-// exportHeads exports signed heads and then the others: the first byte of a key says of
-// which.
+// exportHeads exports signed heads and then unsigned ones: the first byte of a cursor
+// tells which of the two.
 func exportHeads(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 	enough := false
 	for first, name := range []string{inAuditHeads, inAuditUnsigned} {
@@ -364,7 +364,7 @@ func putHead(w *filler, h *transfer.AuditHead) error {
 	return putJSON(w.in(name), string(joined(h.Gateway, h.Trail)), h.AuditHead)
 }
 
-// putEvent writes an event behind the ones before it in its chain.
+// putEvent appends an event to its chain.
 func putEvent(w *filler, e *store.AuditEvent) error {
 	b, key := w.in(inAuditEvents), e.ID
 	if last, _ := b.Cursor().Last(); bytes.Compare(last, []byte(key)) >= 0 {

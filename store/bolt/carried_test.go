@@ -7,9 +7,9 @@ import (
 	"svc/store/transfer"
 )
 
-// TestEverythingIsCarried: every kind of rows is known here, and every bucket is part of
-// one, is made of one, or is left behind for a reason. A bucket that is new fails until it
-// is in one of the lists.
+// TestEverythingIsCarried checks that every kind of rows is known here, and that every
+// bucket stores rows of a kind, is derived from them, or is listed in notCarried with a
+// reason. It fails for a new bucket until the bucket is in one of the lists.
 func TestEverythingIsCarried(t *testing.T) {
 	known := map[string]bool{}
 	for name := range notCarried {

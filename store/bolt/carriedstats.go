@@ -18,7 +18,7 @@ func rollupNames() (names []string) {
 	return names
 }
 
-// rowKey reads what appendRowKey wrote.
+// rowKey decodes a key that appendRowKey encoded.
 func rowKey(t rollup.Table, b []byte) (k rollup.Key, ok bool) {
 	be := binary.BigEndian
 	switch {
@@ -39,8 +39,8 @@ func rowKey(t rollup.Table, b []byte) (k rollup.Key, ok bool) {
 	return k, true
 }
 
-// exportStatistics exports one table after the other: the first byte of a key is the
-// table.
+// exportStatistics exports the tables one after another: the first byte of a cursor
+// is the table.
 func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 	text, enough := dictReader{d: d}, false
 	for t := range rollup.NumTables {
@@ -90,7 +90,7 @@ func putStatistic(w *filler, s *transfer.Statistic) error {
 	return b.Put(appendRowKey(nil, k), s.Data)
 }
 
-// agentEntry is the entry of an agent as a dimension.
+// agentEntry returns the dictionary entry of an agent as a dimension.
 func agentEntry(word string) dictEntry {
 	switch {
 	case word == "":
@@ -101,7 +101,7 @@ func agentEntry(word string) dictEntry {
 	return agentWord("", word[1:])
 }
 
-// modelEntry is the entry of a model as a dimension.
+// modelEntry returns the dictionary entry of a model as a dimension.
 func modelEntry(word string) dictEntry {
 	provider, model := splitModel(word)
 	return dictEntry{kindModel, provider, model}
@@ -116,7 +116,7 @@ func exportTools(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 		}
 		agent, tool := binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])
 		if tool == 0 {
-			continue // the number of them
+			continue // the number of tools
 		}
 		first, last, n, err := decodeTool(v)
 		if err != nil {
@@ -124,7 +124,7 @@ func exportTools(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 		}
 		id, registered := strings.CutPrefix(text.get(kindAgent, agent), "i")
 		if !registered {
-			continue // which no list shows
+			continue // a tool that no list contains
 		}
 		if more, err := out(k, transfer.Tool{Agent: []byte(id), Tool: []byte(text.get(kindTool, tool)), First: int64(first), Last: int64(last), Calls: int64(n)}); err != nil || !more {
 			return err

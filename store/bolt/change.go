@@ -12,15 +12,15 @@ import (
 	"svc/store"
 )
 
-// The rows of a tenant's chain of events.
+// The rows of a tenant's audit chain.
 var (
 	chainLast    = []byte("last")    // hash of the newest event
 	chainTrimmed = []byte("trimmed") // hash of the newest event that was removed
 )
 
-// changed ends a change in its transaction: it refuses one of an object that the
-// context does not expect, writes its event, and notifies gateways where they have to
-// know.
+// changed completes a change in its transaction: it rejects a change of an object that the
+// context does not expect, writes the audit event, and changes the governance revision if
+// gateways depend on the object.
 func (t *tenant) changed(ctx context.Context, d data, before, after *store.Object, governs bool) error {
 	if err := store.CheckMatch(ctx, before); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (t *tenant) changed(ctx context.Context, d data, before, after *store.Objec
 	return chain.Put(chainLast, []byte(e.Hash))
 }
 
-// GovernanceRevision returns the text that changes with what gateways enforce. It is a
-// random number: a store that was restored from a backup never has one again.
+// GovernanceRevision returns the text that changes with everything that gateways enforce.
+// It is a random number, so that a store restored from a backup never repeats a value.
 func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err error) {
 	err = t.view(ctx, func(d data) error {
 		revision = d.revision()
@@ -55,8 +55,7 @@ func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err e
 	return revision, err
 }
 
-// revision is the text of the tenant's revision: that of a number, or one that another
-// engine has made.
+// revision formats the tenant's revision: a number, or a text that another engine made.
 func (d data) revision() string {
 	if raw := d.in(inState).Get([]byte(stateGovernance)); len(raw) != 8 && len(raw) > 0 {
 		return string(raw)
@@ -64,7 +63,7 @@ func (d data) revision() string {
 	return fmt.Sprintf("%016x", d.counter(stateGovernance))
 }
 
-// setRevision takes over the revision of another store.
+// setRevision sets the revision that another store had.
 func (d data) setRevision(text string) error {
 	raw := []byte(text)
 	if n, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
@@ -110,16 +109,17 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 	return list, before, err
 }
 
-// aheadOfID separates the key of an event from its id, where the event comes behind one
-// in the chain whose id is greater: two processes with one store dated them, before the
-// store was moved into this file. The key is then that of the one before and the id.
+// aheadOfID separates the two parts of the key of an event that follows an event with a
+// greater id in the chain. This happens when two processes that shared a store dated them,
+// before the store was moved into this file. The key is then the previous event's key
+// followed by the id.
 const aheadOfID = "~"
 
-// maxAhead bounds the events with greater ids that one of them is behind.
+// maxAhead bounds the events with greater ids that precede one event.
 const maxAhead = 1000
 
-// eventKey is the key of an event: its id, but where it is dated out of order. Of one that
-// is not there it is the id.
+// eventKey returns the key of an event: its id, unless it is dated out of order. For an
+// event that does not exist it returns the id.
 func eventKey(d data, id string) []byte {
 	c := d.in(inAuditEvents).Cursor()
 	k, _ := c.Seek([]byte(id))
@@ -135,7 +135,8 @@ func eventKey(d data, id string) []byte {
 	return []byte(id)
 }
 
-// hashBefore is the hash of the event that was written just before the one with a key.
+// hashBefore returns the hash of the event that was written immediately before the event
+// with a key.
 func hashBefore(d data, key []byte) (string, error) {
 	c := d.in(inAuditEvents).Cursor()
 	c.Seek(key)

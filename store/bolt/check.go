@@ -18,16 +18,16 @@ import (
 	"svc/store/rollup"
 )
 
-// Checked describes a file that [Check] found sound.
+// Checked describes a file that [Check] found valid.
 type Checked struct {
 	Schema int // the schema version of the file
-	Newest int // the version that this program brings it to when it opens it
+	Newest int // the schema version to which this program migrates the file when it opens it
 }
 
-// Check reads all of a file that no process has open for writing: keys are in
-// order, every bucket of the file's schema version exists, every record decodes,
-// traces are indexed and counted. What is damaged is a [*FileError]. The file is
-// opened for reading and stays as it is, its schema version included.
+// Check reads the whole of a file that no process has open for writing and verifies that
+// keys are in order, every bucket of the file's schema version exists, every record
+// decodes, and traces are indexed and counted. Damage is reported as a [*FileError]. The
+// file is opened for reading only and not changed, its schema version included.
 func Check(ctx context.Context, path string, progress Progress) (found Checked, err error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return found, err
@@ -58,8 +58,8 @@ func Check(ctx context.Context, path string, progress Progress) (found Checked, 
 	return found, err
 }
 
-// Progress is told now and then how far a step of a long command is, in bytes. The total
-// is an estimate, and never 0. nil is nobody.
+// Progress is called from time to time with the progress of a step of a long command, in
+// bytes. The total is an estimate, and never 0. It may be nil.
 type Progress func(step string, done, total int64)
 
 // The steps of Check, Compact and Restore.
@@ -69,14 +69,14 @@ const (
 	StepCompare = "compare the traces with their indexes"
 )
 
-// usedBytes is how much of a file is not free.
+// usedBytes returns the bytes of a file that are not free.
 func usedBytes(tx *bbolt.Tx) int64 {
 	stats := tx.DB().Stats()
 	return max(tx.Size()-int64(stats.FreePageN)*int64(tx.DB().Info().PageSize), 1)
 }
 
-// openToRead opens a file with bbolt for reading alone. It waits as Open does for
-// a process that has it open for writing.
+// openToRead opens a file with bbolt for reading only. Like Open it waits for a process
+// that has the file open for writing.
 func openToRead(path string) (db *bbolt.DB, err error) {
 	defer recoverToError(&err, path)()
 	db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockWait, PreLoadFreelist: true})
@@ -89,7 +89,7 @@ func openToRead(path string) (db *bbolt.DB, err error) {
 	return db, nil
 }
 
-// kinds returns how the values of each bucket are read, by name.
+// kinds returns the encoding of the values of each bucket, by name.
 var kinds = func() map[string]valueKind {
 	m := make(map[string]valueKind)
 	for _, b := range slices.Concat(topBuckets, tenantBuckets) {
@@ -106,11 +106,11 @@ type checker struct {
 
 	progress    Progress
 	step        string
-	read, total int64 // bytes of keys and values in this step
-	traceBytes  int64 // of all traces
+	read, total int64 // bytes of keys and values read in this step
+	traceBytes  int64 // number of all traces
 }
 
-// pause notices now and then that nobody waits any more.
+// pause returns the context's error from time to time, and reports progress.
 func (c *checker) pause() error {
 	if c.seen++; c.seen%1024 == 0 {
 		if c.progress != nil {
@@ -121,7 +121,7 @@ func (c *checker) pause() error {
 	return nil
 }
 
-// tree reads a bucket with all that is below it.
+// tree reads a bucket with all nested buckets.
 func (c *checker) tree(name string, b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(k, v []byte) error {
@@ -156,7 +156,7 @@ func (c *checker) tree(name string, b *bbolt.Bucket) error {
 	})
 }
 
-// tenant looks for every bucket of a tenant and reads its traces.
+// tenant checks that every bucket of a tenant exists and reads its traces.
 func (c *checker) tenant(id string, root *bbolt.Bucket) error {
 	if root == nil {
 		return fmt.Errorf("tenant %s has no data", id)
@@ -174,7 +174,7 @@ func (c *checker) tenant(id string, root *bbolt.Bucket) error {
 	return c.traces(data{root})
 }
 
-// events looks whether the index of events has each of them, and no other.
+// events checks that the index of events has an entry for each event, and no other.
 func (c *checker) events(d data) error {
 	index, unindexed := d.in(inAuditIndex), d.in(inState).Get(stateUnindexed)
 	want := 0
@@ -248,7 +248,8 @@ func (c *checker) traces(d data) error {
 	return err
 }
 
-// facets returns what compares the facets of a tenant's traces with their records.
+// facets returns a function that compares the facets of a tenant's traces with their
+// records.
 func (c *checker) facets(d data) (*facetChecker, error) {
 	if c.schema < 10 {
 		return &facetChecker{}, nil
@@ -274,17 +275,17 @@ func (c *checker) facets(d data) (*facetChecker, error) {
 	return &facetChecker{c: d.in(inTraceFacets).Cursor()}, err
 }
 
-// facetChecker walks facets beside the traces in the order of commits.
+// facetChecker iterates over facets in parallel with the traces, in commit order.
 type facetChecker struct {
 	c       *bbolt.Cursor // nil: there are no facets
 	started bool
-	key     uint64 // of what is read: 0 behind the last
+	key     uint64 // of the current facets: 0 after the last
 	facets  facets
 	next    uint64
 	after   facets
 }
 
-// move reads the next facets.
+// move advances to the next facets.
 func (f *facetChecker) move() {
 	var k, v []byte
 	if f.started {
@@ -296,7 +297,7 @@ func (f *facetChecker) move() {
 	f.next, f.after = number(k), v
 }
 
-// has looks whether the facets of a trace's block, where it has some, have the trace.
+// has checks that the facets of a trace's block, if there are any, include the trace.
 func (f *facetChecker) has(seq uint64, t *store.Trace, r refs) (err error) {
 	if f.c == nil {
 		return nil

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// commitQueue is how many batches may wait for the committer; callers of more wait.
+	// commitQueue bounds the batches that wait for the committer; callers of more
+	// batches block.
 	commitQueue = 1024
-	// commitTraces bounds the traces of one commit, unless one batch has more.
+	// commitTraces bounds the traces of one commit, unless a single batch has more.
 	commitTraces = 8192
 )
 
-// committer is the one goroutine that writes traces. What has come in while a
-// commit was on its way to the disk shares the next one; nobody waits for others
-// to come.
+// committer is the single goroutine that writes traces (group commit). Batches that
+// arrive during a commit share the next one; the committer never waits for more
+// batches.
 func (s *Store) committer() {
 	defer s.work.Done()
 	for first := range s.commits {
@@ -46,7 +47,8 @@ func (s *Store) committer() {
 	}
 }
 
-// commitBatch writes batches in one transaction and answers their callers.
+// commitBatch writes batches in one transaction and returns the results to their
+// callers.
 func (s *Store) commitBatch(batch []*ingest) {
 	taken := batch[:0]
 	for _, in := range batch {
@@ -58,7 +60,7 @@ func (s *Store) commitBatch(batch []*ingest) {
 		return
 	}
 	var writers []*writer
-	s.mem.reset() // nothing refers to the transaction before
+	s.mem.reset() // nothing refers to the memory of the previous transaction
 	err := s.commit(func(tx *bbolt.Tx) error {
 		writers = writers[:0]
 		byTenant := map[string]*writer{}
@@ -94,7 +96,7 @@ func (s *Store) commitBatch(batch []*ingest) {
 		}
 		select {
 		case s.committed <- struct{}{}:
-		default: // facetBuilder has yet to look
+		default: // facetBuilder has not run since
 		}
 	}
 	for _, in := range taken {
@@ -116,20 +118,20 @@ type writer struct {
 	r  resolver
 
 	traces, ids, blocks *bbolt.Bucket
-	known               cursorGetter // of ids
+	known               cursorGetter // writes to trace_ids
 
-	seq     uint64 // of the newest trace
-	count   uint64 // traces stored
+	seq     uint64 // commit number of the newest trace
+	count   uint64 // number of traces stored
 	added   uint64
-	auto    uint64 // agents registered by traces
+	auto    uint64 // number of agents registered by traces
 	autoSet bool
 	horizon int64
 
-	tail    block  // the block that grows
+	tail    block  // the last block, which gets the next entries
 	tailKey uint64 // its first commit number
-	tailSet bool   // it has changed
+	tailSet bool   // the block has changed
 	lists   [][]rollup.Entry
-	tools   map[uint64]toolCalls // by agent and tool number
+	tools   map[uint64]toolCalls // calls, by agent and tool number
 	fires   map[string]uint64
 }
 
@@ -138,7 +140,7 @@ type toolCalls struct {
 	last int64
 }
 
-// fill is how full pages of append-only buckets are left when they split.
+// fill is the fill ratio of pages of append-only buckets when they split.
 const fill = 0.95
 
 func newWriter(s *Store, st *tenantState, d data) *writer {
@@ -155,14 +157,14 @@ func newWriter(s *Store, st *tenantState, d data) *writer {
 	return w
 }
 
-// apply writes one batch. An *store.Error refuses the batch before anything of it
-// is written; any other error ends the transaction.
+// apply writes one batch. An *store.Error rejects the batch before anything of it is
+// written; any other error aborts the transaction.
 func (w *writer) apply(in *ingest) error {
 	if !in.ready || in.gen != w.r.gen {
 		if err := w.resolve(in); err != nil {
 			return err
 		}
-		in.ready = false // entries have to be computed
+		in.ready = false // entries must be computed
 	}
 	for i := range in.items {
 		it := &in.items[i]
@@ -193,7 +195,7 @@ func (w *writer) apply(in *ingest) error {
 	return nil
 }
 
-// resolve finds or makes the agent and the numbers of every trace.
+// resolve finds or registers the agent, and finds or makes the numbers, of every trace.
 func (w *writer) resolve(in *ingest) error {
 	unknown := map[string]string{}
 	for i := range in.items {
@@ -213,7 +215,7 @@ func (w *writer) resolve(in *ingest) error {
 	for i := range in.items {
 		it := &in.items[i]
 		if it.trace.CreatedAt.UnixNano() < w.horizon || w.known.get(it.key) != nil {
-			continue // skipped: it registers nothing
+			continue // skipped traces register nothing
 		}
 		a, ok, err := w.r.agentOf(&it.trace)
 		if err == nil && !ok {
@@ -231,7 +233,7 @@ func (w *writer) resolve(in *ingest) error {
 	return nil
 }
 
-// numberAll makes numbers for the words that have none.
+// numberAll assigns numbers to dictionary entries that have none.
 func (w *writer) numberAll(words []dictEntry) error {
 	for _, word := range words {
 		if _, ok := w.r.number(word); ok {
@@ -246,8 +248,8 @@ func (w *writer) numberAll(words []dictEntry) error {
 	return nil
 }
 
-// register makes the agent that a trace names, up to the bound; beyond it the
-// agent is known by name alone.
+// register registers the agent that a trace names, up to the bound; beyond it the agent
+// is known by name only.
 func (w *writer) register(t *store.Trace, now time.Time) (agentKnown, error) {
 	a := agentKnown{name: t.AgentName}
 	if w.auto < w.s.maxAuto {
@@ -302,7 +304,7 @@ func (w *writer) add(it *item) error {
 	return nil
 }
 
-// countCalls counts calls that a trace made of a tool; 0 is no tool.
+// countCalls counts the calls of a tool in a trace; 0 stands for no tool.
 func (w *writer) countCalls(it *item, tool uint32, n int) {
 	if tool == 0 {
 		return
@@ -314,7 +316,8 @@ func (w *writer) countCalls(it *item, tool uint32, n int) {
 	w.tools[k] = calls
 }
 
-// firedBefore keeps a policy that is named twice by one trace from counting twice.
+// firedBefore reports whether a policy occurs earlier in the trace, so that it is
+// counted once.
 func firedBefore(list []store.PolicyFired, id string) bool {
 	for i := range list {
 		if list[i].ID == id {
@@ -324,12 +327,13 @@ func firedBefore(list []store.PolicyFired, id string) bool {
 	return false
 }
 
-// key8 is a commit number as a key, from a buffer that outlives the transaction.
+// key8 returns a commit number as a key, in memory that stays valid until the
+// transaction ends.
 func (w *writer) key8(n uint64) []byte {
 	return w.s.mem.keep(binary.BigEndian.AppendUint64(w.s.mem.space(8), n))
 }
 
-// openTail makes tail the block that takes the next trace.
+// openTail sets tail to the block that gets the next trace.
 func (w *writer) openTail() error {
 	if w.tail == nil {
 		k, v := w.blocks.Cursor().Last()
@@ -365,7 +369,7 @@ func (w *writer) putTail() error {
 	return w.blocks.Put(w.key8(w.tailKey), w.tail)
 }
 
-// finish writes what was collected: the last block, rollups, tools, policies and
+// finish writes the collected changes: the last block, rollups, tools, policies and
 // counters.
 func (w *writer) finish() error {
 	if w.autoSet {
@@ -389,7 +393,8 @@ func (w *writer) finish() error {
 	now := w.s.now()
 	rows := cursorGetter{tools.Cursor()}
 	for i, k := range slices.Sorted(maps.Keys(w.tools)) {
-		// Tools that were first called at once keep their order in every engine.
+		// Tools that were first called at the same time have the same order in every
+		// engine.
 		if err := countTool(tools, rows, uint32(k>>32), uint32(k), w.tools[k], now.Add(time.Duration(i))); err != nil {
 			return err
 		}
@@ -410,7 +415,7 @@ func (w *writer) finish() error {
 }
 
 // cursorGetter reads many keys of a bucket. Unlike Bucket.Get it allocates nothing per
-// key, and it sees what was put in between.
+// key. It sees keys that are put between the reads.
 type cursorGetter struct{ c *bbolt.Cursor }
 
 // get returns the value of a key, nil when there is none.
@@ -449,12 +454,12 @@ func mergeRollups(d data, entries []rollup.Entry, mem *arena) error {
 	return nil
 }
 
-// appendRowKey is the key of a row in its table's bucket.
+// appendRowKey appends the key of a row in its table's bucket.
 func appendRowKey(dst []byte, k rollup.Key) []byte {
 	be := binary.BigEndian
 	dst = be.AppendUint32(dst, k.Bucket)
 	if k.Table.HasAllDimensions() {
 		return be.AppendUint32(be.AppendUint32(be.AppendUint32(dst, k.Agent), k.Model), k.Env)
 	}
-	return be.AppendUint32(dst, k.Agent|k.Model|k.Env) // one of them is set at most
+	return be.AppendUint32(dst, k.Agent|k.Model|k.Env) // at most one of them is set
 }

@@ -13,8 +13,8 @@ import (
 
 var ctx = context.Background()
 
-// TestSharedCommits posts single traces from many callers: they share commits,
-// and nothing waits for company.
+// TestSharedCommits ingests single traces from many callers: they share commits,
+// and the committer does not wait for more batches.
 func TestSharedCommits(t *testing.T) {
 	s, tn := benchStore(t)
 	mustIngest(t, tn, []store.Trace{{AgentName: "a", Status: store.TraceSuccess}})
@@ -44,8 +44,8 @@ func TestSharedCommits(t *testing.T) {
 	}
 }
 
-// TestLeavingCaller ends the context of posts at any moment: what is answered with
-// an error is not stored.
+// TestLeavingCaller cancels the context of calls at any time: a batch whose call
+// returned an error is not stored.
 func TestLeavingCaller(t *testing.T) {
 	_, tn := benchStore(t)
 	var wg sync.WaitGroup
@@ -74,8 +74,8 @@ func TestLeavingCaller(t *testing.T) {
 	t.Logf("%d left, %d stayed", left, stored)
 }
 
-// TestCloseDuringIngest closes a store while it is written: each batch is stored
-// or refused.
+// TestCloseDuringIngest closes a store during ingest: each batch is stored or
+// rejected.
 func TestCloseDuringIngest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	s, err := Open(path, Options{})
@@ -125,7 +125,7 @@ func TestCloseDuringIngest(t *testing.T) {
 	}
 }
 
-// TestKeyUsesAreWritten finds times of use again after a restart, and sees no
+// TestKeyUsesAreWritten checks that times of use survive a restart, without a
 // write per use.
 func TestKeyUsesAreWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
@@ -170,8 +170,8 @@ func TestKeyUsesAreWritten(t *testing.T) {
 	}
 }
 
-// TestFailedCommit makes commits fail: the callers are told, so is Ready, and
-// nothing is kept.
+// TestFailedCommit makes commits fail: the callers get the error, Ready reports
+// it, and nothing is stored.
 func TestFailedCommit(t *testing.T) {
 	s, tn := benchStore(t)
 	mustIngest(t, tn, []store.Trace{{ID: "1", AgentName: "a", Status: store.TraceSuccess}})
@@ -181,7 +181,7 @@ func TestFailedCommit(t *testing.T) {
 		full[i] = store.Trace{AgentName: "b", Status: store.TraceSuccess, SessionID: fmt.Sprintf("%01000d", i)}
 	}
 	var err error
-	for range 50 { // until the room that the file has is used up
+	for range 50 { // until the free pages of the file are used up
 		if _, err = tn.Ingest(ctx, store.Batch{Traces: full}); err != nil {
 			break
 		}
@@ -200,7 +200,7 @@ func TestFailedCommit(t *testing.T) {
 	checkRecount(t, s, "t")
 }
 
-// pageWrites is how many pages have been written so far.
+// pageWrites returns the number of pages written so far.
 func pageWrites(s *Store) int64 {
 	st := s.db.Stats()
 	return st.TxStats.GetWrite()

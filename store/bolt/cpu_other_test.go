@@ -4,5 +4,5 @@ package bolt
 
 import "time"
 
-// cpuTime is not known here.
+// cpuTime is not supported on this system.
 func cpuTime() time.Duration { return 0 }

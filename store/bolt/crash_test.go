@@ -14,10 +14,10 @@ import (
 	"svc/store"
 )
 
-// The test binary is also the process that gets killed.
+// The test binary is also run as the process to be killed.
 const childEnv = "SVC_BOLT_TEST_CHILD"
 
-// childMain ingests into the store that the environment names, and prints each
+// childMain ingests into the store given in the environment, and prints each
 // batch's first id once the batch is acknowledged.
 func childMain() bool {
 	path, round, ok := strings.Cut(os.Getenv(childEnv), "|")
@@ -46,8 +46,8 @@ func childMain() bool {
 
 func crashID(round string, batch, n int) string { return fmt.Sprintf("%s-%d-%d", round, batch, n) }
 
-// TestKilledDuringIngest kills a process that ingests, again and again on one
-// file: every acknowledged trace is there, and the rollups equal a recount.
+// TestKilledDuringIngest kills an ingesting process repeatedly on one file:
+// every acknowledged trace is stored, and the rollups equal a recount.
 func TestKilledDuringIngest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	s, err := Open(path, Options{})
@@ -86,7 +86,7 @@ func TestKilledDuringIngest(t *testing.T) {
 			acks = append(acks, [2]int{batch, n})
 			if len(acks) == 3+round*5 {
 				go func() {
-					time.Sleep(time.Duration(round*613) * time.Microsecond) // somewhere within the next batches
+					time.Sleep(time.Duration(round*613) * time.Microsecond) // during one of the next batches
 					cmd.Process.Kill()
 				}()
 			}

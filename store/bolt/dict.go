@@ -8,19 +8,19 @@ import (
 	"svc/store"
 )
 
-// Strings that many traces share are kept once and numbered from 1, per kind. The
-// first byte of a key in dict and dict_values is the kind; 0 numbers the empty
-// string. Entries are never changed or removed.
+// Strings that many traces share are stored once in a dictionary and numbered from 1,
+// per kind. The first byte of a key in dict and dict_values is the kind; 0 is the
+// number of the empty string. Entries are never changed or removed.
 const (
-	kindAgent = 'a' // "i" and an agent id, or "n" and the name of an agent without one
+	kindAgent = 'a' // "i" and an agent id, or "n" and the name of an agent without an id
 	kindEnv   = 'e' // environment
 	kindModel = 'm' // provider \0 model
 	kindTool  = 't' // tool name
-	kindName  = 'n' // agent name as it was when the trace came
+	kindName  = 'n' // agent name as it was at ingest
 )
 
-// dictEntry is a string of the dictionary in the parts that a trace has it in, so that
-// finding it in memory builds no string.
+// dictEntry is a string of the dictionary, split into the parts that a trace has, so
+// that a lookup in memory builds no string.
 type dictEntry struct {
 	kind byte
 	a, b string
@@ -33,7 +33,7 @@ func agentWord(id, name string) dictEntry {
 	return dictEntry{kindAgent, "", name}
 }
 
-// text is the word as it is kept.
+// text returns the entry as it is stored.
 func (w dictEntry) text() string {
 	switch {
 	case w.kind == kindAgent && w.a != "":
@@ -61,7 +61,7 @@ func dictValueKey(kind byte, n uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{kind}, n)
 }
 
-// lookup finds the number of a word.
+// lookup returns the number of an entry.
 func (d data) lookup(w dictEntry) (uint32, bool) {
 	if w.a == "" && w.b == "" {
 		return 0, true
@@ -81,7 +81,7 @@ func (d data) resolveString(kind byte, n uint32) string {
 	return string(d.in(inDictValues).Get(dictValueKey(kind, n)))
 }
 
-// numberOf finds or makes the number of a word.
+// numberOf finds the number of an entry or assigns one.
 func (d data) numberOf(w dictEntry) (uint32, error) {
 	if n, ok := d.lookup(w); ok {
 		return n, nil
@@ -104,7 +104,7 @@ func (d data) numberOf(w dictEntry) (uint32, error) {
 	return next, d.in(inDict).Put(dictKey(w), binary.BigEndian.AppendUint32(nil, next))
 }
 
-// dictReader resolves numbers within one transaction and remembers them.
+// dictReader resolves numbers within one transaction and caches them.
 type dictReader struct {
 	d    data
 	seen map[uint64]string
@@ -126,7 +126,7 @@ func (n *dictReader) get(kind byte, ref uint32) string {
 	return s
 }
 
-// fill sets the strings of a trace that its record numbers.
+// fill sets the fields of a trace that its record stores as numbers.
 func (n *dictReader) fill(t *store.Trace, r refs) {
 	if s := n.get(kindAgent, r.agent); strings.HasPrefix(s, "i") {
 		t.AgentID = s[1:]
@@ -136,11 +136,10 @@ func (n *dictReader) fill(t *store.Trace, r refs) {
 	t.ModelProvider, t.ModelName = splitModel(n.get(kindModel, r.model))
 }
 
-// tenantState is what a process remembers of a tenant. Everything in it can be
-// forgotten.
+// tenantState is the cache of a process for a tenant. Everything in it can be dropped.
 type tenantState struct {
 	mu       sync.Mutex
-	agents   map[dictEntry]agentKnown // by what a trace says; right while agents have changed agentGen times
+	agents   map[dictEntry]agentKnown // agents by their reference in a trace; valid while the counter of changes of agents is agentGen
 	agentGen uint64
 	dict     map[dictEntry]uint32
 	changed  chan struct{} // closed by the next commit of traces
@@ -149,10 +148,10 @@ type tenantState struct {
 // agentKnown is a resolved agent.
 type agentKnown struct{ id, name string }
 
-// maxRemembered bounds the maps of a tenantState; beyond it they start again.
+// maxRemembered bounds the maps of a tenantState; a map that exceeds it is cleared.
 const maxRemembered = 50_000
 
-// state returns what is remembered of a tenant that exists.
+// state returns the cache of an existing tenant.
 func (s *Store) state(id string) *tenantState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,20 +163,21 @@ func (s *Store) state(id string) *tenantState {
 	return st
 }
 
-// agentsChanged is called in every write transaction that changes agents: what
-// was resolved before is resolved again.
+// agentsChanged must be called in every write transaction that changes agents: it
+// invalidates the cached agents.
 func agentsChanged(d data) error {
 	return d.setCounter(stateAgentGen, d.counter(stateAgentGen)+1)
 }
 
-// nextCommit is closed when traces have been committed after the call.
+// nextCommit returns a channel that is closed when traces have been committed after
+// the call.
 func (st *tenantState) nextCommit() <-chan struct{} {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.changed
 }
 
-// committed wakes streams and remembers what the committer found or made.
+// committed wakes streams and caches what the committer resolved.
 func (st *tenantState) committed(r *resolver) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -195,14 +195,14 @@ func (st *tenantState) rememberNumbers(fresh map[dictEntry]uint32) {
 	}
 }
 
-// resolver finds agents and numbers in memory and then, where it has one, in a
-// transaction. While it has none, the state's mu is held.
+// resolver finds agents and numbers in the cache and then, if it has one, in a
+// transaction. Without a transaction, the state's mu must be held.
 type resolver struct {
 	st    *tenantState
 	d     *data
-	gen   uint64                   // how often agents had changed
-	fresh map[dictEntry]uint32     // numbers found or made in the transaction
-	known map[dictEntry]agentKnown // agents found in it
+	gen   uint64                   // value of the counter of changes of agents
+	fresh map[dictEntry]uint32     // numbers resolved in the transaction
+	known map[dictEntry]agentKnown // agents resolved in the transaction
 }
 
 // agentOf finds the agent of a trace; ok is false when it is not found. Names that
@@ -247,7 +247,7 @@ func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 	return a, true, nil
 }
 
-// number finds the number of a word; ok is false when it is not found.
+// number finds the number of an entry; ok is false when it is not found.
 func (r *resolver) number(w dictEntry) (n uint32, ok bool) {
 	if w.a == "" && w.b == "" {
 		return 0, true
@@ -265,12 +265,12 @@ func (r *resolver) number(w dictEntry) (n uint32, ok bool) {
 	return n, ok
 }
 
-// remember keeps what a transaction found. The state's mu is held.
+// remember caches what a transaction resolved. The state's mu must be held.
 func (r *resolver) remember() {
 	r.st.rememberNumbers(r.fresh)
 	switch {
 	case r.gen < r.st.agentGen:
-		return // an older transaction's agents
+		return // agents from an older transaction are dropped
 	case r.gen > r.st.agentGen || len(r.st.agents)+len(r.known) > maxRemembered:
 		r.st.agents, r.st.agentGen = make(map[dictEntry]agentKnown, len(r.known)), r.gen
 	}

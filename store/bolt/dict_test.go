@@ -2,8 +2,8 @@ package bolt
 
 import "testing"
 
-// An ingest that read the agents before a rename and ends after it does not bring
-// the old name back: what a newer transaction remembered stays.
+// An ingest that read the agents before a rename and ends after it must not cache
+// the old name again: what a newer transaction cached stays.
 func TestAgentsOfAnOlderTransactionAreNotRemembered(t *testing.T) {
 	st := &tenantState{agents: map[dictEntry]agentKnown{}, dict: map[dictEntry]uint32{}}
 	w := agentWord("", "planner")

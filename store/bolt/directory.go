@@ -8,10 +8,11 @@ import (
 	"svc/store"
 )
 
-// ResolveAgents finds or registers agents for traces that another store keeps.
-// Those of this store are resolved in their own transaction, see writer.resolve.
+// ResolveAgents finds or registers agents for traces that are in another store.
+// Agents of this store's own traces are resolved in the transaction of the traces,
+// see writer.resolve.
 func (t *tenant) ResolveAgents(ctx context.Context, named []store.NamedAgent) (list []store.ResolvedAgent, err error) {
-	// A look first: where all are known, nothing is written.
+	// First in a read transaction: if all agents are known, nothing is written.
 	known := true
 	err = t.view(ctx, func(d data) error {
 		r := &resolver{st: t.s.state(t.id), d: &d, gen: d.counter(stateAgentGen), fresh: map[dictEntry]uint32{}, known: map[dictEntry]agentKnown{}}
@@ -66,13 +67,14 @@ func (t *tenant) ResolveAgents(ctx context.Context, named []store.NamedAgent) (l
 	return list, nil
 }
 
-// traceOf is a trace that names an agent so.
+// traceOf returns a trace with a reference to an agent.
 func traceOf(n store.NamedAgent) *store.Trace {
 	return &store.Trace{AgentID: n.ID, AgentName: n.Name, AgentNameSent: n.NameSent,
 		ModelProvider: n.ModelProvider, ModelName: n.ModelName, Environment: n.Environment}
 }
 
-// AgentNames returns the present names of agents, the last ones of deleted agents.
+// AgentNames returns the current names of agents, and the last names of deleted
+// ones.
 func (t *tenant) AgentNames(ctx context.Context, ids []string) (list map[string]string, err error) {
 	err = t.view(ctx, func(d data) error {
 		list = make(map[string]string, len(ids))

@@ -14,17 +14,17 @@ import (
 	"svc/store"
 )
 
-// What the index of events finds them by: the first byte of its keys.
+// The facets of the index of events: the first byte of its keys.
 const (
-	byActor       = 'a' // a key or a user
-	byActorKind   = 'b' // both, because many events of each may have few in common
-	byActorObject = 'c' // likewise
+	byActor       = 'a' // id of a key or a user
+	byActorKind   = 'b' // both together, because many events may match each but few match both
+	byActorObject = 'c' // for the same reason
 	byKind        = 'k'
 	byObject      = 'o'
 )
 
-// facet is the keys of all events that have a value in common, without their ids. Values
-// are hashed: events are matched again when they are read.
+// facet is the key prefix shared by all events that have a value in common. Values are
+// hashed, so events are matched again when they are read.
 func facet(what byte, values ...string) []byte {
 	h := sha256.New()
 	for _, v := range values {
@@ -33,7 +33,7 @@ func facet(what byte, values ...string) []byte {
 	return append([]byte{what}, h.Sum(nil)[:8]...)
 }
 
-// facetsOf is where an event is in the index.
+// facetsOf returns the facets of an event.
 func facetsOf(e *store.AuditEvent) [][]byte {
 	list := [][]byte{facet(byKind, e.Kind), facet(byObject, e.ObjectID)}
 	for _, actor := range [...]string{e.By.KeyID, e.By.UserID} {
@@ -44,8 +44,8 @@ func facetsOf(e *store.AuditEvent) [][]byte {
 	return list
 }
 
-// facetsAsked is where the events are that a filter may let pass: those that are in all
-// of them.
+// facetsAsked returns the facets that a filter requires: an event that passes the filter has
+// all of them.
 func facetsAsked(f *store.AuditEventFilter) (list [][]byte) {
 	switch {
 	case f.Actor != "" && f.ObjectID != "":
@@ -90,21 +90,22 @@ func forgetEvent(d data, key []byte, e *store.AuditEvent) error {
 type eventWalk struct {
 	below []byte // ids are smaller than it; nil: any
 	all   *bbolt.Cursor
-	// in are cursors of the index, one for each facet of which events have to be.
+	// in are cursors of the index, one for each required facet.
 	in     []*bbolt.Cursor
 	facets [][]byte
 	key    []byte // scratch
 }
 
-// walkEvents starts a walk over the events that a filter may let pass. Where the index is
-// not finished, these are all.
+// walkEvents starts an iteration over the events that may pass a filter. While the index is
+// incomplete, it iterates over all events.
 func walkEvents(d data, f *store.AuditEventFilter, below string) *eventWalk {
 	w := &eventWalk{all: d.in(inAuditEvents).Cursor()}
 	if below != "" {
 		w.below = []byte(below)
 	}
 	if !f.Until.IsZero() {
-		// The time in an id is that of its event, or later where the clock had stepped back.
+		// The time in an id is the time of its event, or later if the clock had stepped
+		// back.
 		late := []byte(store.FirstID(store.PrefixAuditEvent, f.Until.Add(clockSlack)))
 		if w.below == nil || bytes.Compare(late, w.below) < 0 {
 			w.below = late
@@ -120,21 +121,22 @@ func walkEvents(d data, f *store.AuditEventFilter, below string) *eventWalk {
 	return w
 }
 
-// clockSlack is by how much an event may be dated before the time in its id, because the
-// clock had stepped back. All events of so long are read: thousands may come in a second.
+// clockSlack bounds how much earlier than the time in its id an event may be dated, because
+// the clock had stepped back. All events within that time are read, which may be thousands
+// per second.
 const clockSlack = 100 * time.Millisecond
 
-// next is the id of the next event, nil behind the last.
+// next returns the id of the next event, nil after the last.
 func (w *eventWalk) next() []byte {
 	if len(w.in) == 0 {
 		w.below = lastBelow(w.all, nil, w.below)
 		return w.below
 	}
-	// The ids of each facet descend. The smallest of the candidates bounds all others,
-	// until they agree.
+	// The ids of each facet are read in descending order. The smallest candidate bounds the
+	// candidates of all other facets, until they are equal (merge join).
 	id := w.last(0, w.below)
 	for i, agreed := 1, 1; id != nil && agreed < len(w.in); i++ {
-		w.key = append(append(w.key[:0], id...), 0) // it is good itself
+		w.key = append(append(w.key[:0], id...), 0) // id itself is a candidate
 		other := w.last(i%len(w.in), w.key)
 		if agreed++; !bytes.Equal(other, id) {
 			id, agreed = bytes.Clone(other), 1
@@ -144,13 +146,13 @@ func (w *eventWalk) next() []byte {
 	return w.below
 }
 
-// last is the largest id below one in a facet.
+// last returns the largest id less than below in a facet.
 func (w *eventWalk) last(i int, below []byte) []byte {
 	return lastBelow(w.in[i], w.facets[i], below)
 }
 
-// lastBelow is what follows prefix in the largest key that begins with it and is followed
-// by less than below.
+// lastBelow returns the suffix after prefix of the largest key that begins with prefix and
+// whose suffix is less than below.
 func lastBelow(c *bbolt.Cursor, prefix, below []byte) []byte {
 	var k []byte
 	switch {
@@ -170,9 +172,9 @@ func lastBelow(c *bbolt.Cursor, prefix, below []byte) []byte {
 	return k[len(prefix):]
 }
 
-// indexEvents leads to schema 9, in which events are found by who and what. The index of
-// events that are there already is made behind Open, so that a large store is served
-// meanwhile: buildIndex.
+// indexEvents is the migration to schema 9, which adds the index of events. The index of
+// existing events is built after Open (buildIndex), so that a large store is available
+// meanwhile.
 func indexEvents(tx *bbolt.Tx) error {
 	if err := addBuckets(9)(tx); err != nil {
 		return err
@@ -187,11 +189,12 @@ func indexEvents(tx *bbolt.Tx) error {
 	})
 }
 
-// indexStep bounds the events that one transaction adds to the index: writers wait for it.
+// indexStep bounds the events that one transaction adds to the index, because writers wait
+// for the transaction.
 const indexStep = 1000
 
-// buildIndex adds events to the index that were written before there was one. It
-// continues where it was interrupted.
+// buildIndex adds events to the index that were written before the index existed. It resumes
+// where it was interrupted.
 func (s *Store) buildIndex() {
 	defer s.work.Done()
 	for {
@@ -213,9 +216,9 @@ func (s *Store) buildIndex() {
 	}
 }
 
-// indexMore adds some events to the index. left reports whether there are more.
+// indexMore adds some events to the index. left reports whether more are missing.
 func (s *Store) indexMore() (left bool, err error) {
-	var waiting []byte // a tenant
+	var waiting []byte // id of a tenant
 	err = s.view(context.Background(), func(tx *bbolt.Tx) error {
 		all := tx.Bucket(bucketData)
 		return all.ForEachBucket(func(id []byte) error {
@@ -231,7 +234,7 @@ func (s *Store) indexMore() (left bool, err error) {
 	return true, s.commit(func(tx *bbolt.Tx) error {
 		root := tx.Bucket(bucketData).Bucket(waiting)
 		if root == nil {
-			return nil // deleted since
+			return nil // the tenant was deleted since
 		}
 		d := data{root}
 		state, c := d.in(inState), d.in(inAuditEvents).Cursor()
@@ -250,6 +253,6 @@ func (s *Store) indexMore() (left bool, err error) {
 			}
 			from = bytes.Clone(id)
 		}
-		return state.Put(stateUnindexed, from) // it is added again, which changes nothing
+		return state.Put(stateUnindexed, from) // the event is added again, which changes nothing
 	})
 }

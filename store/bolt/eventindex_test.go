@@ -19,7 +19,7 @@ import (
 )
 
 // writeEvents writes n events of a tenant, 10 s apart, many in a transaction. One in
-// 100,000 is of a rare actor, kind or object.
+// 100,000 has a rare actor, kind or object.
 func writeEvents(t testing.TB, s *Store, tenant string, n int, start time.Time) {
 	t.Helper()
 	var ids store.IDs
@@ -40,7 +40,7 @@ func writeEvents(t testing.TB, s *Store, tenant string, n int, start time.Time) 
 					UserID: pick("usr_rare", "usr_x", "usr_y"), Address: "192.0.2.1", RequestID: "req", Method: "PUT", Route: "/api/policies/{id}"})
 				after := &store.Object{Kind: pick("team", "policy", "agent", "key"), ID: pick("pol_rare", "pol_1", "pol_2", fmt.Sprint("pol_", random.IntN(5000))),
 					Name: "n", Fields: map[string]any{"name": i}}
-				if i%2 == 0 { // key_even changes objects that pol_odd is never among
+				if i%2 == 0 { // key_even never changes an object that pol_odd changes
 					ctx = store.ChangedBy(ctx, store.By{KeyID: "key_even"})
 				} else if i%3 == 0 {
 					after.ID = "pol_odd"
@@ -65,7 +65,8 @@ func writeEvents(t testing.TB, s *Store, tenant string, n int, start time.Time) 
 	}
 }
 
-// filtersOf are filters of writeEvents' n events, rare ones and those that none passes.
+// filtersOf returns filters for the n events of writeEvents, which match few, many or no
+// events.
 func filtersOf(start time.Time, n int) map[string]store.AuditEventFilter {
 	half := start.Add(time.Duration(n/2) * 10 * time.Second)
 	return map[string]store.AuditEventFilter{
@@ -90,9 +91,9 @@ func filtersOf(start time.Time, n int) map[string]store.AuditEventFilter {
 	}
 }
 
-// TestEventIndex compares lists with what the filter says of each event: after writes,
-// after retention, and in a store that was written before there was an index, while it is
-// made and after that.
+// TestEventIndex compares lists with a match of the filter against each event: after
+// writes, after retention, and in a store that was written before the index existed,
+// during and after its build.
 func TestEventIndex(t *testing.T) {
 	const n = 3000
 	path := filepath.Join(t.TempDir(), "svc.db")
@@ -166,7 +167,7 @@ func TestEventIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = openAt(t, path, Options{NoSync: true, indexLater: true})
-	// One step, then another process.
+	// One step, then another process opens the file.
 	if left, err := s.indexMore(); err != nil {
 		t.Fatal(left, err)
 	}
@@ -204,7 +205,7 @@ func openAt(t testing.TB, path string, opts Options) *Store {
 	return s
 }
 
-// entriesOf is all keys of a tenant's index.
+// entriesOf returns all keys of a tenant's index.
 func entriesOf(t testing.TB, s *Store, tenant string) (all []byte) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {

@@ -13,11 +13,10 @@ import (
 	"svc/store/rollup"
 )
 
-// Bounds on one transaction of Expire. The number of rows follows the time that the
-// work on them takes: a transaction is the longest that a writer waits for retention. Where
-// the disk takes longer to make a transaction durable, whatever is in it, the work may take
-// as long: smaller steps would hardly be shorter, and retention would fall behind on a disk
-// that is busy.
+// Bounds on one transaction of Expire. The number of rows is adapted to the time that the
+// work on them takes, because writers wait for a transaction of retention. When the sync of
+// a transaction to disk takes longer than the work, the work may take as long as the sync:
+// smaller steps would hardly be faster, and retention would not keep pace on a busy disk.
 const (
 	minRows     = 500
 	maxRows     = 50_000
@@ -26,8 +25,8 @@ const (
 	tooSlow     = 100 * time.Millisecond
 )
 
-// nextRows returns how many rows of a kind the next transaction may remove when
-// the work on rows rows took that long, and the disk that long.
+// nextRows returns how many rows of a kind the next transaction may remove, given the time
+// of the work on the last rows rows and the time of the sync to disk.
 func nextRows(rows int, work, disk time.Duration) int {
 	switch {
 	case work < max(fastEnough, disk):
@@ -38,8 +37,8 @@ func nextRows(rows int, work, disk time.Duration) int {
 	return rows
 }
 
-// Expire removes what is too old, in transactions of bounded length, until its
-// budget is used up.
+// Expire removes traces and statistics that are too old, in transactions of bounded
+// duration, until its budget is used up.
 func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Expired, err error) {
 	for began := time.Now(); ; {
 		rows := int(t.s.expireRows.Load())
@@ -58,10 +57,10 @@ func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Ex
 	}
 }
 
-// expireStep removes at most limit rows of each kind in one transaction, and returns how
-// long the work took, and the disk to make it durable.
+// expireStep removes at most limit rows of each kind in one transaction, and returns the
+// duration of the work and of the sync to disk.
 func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int) (res store.Expired, work, disk time.Duration, err error) {
-	// A look first: where nothing is to be done, nothing is written.
+	// First in a read transaction: if nothing is too old, nothing is written.
 	some := false
 	err = t.view(ctx, func(d data) error {
 		some, err = anythingExpired(d, b)
@@ -93,7 +92,7 @@ func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds, limit int
 	return res, work, disk, err
 }
 
-// anythingExpired looks whether there is anything to remove.
+// anythingExpired reports whether there is anything to remove.
 func anythingExpired(d data, b store.ExpireBounds) (bool, error) {
 	if !b.Traces.IsZero() {
 		c := d.in(inTraceBlocks).Cursor()
@@ -114,7 +113,7 @@ func anythingExpired(d data, b store.ExpireBounds) (bool, error) {
 	return len(k) >= 4 && binary.BigEndian.Uint32(k) < rollup.ByMinute.Bucket(b.Minutes), nil
 }
 
-// trimTraces removes traces created before a time. Rollups stay.
+// trimTraces removes traces created before a time. Rollups are kept.
 func trimTraces(d data, before time.Time, limit int) (int, error) {
 	if before.IsZero() {
 		return 0, nil
@@ -186,13 +185,13 @@ func trimTraces(d data, before time.Time, limit int) (int, error) {
 	return found, d.setCounter(stateTraces, d.counter(stateTraces)-uint64(found))
 }
 
-// trimMinutes removes minute rows before a time and notes where minutes begin.
+// trimMinutes removes minute rollups before a time and records where minute rollups start.
 func trimMinutes(d data, before time.Time, limit int) (int, error) {
 	if before.IsZero() {
 		return 0, nil
 	}
 	b := d.in(inRollup + rollup.Minute.String())
-	// Whole hours: a window either has all minutes of an hour or none.
+	// Only whole hours are removed: a window has either all minutes of an hour or none.
 	end := binary.BigEndian.AppendUint32(nil, rollup.ByMinute.Bucket(before.UTC().Truncate(time.Hour)))
 	var keys [][]byte
 	c := b.Cursor()

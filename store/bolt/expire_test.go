@@ -31,7 +31,8 @@ func TestRowsOfATransactionFollowItsTime(t *testing.T) {
 	}
 }
 
-// expiring is a store with 450 traces, ten minutes apart from start on, all old.
+// expiring returns a store with 450 traces, ten minutes apart from start on, all
+// too old.
 func expiring(t *testing.T, fault func() error) (tn *tenant, start time.Time) {
 	clock := newClock()
 	s := openTemp(t, Options{Now: clock.Now, NoSync: true, fault: fault})
@@ -49,8 +50,8 @@ func expiring(t *testing.T, fault func() error) (tn *tenant, start time.Time) {
 	return tn, start
 }
 
-// A backlog of traces leaves the minutes their own share of a transaction, and no
-// transaction removes more than it may.
+// A backlog of traces leaves the minute rollups their own share of a transaction,
+// and no transaction removes more than its limit.
 func TestAStepOfExpireIsBounded(t *testing.T) {
 	tn, start := expiring(t, nil)
 	b := store.ExpireBounds{Traces: start.Add(2500 * time.Minute), Minutes: start.Add(3 * time.Hour)}
@@ -67,7 +68,7 @@ func TestAStepOfExpireIsBounded(t *testing.T) {
 	}
 }
 
-// On a disk that takes long to make a transaction durable the steps become larger.
+// On a disk with slow syncs the steps become larger.
 func TestStepsOfExpireGrowOnASlowDisk(t *testing.T) {
 	var slow atomic.Bool
 	tn, start := expiring(t, func() error {

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// facetStep bounds the blocks that one transaction gives facets to: writers wait for it.
+	// facetStep bounds the blocks that one transaction adds facets to, because writers wait
+	// for the transaction.
 	facetStep = 100
-	// facetPause is how long traces may come in between two looks for full blocks, and
-	// facetRetry that after an error.
+	// facetPause is the interval between two searches for full blocks during ingest, and
+	// facetRetry the interval after an error.
 	facetPause = time.Second
 	facetRetry = time.Minute
 )
 
-// facetBuilder gives facets to full blocks, from the oldest on: those that have just come
-// in, and all of a file that was written before there were any.
+// facetBuilder adds facets to full blocks, oldest first: to newly filled blocks, and to all
+// blocks of a file that was written before facets existed.
 func (s *Store) facetBuilder() {
 	defer s.work.Done()
 	for {
@@ -54,8 +55,7 @@ func (s *Store) facetBuilder() {
 	}
 }
 
-// facetMore gives facets to blocks, to limit at most. left reports whether there are
-// more.
+// facetMore adds facets to at most limit blocks. left reports whether more blocks lack them.
 func (s *Store) facetMore(limit int) (left bool, err error) {
 	type made struct {
 		key, facets []byte
@@ -87,14 +87,14 @@ func (s *Store) facetMore(limit int) (left bool, err error) {
 		for id, list := range of {
 			root := tx.Bucket(bucketData).Bucket([]byte(id))
 			if root == nil {
-				continue // deleted since
+				continue // the tenant was deleted since
 			}
 			d := data{root}
 			blocks, to := d.in(inTraceBlocks), d.in(inTraceFacets)
 			to.FillPercent = fill
 			for _, m := range list {
 				if blocks.Get(m.key) == nil {
-					continue // retention removed it
+					continue // retention removed the block
 				}
 				if err := to.Put(m.key, m.facets); err != nil {
 					return err
@@ -105,7 +105,7 @@ func (s *Store) facetMore(limit int) (left bool, err error) {
 	})
 }
 
-// withoutFacets calls fn with the oldest full blocks behind those that have facets.
+// withoutFacets calls fn with the oldest full blocks after those that have facets.
 func (d data) withoutFacets(limit int, fn func(key []byte, b block) error) error {
 	last, _ := d.in(inTraceFacets).Cursor().Last()
 	c := d.in(inTraceBlocks).Cursor()
@@ -115,7 +115,7 @@ func (d data) withoutFacets(limit int, fn func(key []byte, b block) error) error
 			return err
 		}
 		if b.count() < blockCap {
-			return nil // it grows
+			return nil // the block is not full yet
 		}
 		limit--
 		if err := fn(k, b); err != nil {
@@ -125,7 +125,7 @@ func (d data) withoutFacets(limit int, fn func(key []byte, b block) error) error
 	return nil
 }
 
-// facetsOf makes the facets of a block from its records.
+// facetsOf computes the facets of a block from its records.
 func (d data) facetsOf(key []byte, b block) ([]byte, error) {
 	m, from := newFacetMaker(b.count()), number(key)
 	c := d.in(inTraces).Cursor()

@@ -10,11 +10,12 @@ import (
 	"svc/store"
 )
 
-// What filters ask of traces and blocks do not have is in their records, which are many
-// times as long. So every full block gets facets: for each kind of value which traces have
-// it, as 128 bits in the order of commits, and the durations. A filter by details then
-// reads few records, or none. Facets are made behind ingest (see facetbuild.go): of the
-// newest blocks, which have none yet, the records are read. Little-endian:
+// Filters on details need values that blocks do not contain; they are in the records,
+// which are many times as long. So every full block gets facets: for each kind of value a
+// bitmap of the traces that have it (128 bits in commit order), and the durations. A
+// filter on details then reads few records, or none. Facets are built in the background
+// (see facetbuild.go); the newest blocks have none yet, so their records are read.
+// Little-endian:
 //
 //	0  version 1
 //	1  traces, at most 128
@@ -25,18 +26,18 @@ import (
 //	      with facetHashes: CRC-32C of each trace's value, 4 bytes, 0 for none
 //	      with facetMany: nothing
 //
-// Traces that retention removes stay in facets until the whole block goes.
+// Traces that retention removes stay in facets until the whole block is removed.
 const (
 	facetVersion = 1
 	facetHeader  = 2
 
 	facetValues = 1 // at most facetMaxValues values
-	facetHashes = 2 // more, one a trace
-	facetMany   = 3 // more, several a trace: records say it
+	facetHashes = 2 // more, at most one per trace
+	facetMany   = 3 // more, several per trace: only the records have them
 )
 
 // facetMaxValues bounds the values of a kind that one block lists, and facetMaxBytes their
-// length.
+// total length.
 const (
 	facetMaxValues = 16
 	facetMaxBytes  = 2048
@@ -51,13 +52,13 @@ const (
 	facetPrincipal = 'u'
 	facetClient    = 'c'
 	facetRequest   = 'q'
-	facetPolicy    = 'p' // several a trace
-	facetPII       = 'i' // several a trace
+	facetPolicy    = 'p' // several per trace
+	facetPII       = 'i' // several per trace
 )
 
 var errFacets = errors.New("damaged facets of traces")
 
-// traceSet is which traces of a block are meant.
+// traceSet is a bitmap of traces of a block.
 type traceSet [2]uint64
 
 func (s *traceSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -65,7 +66,7 @@ func (s traceSet) has(i int) bool  { return s[i/64]>>(i%64)&1 != 0 }
 func (s traceSet) empty() bool     { return s[0]|s[1] == 0 }
 func (s *traceSet) and(o traceSet) { s[0], s[1] = s[0]&o[0], s[1]&o[1] }
 
-// firstTraces is the first n traces of a block.
+// firstTraces returns the set of the first n traces of a block.
 func firstTraces(n int) (s traceSet) {
 	for i := range s {
 		if left := n - 64*i; left >= 64 {
@@ -87,7 +88,7 @@ type facetKind struct {
 	kind   byte
 	values []facetValue
 	bytes  int
-	hashes []uint32 // where there are too many values
+	hashes []uint32 // set for a kind with too many values
 	many   bool
 }
 
@@ -109,7 +110,7 @@ func (m *facetMaker) add(i int, rec []byte) error {
 	return nil
 }
 
-// wholeMillis is a duration in whole milliseconds, or the most that there is.
+// wholeMillis returns a duration in whole milliseconds, at most the maximum of uint32.
 func wholeMillis(d time.Duration) uint32 {
 	return uint32(min(max(d/time.Millisecond, 0), math.MaxUint32))
 }
@@ -146,7 +147,7 @@ func facetHash(value string) uint32 {
 	return max(crc32.Checksum([]byte(value), castagnoli), 1)
 }
 
-// put notes that a trace has a value.
+// put records that a trace has a value.
 func (m *facetMaker) put(i int, kind byte, value string) {
 	var k *facetKind
 	for j := range m.kinds {
@@ -191,7 +192,7 @@ func (m *facetMaker) put(i int, kind byte, value string) {
 	k.hashes[i], k.values = facetHash(value), nil
 }
 
-// encode appends the facets.
+// encode appends the encoded facets.
 func (m *facetMaker) encode(dst []byte) []byte {
 	le := binary.LittleEndian
 	dst = append(dst, facetVersion, byte(len(m.durations)))
@@ -220,7 +221,7 @@ func (m *facetMaker) encode(dst []byte) []byte {
 	return dst
 }
 
-// facets is encoded facets.
+// facets is a block's encoded facets.
 type facets []byte
 
 func asFacets(b []byte) (facets, error) {
@@ -232,8 +233,8 @@ func asFacets(b []byte) (facets, error) {
 
 func (f facets) traces() int { return int(f[1]) }
 
-// atLeast is the traces that last as long as a duration. sure is false where that of one
-// of them is not known exactly enough.
+// atLeast returns the traces whose duration is at least d. sure is false if the resolution
+// of a duration is too low to decide.
 func (f facets) atLeast(d time.Duration) (in traceSet, sure bool) {
 	least, whole := wholeMillis(d), d%time.Millisecond == 0
 	sure = least < math.MaxUint32
@@ -246,7 +247,8 @@ func (f facets) atLeast(d time.Duration) (in traceSet, sure bool) {
 	return in, sure
 }
 
-// with is the traces that have a value. sure is false where some of them may not have it.
+// with returns the traces that have a value. sure is false if some of them may not have
+// it.
 func (f facets) with(kind byte, value string) (in traceSet, sure bool, err error) {
 	le := binary.LittleEndian
 	for b := f[facetHeader+4*f.traces():]; len(b) > 0; {
@@ -290,13 +292,13 @@ func (f facets) with(kind byte, value string) (in traceSet, sure bool, err error
 	return in, true, nil // no trace has a value of the kind
 }
 
-// facetAsked is a value that a filter asks for.
+// facetAsked is a value that a filter requires.
 type facetAsked struct {
 	kind  byte
 	value string
 }
 
-// facetsAsked is the values that the part of a filter asks for that blocks cannot answer.
+// facetsAsked returns the values that a filter requires and that blocks do not contain.
 func (c *inRecord) facetsAsked() (list []facetAsked) {
 	if c.name != 0 {
 		list = append(list, facetAsked{facetName, nameValue(c.name)})
@@ -311,8 +313,8 @@ func (c *inRecord) facetsAsked() (list []facetAsked) {
 	return list
 }
 
-// matchFacets is the traces of a block that pass the part of a filter that is asked of
-// records. Where sure is false, their records say which of them do.
+// matchFacets returns the traces of a block that pass the part of a filter that blocks
+// cannot decide. If sure is false, the records must be checked as well.
 func (c *inRecord) matchFacets(f facets) (in traceSet, sure bool, err error) {
 	in, sure = firstTraces(f.traces()), true
 	for _, a := range c.asked {

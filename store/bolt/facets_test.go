@@ -15,8 +15,8 @@ import (
 	"svc/store"
 )
 
-// TestFacets compares what facets know of a block with the traces themselves: few values
-// and many, short ones and long ones, one a trace and several.
+// TestFacets compares the facets of a block with the traces themselves: few and many
+// values, short and long ones, one and several per trace.
 func TestFacets(t *testing.T) {
 	for _, distinct := range []int{1, 3, facetMaxValues, facetMaxValues + 1, 80} {
 		for _, long := range []int{1, 1000} {
@@ -79,7 +79,7 @@ func TestFacets(t *testing.T) {
 	}
 }
 
-// FuzzFacets feeds the reader of facets with any bytes.
+// FuzzFacets decodes arbitrary bytes as facets.
 func FuzzFacets(f *testing.F) {
 	m := newFacetMaker(3)
 	m.put(0, facetTool, "a")
@@ -96,8 +96,9 @@ func FuzzFacets(f *testing.F) {
 	})
 }
 
-// TestFacetsOfAnOlderFile: a file of before facets gets them when it is opened, they go
-// with their blocks, and Check compares them with the traces.
+// TestFacetsOfAnOlderFile: a file that was written before facets existed gets them when
+// it is opened, they are removed with their blocks, and Check compares them with the
+// traces.
 func TestFacetsOfAnOlderFile(t *testing.T) {
 	path, clock := filepath.Join(t.TempDir(), "svc.db"), newClock()
 	open := func(o Options) *tenant {
@@ -122,7 +123,7 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 	if _, err := tn.Ingest(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
-	err := tn.s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
+	err := tn.s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
 		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(inTraceFacets))
 	})
 	if err := errors.Join(err, tn.s.Close()); err != nil {

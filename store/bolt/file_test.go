@@ -54,8 +54,8 @@ func makeFile(t testing.TB) ([]byte, []string) {
 	return raw, ids
 }
 
-// exercise opens a file and reads and writes everything. It must return; what it
-// returns may be an error.
+// exercise opens a file and reads and writes everything. It must return; it may
+// return an error.
 func exercise(t testing.TB, raw []byte, ids []string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "svc.db")
@@ -91,8 +91,8 @@ func exercise(t testing.TB, raw []byte, ids []string) error {
 	return errors.Join(errs...)
 }
 
-// TestDamagedFile opens files that were cut off, zeroed and flipped: the answer is
-// right, or an error with advice; the process lives.
+// TestDamagedFile opens truncated, zeroed and bit-flipped files: the result is
+// correct, or an error with advice. The process must not crash.
 func TestDamagedFile(t *testing.T) {
 	raw, ids := makeFile(t)
 	if err := exercise(t, raw, ids); err != nil {
@@ -225,8 +225,8 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// TestLeasesEndWithTheirProcess: a process that was killed held a lease for hours;
-// the next one on the file, which can only be alone on it, has it at once.
+// TestLeasesEndWithTheirProcess: a killed process held a lease for hours. The next
+// process on the file, which has exclusive access, gets the lease at once.
 func TestLeasesEndWithTheirProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	for _, holder := range []string{"killed", "next"} {
@@ -263,7 +263,7 @@ func TestMigration(t *testing.T) {
 	if _, err := Open(path, Options{migrations: steps}); err == nil || !strings.Contains(err.Error(), "step fails") {
 		t.Fatalf("a failing step: %v", err)
 	}
-	s, err = Open(path, old) // nothing of it was kept
+	s, err = Open(path, old) // nothing of the failed migration was stored
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +279,8 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// TestMigrationToAuditHeads: a store from before audit heads keeps what it has
-// and takes heads.
+// TestMigrationToAuditHeads: a store from before audit heads keeps its data and
+// accepts heads.
 func TestMigrationToAuditHeads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	s, err := Open(path, Options{migrations: []migration{}})
@@ -290,7 +290,7 @@ func TestMigrationToAuditHeads(t *testing.T) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
+	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
 		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
 		return errors.Join(tenant.DeleteBucket([]byte(inAuditHeads)),
 			tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)))
@@ -311,8 +311,8 @@ func TestMigrationToAuditHeads(t *testing.T) {
 	}
 }
 
-// TestMigrationSeparatesUnsignedHeads: heads of before signatures are unsigned
-// ones, and a signed head of the same file is kept beside.
+// TestMigrationSeparatesUnsignedHeads: heads from before signatures become
+// unsigned heads, and a signed head of the same file is stored separately.
 func TestMigrationSeparatesUnsignedHeads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	s, err := Open(path, Options{migrations: migrations[:2]})
@@ -322,7 +322,7 @@ func TestMigrationSeparatesUnsignedHeads(t *testing.T) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program made it
+	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
 		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
 		return errors.Join(tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)),
 			tenant.Bucket([]byte(inAuditHeads)).Put(joined("g", "t"), []byte(`{"Gateway":"g","Trail":"t","Seq":9,"Hash":"`+
@@ -400,8 +400,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestCheck reads the whole of files that were damaged in the middle, which
-// opening them does not notice: what Check passes reads back as it was written.
+// TestCheck reads files that were damaged in the middle, which opening them does
+// not detect. A file that Check accepts reads back as it was written.
 func TestCheck(t *testing.T) {
 	raw, ids := makeFile(t)
 	check := func(b []byte) error {
@@ -425,7 +425,7 @@ func TestCheck(t *testing.T) {
 		switch {
 		case err != nil && (!errors.As(err, &fe) || fe.Advice == ""):
 			t.Errorf("page %d zeroed: %v, want a FileError with advice", p, err)
-		case err == nil: // then it was a free page
+		case err == nil: // then the damaged page was free
 			missed++
 			if err := exercise(t, b, ids); err != nil {
 				t.Errorf("page %d zeroed and not noticed: %v", p, err)
@@ -436,7 +436,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%d of 40 damaged pages were not noticed", missed)
 	}
 	for what, text := range map[string]string{"a record": `"Name":"agent-000"`, "a tenant": `"RedactionKey":`} {
-		b := bytes.ReplaceAll(raw, []byte(text), []byte("!"+text[1:])) // free pages hold older copies
+		b := bytes.ReplaceAll(raw, []byte(text), []byte("!"+text[1:])) // free pages contain older copies
 		if err := check(b); err == nil || !strings.Contains(err.Error(), "damaged record") {
 			t.Errorf("%s spoiled: %v", what, err)
 		}
@@ -452,7 +452,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzPreflight feeds the checks of a file with any bytes, meta checksums mended.
+// FuzzPreflight runs the checks of a file on arbitrary bytes with corrected meta
+// checksums.
 func FuzzPreflight(f *testing.F) {
 	raw, _ := makeFile(f)
 	f.Add(raw[:4*os.Getpagesize()], false)

@@ -18,16 +18,17 @@ type responseRecord struct {
 	Answer  store.StoredResponse
 }
 
-// requestKey names an idempotent request of a tenant.
+// requestKey identifies an idempotent request of a tenant.
 type requestKey struct {
 	tenant string
 	digest [sha256.Size]byte
 }
 
-// inFlight is a request that was begun. It is not in the file: it ends with the process.
+// inFlight is a request that was begun. It is kept in memory only: it ends with the
+// process.
 type inFlight struct {
 	body [sha256.Size]byte
-	done chan struct{} // closed when it has finished or was abandoned
+	done chan struct{} // closed when the request has finished or was abandoned
 }
 
 func (t *tenant) requestKey(r store.IdempotentRequest) requestKey {
@@ -88,7 +89,7 @@ func (t *tenant) storedResponse(ctx context.Context, key requestKey) (found *res
 	return found, err
 }
 
-// begun returns the request in flight, nil when there is none with its key and body.
+// begun returns the request in flight with its key and body, nil when there is none.
 func (t *tenant) begun(r store.IdempotentRequest) *inFlight {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -117,14 +118,14 @@ func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, r
 		return errNotBegun
 	}
 	defer t.release(t.requestKey(r), f)
-	// The work is done: its response is stored even when its client has left.
+	// The work is done: its response is stored even when its client has disconnected.
 	return t.update(context.WithoutCancel(ctx), func(_ *bbolt.Tx, d data) error {
 		return t.putResponse(d, r, response)
 	})
 }
 
-// create is update of a method that returns what it made: where the context has a
-// response to store, it is stored in the same transaction.
+// create is update for a method that returns what it creates: a response that the
+// context has to store is stored in the same transaction.
 func (t *tenant) create(ctx context.Context, made func() any, fn func(tx *bbolt.Tx, d data) error) error {
 	pending := store.PendingResponseOf(ctx)
 	if pending == nil {
@@ -151,7 +152,7 @@ func (t *tenant) create(ctx context.Context, made func() any, fn func(tx *bbolt.
 	return err
 }
 
-// putResponse writes the response to a request, and when it expires.
+// putResponse writes the response to a request, with its expiry.
 func (t *tenant) putResponse(d data, r store.IdempotentRequest, response store.StoredResponse) error {
 	key := t.requestKey(r)
 	rec := responseRecord{Body: r.Body[:], Expires: t.s.now().UTC().Add(store.IdempotencyTTL), Answer: response}

@@ -9,9 +9,9 @@ import (
 	"svc/store/rollup"
 )
 
-// ingest is a batch on its way to the committer. What can be done without the
-// write transaction is done before: checks, encoding, and, where every agent and
-// string is known, numbers and rollups.
+// ingest is a batch on its way to the committer. Work that does not need the write
+// transaction is done before it: checks, encoding and, if every agent and string
+// is known, numbers and rollups.
 type ingest struct {
 	tenant string
 	st     *tenantState
@@ -19,7 +19,7 @@ type ingest struct {
 	items  []item
 	repeat int // traces left out because their id occurs earlier in the batch
 
-	gen     uint64 // how often agents had changed when refs were found
+	gen     uint64 // counter of changes of agents when refs were resolved
 	ready   bool   // refs and entries are set
 	entries []rollup.Entry
 
@@ -32,18 +32,18 @@ type ingest struct {
 const (
 	ingestWaiting = iota
 	ingestTaken
-	ingestGone // its caller has left
+	ingestGone // the caller has returned
 )
 
 // item is one trace of a batch.
 type item struct {
 	trace store.Trace
-	index int    // in the caller's batch
-	key   []byte // of trace_ids
-	rec   []byte // complete but for its numbers and checksum
+	index int    // index in the caller's batch
+	key   []byte // key of trace_ids
+	rec   []byte // complete except for its numbers and checksum
 	refs  refs
 	tools []uint32 // numbers of the trace's ToolCalls
-	agent string   // id, empty for an agent known by name alone
+	agent string   // id, empty for an agent that is known by name only
 	skip  bool     // a duplicate, or expired
 }
 
@@ -58,7 +58,7 @@ func (it *item) observation() rollup.Observation {
 }
 
 // Ingest stores a batch of traces. Every trace is looked up by its id in the
-// transaction that stores the batch: nothing needs to be kept of the batch itself.
+// transaction that stores the batch, so no state per batch is stored.
 func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestResult, error) {
 	if err := store.CheckBatch(&batch); err != nil {
 		return store.IngestResult{}, err
@@ -76,12 +76,12 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestRes
 		if in.phase.CompareAndSwap(ingestWaiting, ingestGone) {
 			return store.IngestResult{}, ctx.Err()
 		}
-		<-in.done // it is being committed: say what became of it
+		<-in.done // the batch is being committed: wait for the result
 	}
 	return in.result, in.err
 }
 
-// enqueue gives a batch to the committer.
+// enqueue passes a batch to the committer.
 func (s *Store) enqueue(ctx context.Context, in *ingest) error {
 	s.senders.RLock()
 	defer s.senders.RUnlock()
@@ -100,7 +100,7 @@ func (s *Store) enqueue(ctx context.Context, in *ingest) error {
 
 // prepare checks and encodes a batch.
 func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, error) {
-	// That the tenant exists comes first: state is kept only of tenants that do.
+	// First check that the tenant exists: only existing tenants have a state.
 	if err := t.view(ctx, func(data) error { return nil }); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 	return in, err
 }
 
-// resolveStored tries what memory does not know in a read transaction.
+// resolveStored resolves in a read transaction what the cache does not have.
 func (t *tenant) resolveStored(ctx context.Context, in *ingest) (ready bool, err error) {
 	err = t.view(ctx, func(d data) error {
 		in.gen = d.counter(stateAgentGen)
@@ -155,7 +155,7 @@ func (t *tenant) resolveStored(ctx context.Context, in *ingest) (ready bool, err
 	return ready, err
 }
 
-// resolve finds the numbers of every trace; false when one is not known.
+// resolve finds the numbers of every trace; it returns false when one is unknown.
 func (in *ingest) resolve(r *resolver) (bool, error) {
 	for i := range in.items {
 		it := &in.items[i]
@@ -167,7 +167,8 @@ func (in *ingest) resolve(r *resolver) (bool, error) {
 	return true, nil
 }
 
-// number sets the numbers of a trace of an agent; false when one is not known.
+// number sets the numbers of a trace of an agent; it returns false when one is
+// unknown.
 func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 	it.agent = a.id
 	to := [...]*uint32{&it.refs.agent, &it.refs.name, &it.refs.env, &it.refs.model, &it.refs.tool}
@@ -187,8 +188,8 @@ func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 	return true
 }
 
-// toolWords is the tools that a trace of a registered agent called, where they
-// are others than its one tool.
+// toolWords returns the dictionary entries of the tools that a trace of a
+// registered agent called, if they differ from its single tool.
 func (it *item) toolWords(a agentKnown) []dictEntry {
 	if a.id == "" || len(it.trace.ToolCalls) == 0 {
 		return nil
@@ -200,8 +201,8 @@ func (it *item) toolWords(a agentKnown) []dictEntry {
 	return words
 }
 
-// words is the strings of a trace of an agent that have numbers. Tools are
-// numbered for agents that are registered.
+// words returns the dictionary entries of a trace of an agent. Tools have entries
+// for registered agents only.
 func (it *item) words(a agentKnown) [5]dictEntry {
 	t := &it.trace
 	tool := ""
@@ -212,7 +213,8 @@ func (it *item) words(a agentKnown) [5]dictEntry {
 		{kindModel, t.ModelProvider, t.ModelName}, {kindTool, tool, ""}}
 }
 
-// compute seals the records and computes the rollups of what is not skipped.
+// compute seals the records and computes the rollups of the traces that are not
+// skipped.
 func (in *ingest) compute() {
 	obs := make([]rollup.Observation, 0, len(in.items))
 	for i := range in.items {

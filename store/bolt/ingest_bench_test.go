@@ -19,19 +19,19 @@ import (
 	"svc/store"
 )
 
-// The figures of this package, on a real disk and a quiet machine:
+// Benchmarks of this package, for a real disk and an idle machine:
 //
 //	SVC_BENCH_DIR=/var/tmp go test -run '^$' -bench 'Ingest' -benchtime 300000x ./store/bolt
 //	SVC_BENCH_DIR=/var/tmp go test -run '^$' -bench 'Stored' -benchtime 500x ./store/bolt
 //
-// Rates are to be read beside raw-bbolt of the same run.
+// Compare rates with raw-bbolt of the same run.
 
 var benchTraces = flag.Int("traces", 1_000_000, "traces that the query benchmarks store")
 
 var benchStart = time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 
-// traceMaker makes traces of 200 agents, 6 models and 3 environments as they come
-// from gateways: four spans, a session, a tool, now and then a policy.
+// traceMaker makes traces of 200 agents, 6 models and 3 environments like those of
+// gateways: four spans, a session, a tool, and sometimes a policy.
 type traceMaker struct {
 	r      *mrand.Rand
 	at     time.Time
@@ -70,7 +70,7 @@ func (m *traceMaker) next() store.Trace {
 	return t
 }
 
-// id is a UUID of version 7, or a random one.
+// id returns a UUID of version 7, or a random one.
 func (m *traceMaker) id() string {
 	if m.random {
 		return m.uuid(m.r.Uint64(), m.r.Uint64())
@@ -122,7 +122,7 @@ func benchStore(b testing.TB) (*Store, *tenant) {
 	return s, &tenant{s: s, id: "t"}
 }
 
-// benchDir is on a real disk where SVC_BENCH_DIR names one.
+// benchDir returns a directory, on a real disk if SVC_BENCH_DIR names one.
 func benchDir(b testing.TB) string {
 	if dir := os.Getenv("SVC_BENCH_DIR"); dir != "" {
 		dir, err := os.MkdirTemp(dir, "svc-bench-")
@@ -143,9 +143,9 @@ func mustIngest(b testing.TB, t store.TenantTraces, batch []store.Trace) {
 	}
 }
 
-// BenchmarkIngest is batches of 500 from 4 callers, beside the raw bbolt baseline:
-// the same number of records of the same size in one bucket, with one index, and
-// nothing else, 500 per transaction.
+// BenchmarkIngest ingests batches of 500 from 4 callers. The baseline is raw
+// bbolt: the same number of records of the same size in one bucket, with one index
+// and nothing else, 500 per transaction.
 func BenchmarkIngest(b *testing.B) {
 	for _, bc := range []struct {
 		name    string
@@ -226,16 +226,16 @@ func rawBaseline(b *testing.B) {
 	reportIngest(b, cpuTime()-began)
 }
 
-// reportIngest reports the rate, and what does not depend on what else the
-// machine does: processor time per trace.
+// reportIngest reports the rate, and the processor time per trace, which does not
+// depend on other load of the machine.
 func reportIngest(b *testing.B, cpu time.Duration) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "traces/s")
 	b.ReportMetric(float64(cpu.Nanoseconds())/1e3/float64(b.N), "cpu-us/trace")
 }
 
 // BenchmarkStored fills a store with -traces over 30 days and reports, besides the
-// queries: bytes per trace on disk, and how fast the last tenth went in beside the
-// traces 10,000 to 110,000.
+// queries: bytes per trace on disk, and the rate of ingest of the last tenth
+// compared with traces 10,000 to 110,000.
 func BenchmarkStored(b *testing.B) {
 	s, t := benchStore(b)
 	n := *benchTraces

@@ -13,16 +13,16 @@ import (
 	"svc/store"
 )
 
-// keyRecord is what is kept of a key: its digest, never its secret.
+// keyRecord is a key as it is stored: with its digest, never its secret.
 type keyRecord struct {
 	store.Key
 	Digest []byte
 }
 
-// usedKey names a key of a tenant in the buffer of uses.
+// usedKey identifies a key of a tenant in the buffer of key uses.
 type usedKey struct{ tenant, key string }
 
-// Authenticate finds the key with a digest and what it is limited to.
+// Authenticate finds the key with a digest, and its limits.
 func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred store.Credential, err error) {
 	refused := store.Errorf(store.Unauthorized, "invalid API key")
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
@@ -106,7 +106,7 @@ func (t *tenant) keyOf(d data, rec keyRecord) (store.Key, error) {
 	return rec.Key, err
 }
 
-// CreateKey keeps the digest of a new key.
+// CreateKey stores the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
 	err = t.create(ctx, func() any { return key }, func(tx *bbolt.Tx, d data) error {
 		key, err = t.createKey(ctx, tx, d, in)
@@ -161,7 +161,7 @@ func (t *tenant) DeleteKey(ctx context.Context, id string) error {
 	})
 }
 
-// keepOneUnlimited refuses the deletion of the last working unlimited key.
+// keepOneUnlimited rejects the deletion of the last working unlimited key.
 func keepOneUnlimited(d data, rec keyRecord) error {
 	if !rec.Unlimited() {
 		return nil
@@ -178,8 +178,8 @@ func keepOneUnlimited(d data, rec keyRecord) error {
 		"id", "is the last of its kind; create another key of scope api first, without a team")
 }
 
-// unlimitedKeyWorks reports whether an unlimited key of the tenant works, other
-// than the given one.
+// unlimitedKeyWorks reports whether an unlimited key of the tenant other than the
+// given one works.
 func unlimitedKeyWorks(d data, except string) (bool, error) {
 	keys, _, err := newest(d.in(inKeys), store.Page{}, func(k *keyRecord) bool { return k.Unlimited() && k.ID != except })
 	for i := range keys {
@@ -190,7 +190,7 @@ func unlimitedKeyWorks(d data, except string) (bool, error) {
 	return false, err
 }
 
-// keyWorks reports whether the user of a key may use it.
+// keyWorks reports whether the user of a key may still use it.
 func keyWorks(d data, rec keyRecord) (bool, error) {
 	user, ok, err := getJSON[userRecord](d.in(inUsers), rec.CreatedBy)
 	return ok && user.hasAccess(), err
@@ -209,7 +209,7 @@ func (t *tenant) deleteKey(ctx context.Context, tx *bbolt.Tx, d data, rec keyRec
 	return t.changed(ctx, d, rec.Object(), nil, false)
 }
 
-// eachKeyOf calls fn with every key that was made for a user.
+// eachKeyOf calls fn with every key that was created for a user.
 func eachKeyOf(d data, userID string, fn func(keyRecord) error) error {
 	keys, _, err := newest(d.in(inKeys), store.Page{}, func(k *keyRecord) bool { return k.CreatedBy == userID })
 	for i := 0; err == nil && i < len(keys); i++ {
@@ -218,10 +218,11 @@ func eachKeyOf(d data, userID string, fn func(keyRecord) error) error {
 	return err
 }
 
-// maxUsed bounds the buffer of uses. Keys beyond it are noted after the next flush.
+// maxUsed bounds the buffer of key uses. Uses of further keys are recorded only
+// after the next flush.
 const maxUsed = 100_000
 
-// RecordKeyUse notes the use of a key.
+// RecordKeyUse records the use of a key.
 func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	k := usedKey{t.id, id}
 	t.s.mu.Lock()
@@ -232,7 +233,7 @@ func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	t.s.used[k] = at
 }
 
-// lastUsed is the newest use of a key, written or buffered.
+// lastUsed returns the newest use of a key, written or buffered.
 func (s *Store) lastUsed(d data, tenantID, keyID string) time.Time {
 	at := timeOf(number(d.in(inKeyUsed).Get([]byte(keyID))))
 	s.mu.Lock()
@@ -243,7 +244,7 @@ func (s *Store) lastUsed(d data, tenantID, keyID string) time.Time {
 	return at
 }
 
-// flusher writes the buffer of uses now and then, until the store closes.
+// flusher writes the buffer of key uses periodically, until the store closes.
 func (s *Store) flusher(every time.Duration) {
 	defer s.work.Done()
 	tick := time.NewTicker(every)
@@ -260,7 +261,8 @@ func (s *Store) flusher(every time.Duration) {
 	}
 }
 
-// flushUsed writes the buffer of uses. What it could not write stays in it.
+// flushUsed writes the buffer of key uses. Uses that it could not write stay in the
+// buffer.
 func (s *Store) flushUsed() error {
 	batch := s.usedSoFar()
 	if len(batch) == 0 {
@@ -270,7 +272,7 @@ func (s *Store) flushUsed() error {
 		for k, at := range batch {
 			d, err := (&tenant{s: s, id: k.tenant}).data(tx)
 			if err != nil || d.in(inKeys).Get([]byte(k.key)) == nil {
-				continue // deleted since
+				continue // the key was deleted since
 			}
 			if err := d.in(inKeyUsed).Put([]byte(k.key), bytes8(uint64(at.UnixNano()))); err != nil {
 				return fmt.Errorf("note use of key: %w", err)
@@ -284,15 +286,15 @@ func (s *Store) flushUsed() error {
 	return err
 }
 
-// usedSoFar returns a copy of the buffer of uses.
+// usedSoFar returns a copy of the buffer of key uses.
 func (s *Store) usedSoFar() map[usedKey]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.used)
 }
 
-// usedWritten removes uses that were written from the buffer. A key that was used
-// again meanwhile stays in it.
+// usedWritten removes written uses from the buffer. A key that was used again
+// meanwhile stays in it.
 func (s *Store) usedWritten(batch map[usedKey]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

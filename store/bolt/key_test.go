@@ -7,8 +7,9 @@ import (
 	"svc/store"
 )
 
-// A use of a key that is noted while an earlier one is being written is written
-// next time: the write removes from the buffer only what it has written.
+// A use of a key that is recorded while an earlier one is being written is
+// written next time: the write removes from the buffer only the uses that it
+// has written.
 func TestAUseDuringAFlushIsNotLost(t *testing.T) {
 	s := openTemp(t, Options{FlushEvery: time.Hour})
 	_, key, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t", OrgID: "org",

@@ -16,17 +16,17 @@ import (
 	"svc/store"
 )
 
-// The figures of a large store. The file is made once, in the directory that
-// SVC_BENCH_LARGE names, and used again by later runs:
+// Benchmarks of a large store. The file is created once, in the directory that
+// SVC_BENCH_LARGE names, and reused by later runs:
 //
 //	SVC_BENCH_LARGE=/var/tmp/large go test ./store/bolt -run '^$' -bench Large -benchtime 200x -timeout 60m -traces 10000000
 
-// largeDays is the time that the traces of a large store take.
+// largeDays is the number of days that the traces of a large store span.
 const largeDays = 30
 
 func largeEnd() time.Time { return benchStart.AddDate(0, 0, largeDays) }
 
-// largePath is the file of the large store, made where there is none.
+// largePath returns the file of the large store, and creates it if there is none.
 func largePath(b *testing.B) string {
 	b.Helper()
 	dir := os.Getenv("SVC_BENCH_LARGE")
@@ -51,8 +51,8 @@ func largePath(b *testing.B) string {
 	return path
 }
 
-// fillLarge stores n traces of 30 days as gateways report them: in the order of time, but
-// for one batch in fifty, which is up to two hours late. Minutes of statistics are removed
+// fillLarge stores n traces of 30 days as gateways report them: in the order of time,
+// except for one batch in fifty, which is up to two hours late. Minute rollups are removed
 // as the server does.
 func fillLarge(b *testing.B, path string, n int) {
 	ctx := context.Background()
@@ -190,7 +190,7 @@ func BenchmarkLargeLists(b *testing.B) {
 	measure(b, "get", func() error { _, err := t.GetTrace(ctx, some.ID); return err })
 }
 
-// BenchmarkLargeStats measures statistics, and what budgets ask.
+// BenchmarkLargeStats measures statistics, and the spend queries of budgets.
 func BenchmarkLargeStats(b *testing.B) {
 	_, t, some := openLarge(b)
 	ctx, to := context.Background(), largeEnd().Add(-7*time.Minute)
@@ -222,15 +222,15 @@ func BenchmarkLargeStats(b *testing.B) {
 }
 
 // BenchmarkLargeRetention ingests 10,000 traces a second into a copy of the large store
-// while as many become too old every second and a backlog of three fifths of the store has
-// to be removed, with the pauses of the server. An iteration is a second:
+// while as many become too old every second and a backlog of three fifths of the store is
+// removed, with the pauses of the server. An iteration takes a second:
 //
 //	SVC_BENCH_LARGE=/var/tmp/large go test ./store/bolt -run '^$' -bench LargeRetention -benchtime 120x -traces 10000000
 //
-// It prints the backlog every ten seconds. Retention keeps pace where it shrinks.
+// It prints the backlog every ten seconds. Retention keeps pace if the backlog shrinks.
 func BenchmarkLargeRetention(b *testing.B) {
 	if b.N == 1 {
-		return // testing tries every benchmark once
+		return // go test runs every benchmark once in its tests
 	}
 	const rate, size = 10_000, 500
 	from, copied := largePath(b), filepath.Join(os.Getenv("SVC_BENCH_LARGE"), "retention.db")
@@ -287,7 +287,7 @@ func BenchmarkLargeRetention(b *testing.B) {
 		mu      sync.Mutex
 		took    []time.Duration
 		callers sync.WaitGroup
-		slots   = make(chan struct{}, 16) // gateways that send at once
+		slots   = make(chan struct{}, 16) // gateways that send concurrently
 	)
 	start := time.Now()
 	for report := 10 * time.Second; stored < rate*seconds; stored += size {

@@ -11,44 +11,46 @@ import (
 	"svc/store"
 )
 
-// lister finds one page of a list of traces. It counts first what passes of every block,
-// and then reads only the blocks that can have a part of the page: blocks that are wholly
-// newer than the page are skipped by their counts, so that a page far behind the first
-// costs little more than the first. Memory is bounded by the number of blocks and the
-// length of the page, whatever the offset.
+// lister finds one page of a list of traces. It first counts the matching traces of every
+// block, and then reads only the blocks that can have a part of the page: blocks that are
+// wholly newer than the page are skipped by their counts, so that a page far down the list
+// costs little more than the first. Memory is bounded by the number of blocks and the length
+// of the page, whatever the offset.
 type lister struct {
 	ctx      context.Context
 	d        data
 	c        *filter
-	from, to int // the page, in the list of what passes and is behind after
+	from, to int // bounds of the page, in the list of matching traces after the position after
 
-	after  sortKey // where behind is set, what is newer, or this itself, does not count
+	after  sortKey // if behind is set, traces that are newer than after, and after itself, do not count
 	behind bool
 
-	few     int // fewKeys, but in tests
+	few     int // fewKeys, except in tests
 	records backwards
 	facets  descending
 	block   [blockCap]sortKey
-	keys    []sortKey // of the block that is read
+	keys    []sortKey // keys of the current block
 	parts   []part
-	lo, hi  int64 // the times between which the page lies
+	lo, hi  int64 // the time bounds of the page
 }
 
-// part is what of a block passes and is behind the place where the page begins.
+// part is the set of traces of a block that match and are after the start position of the
+// page.
 type part struct {
 	key             uint64 // of the block
 	count           int
-	least, greatest int64 // times
+	least, greatest int64 // bounds of creation times
 }
 
 const (
-	// fewKeys is how many traces between the bounds of a page are sorted without
-	// narrowing the bounds before.
+	// fewKeys is the number of traces between the bounds of a page that are sorted without
+	// narrowing the bounds first.
 	fewKeys = 1 << 16
-	// timeSlots is into how many slots of time the bounds of a page are divided to narrow
-	// them.
+	// timeSlots is the number of time slots into which the interval between the bounds of a
+	// page is divided to narrow them.
 	timeSlots = 1 << 12
-	// maxRounds bounds how often that is done. Traces of one time cannot be told apart by it.
+	// maxRounds bounds the number of such rounds. They cannot separate traces with equal
+	// times.
 	maxRounds = 6
 )
 
@@ -59,8 +61,8 @@ func newLister(ctx context.Context, d data, c *filter, p store.Page) *lister {
 		l.to = l.from + p.Limit
 	}
 	if p.After != (store.Place{}) {
-		// A trace that retention removed meanwhile was the last one of its time: what is as
-		// old went with it.
+		// If retention has removed the trace at the position meanwhile, it has also removed
+		// all that are as old.
 		l.behind, l.after = true, sortKey{at: nanos(p.After.At.Unix(), p.After.At.UnixNano())}
 		if seq := d.in(inTraceIDs).Get(packedKey(p.After.ID)); seq != nil {
 			l.after.seq = number(seq)
@@ -69,7 +71,7 @@ func newLister(ctx context.Context, d data, c *filter, p store.Page) *lister {
 	return l
 }
 
-// page returns the places of the traces on the page, and how many traces pass.
+// page returns the sort keys of the traces on the page, and the number of matching traces.
 func (l *lister) page() (keys []sortKey, total int, err error) {
 	if total, err = l.count(); err != nil {
 		return nil, 0, err
@@ -97,7 +99,7 @@ func (l *lister) page() (keys []sortKey, total int, err error) {
 	return keys[min(max(l.from-newer, 0), len(keys)):min(max(l.to-newer, 0), len(keys))], total, nil
 }
 
-// count makes parts of the blocks, from the newest commit on, and counts what passes.
+// count makes parts of the blocks, newest first, and counts the matching traces.
 func (l *lister) count() (total int, err error) {
 	stored := int(l.d.counter(stateTraces))
 	all := l.c.timeOnly && l.c.start == math.MinInt64 && l.c.end == math.MaxInt64
@@ -116,11 +118,11 @@ func (l *lister) count() (total int, err error) {
 		}
 		latest := b.latest()
 		if latest < l.c.start {
-			break // nor can an older block have anything
+			break // older blocks have no such trace either
 		}
 		if all && passed >= look {
 			if l.newerThan(latest) >= l.to {
-				break // neither this block nor an older one has a part of the page
+				break // neither this block nor an older one has a part
 			}
 			look = passed + passed/8
 		}
@@ -140,8 +142,8 @@ func (l *lister) count() (total int, err error) {
 	return total, nil
 }
 
-// part is what of a block passes, and how many of it pass anywhere in the list. Where the
-// block's own count and times answer that, its entries are not read.
+// part returns the part of a block, and how many of its traces match anywhere in the list. If
+// the block's own count and time bounds are sufficient, its entries are not read.
 func (l *lister) part(b block, key uint64) (p part, passing int, err error) {
 	p = part{key: key, least: math.MaxInt64, greatest: math.MinInt64}
 	least, greatest, live := b.minTime(), b.maxTime(), b.live()
@@ -166,8 +168,8 @@ func (l *lister) part(b block, key uint64) (p part, passing int, err error) {
 	return p, passing, nil
 }
 
-// read sets keys to what of a block passes and is behind the place where the page begins,
-// the newest commit first, and counts all that passes.
+// read sets keys to the traces of a block that match and are after the start position of the
+// page, newest commit first, and counts all that match.
 func (l *lister) read(b block, key uint64) (passing int, err error) {
 	l.keys = l.keys[:0]
 	in, sure := firstTraces(b.count()), !l.c.byRecord
@@ -210,7 +212,7 @@ func (l *lister) read(b block, key uint64) (passing int, err error) {
 	return passing, nil
 }
 
-// newerThan counts the traces in parts of blocks that are wholly newer than a time.
+// newerThan counts the traces in parts that are entirely newer than a time.
 func (l *lister) newerThan(at int64) (n int) {
 	for i := range l.parts {
 		if l.parts[i].least > at {
@@ -220,13 +222,13 @@ func (l *lister) newerThan(at int64) (n int) {
 	return n
 }
 
-// bound finds times between which the page lies from the parts' counts and times, and
-// returns how many traces the parts have that may be between them.
+// bound computes time bounds of the page from the counts and times of the parts, and returns
+// how many traces of the parts may be between them.
 //
-// Sorted by their greatest times, the parts before the one with which their counts exceed
-// from have all traces that are newer than its greatest time: at most from of them. So
-// the first trace of the page is no newer. The other bound is found in the same way from
-// the least times.
+// Sort the parts by their greatest times, descending. Take the part at which the sum of
+// counts first exceeds from. The parts before it contain all traces that are newer than
+// its greatest time, which are at most from. So that time bounds the first trace of the
+// page. The other bound is found in the same way from the least times.
 func (l *lister) bound() (in int) {
 	type counted struct {
 		at    int64
@@ -247,7 +249,7 @@ func (l *lister) bound() (in int) {
 	}
 	hi, ok := at(l.from+1, func(p *part) int64 { return p.greatest })
 	if !ok {
-		l.parts = nil // the page is behind the end
+		l.parts = nil // the page is after the end of the list
 		return 0
 	}
 	lo, ok := at(l.to, func(p *part) int64 { return p.least })
@@ -261,8 +263,8 @@ func (l *lister) bound() (in int) {
 	return in
 }
 
-// between notes narrower bounds of the page, and leaves the parts that have something
-// between them.
+// between narrows the time bounds of the page, and drops the parts that have no trace between
+// them.
 func (l *lister) between(lo, hi int64) {
 	left, least, greatest := l.parts[:0], int64(math.MaxInt64), int64(math.MinInt64)
 	for _, p := range l.parts {
@@ -277,7 +279,7 @@ func (l *lister) between(lo, hi int64) {
 	l.parts, l.lo, l.hi = left, max(lo, least), min(hi, greatest)
 }
 
-// less is the end of a page after some traces before it were left out.
+// less returns the end of a page after some traces before it were left out.
 func less(to, n int) int {
 	if to == math.MaxInt {
 		return to
@@ -324,7 +326,7 @@ func (l *lister) narrow() (in int, err error) {
 	return in, nil
 }
 
-// each reads the blocks of the parts, and calls fn with what passes of each.
+// each reads the blocks of the parts, and calls fn with the matching traces of each.
 func (l *lister) each(fn func(passing []sortKey)) error {
 	blocks := l.d.in(inTraceBlocks).Cursor()
 	for i := range l.parts {
@@ -343,7 +345,7 @@ func (l *lister) each(fn func(passing []sortKey)) error {
 	return nil
 }
 
-// blockAt reads the block with a first commit number.
+// blockAt reads the block with the given first commit number.
 func blockAt(c *bbolt.Cursor, key uint64) (block, error) {
 	k, v := c.Seek(bytes8(key))
 	if number(k) != key {
@@ -352,7 +354,7 @@ func blockAt(c *bbolt.Cursor, key uint64) (block, error) {
 	return asBlock(v)
 }
 
-// descending reads values whose keys descend, and few keys lie between.
+// descending reads values of descending keys that are close to each other.
 type descending struct {
 	c    *bbolt.Cursor
 	k, v []byte
@@ -360,7 +362,7 @@ type descending struct {
 
 // get returns a value, nil when there is none.
 func (d *descending) get(key uint64) []byte {
-	if d.k == nil || number(d.k) < key { // the first, or the next pass
+	if d.k == nil || number(d.k) < key { // the first call, or a new pass
 		if d.k, d.v = d.c.Seek(bytes8(key)); d.k == nil {
 			d.k, d.v = d.c.Last()
 		}

@@ -12,9 +12,9 @@ import (
 	"svc/store/memory"
 )
 
-// TestPagesAnywhereInTheList compares pages at random offsets and behind random places
-// with those of the memory store: of traces in the order of time, of late ones, of many of
-// one time, before and after retention, in two tenants.
+// TestPagesAnywhereInTheList compares pages at random offsets and after random positions
+// with those of the memory store: of traces in the order of time, late ones, and many with
+// equal times, before and after retention, in two tenants.
 func TestPagesAnywhereInTheList(t *testing.T) {
 	ctx := context.Background()
 	clock := newClock()
@@ -61,7 +61,7 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 		ingest(func(i int) time.Time { return base.Add(-time.Duration(r.IntN(1000)) * time.Second) }) // late
 		ingest(func(i int) time.Time { return base })                                                 // at once
 		ingest(ordered)
-		ingest(func(i int) time.Time { // a backlog beside what comes now
+		ingest(func(i int) time.Time { // a backlog together with current traces
 			if i%2 == 0 {
 				return base.Add(-time.Duration(1200-i) * time.Second)
 			}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lockFile leaves locking to bbolt where there is no flock.
+// lockFile does nothing where flock is not available; bbolt locks the file.
 func lockFile(*os.File, bool, time.Duration) error { return nil }
 
 func unlockFile(*os.File) {}

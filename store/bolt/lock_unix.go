@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the lock that bbolt takes, to write or to read, waiting at most d.
+// lockFile takes the same lock as bbolt, exclusive for writing or shared for
+// reading, waiting at most d.
 func lockFile(f *os.File, write bool, d time.Duration) error {
 	how := unix.LOCK_SH
 	if write {

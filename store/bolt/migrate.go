@@ -11,24 +11,28 @@ import (
 // transaction that also writes the new version, so a crash leaves the old one.
 type migration func(tx *bbolt.Tx) error
 
-// migrations[i] leads from version i+1 to i+2; the newest version is one more
-// than their number.
+// migrations[i] migrates from version i+1 to i+2; the newest version is
+// len(migrations)+1.
 var migrations = []migration{addBuckets(2), versionRows, addBuckets(4), separateUnsignedHeads, addBuckets(6), detailedRecords, clientRecords, indexEvents, addBuckets(10)}
 
-// versionRows leads to schema 3, whose rollup rows begin with a version and hold
-// the bounds of their durations. Older rows are read as they are and written again
-// when traces are added to them; only older programs must not read the new ones.
+// versionRows is the migration to schema 3, whose rollup rows begin with a version
+// and contain the bounds of their durations. Older rows remain readable and are
+// rewritten when traces are added to them. The version only prevents older programs
+// from reading new rows.
 func versionRows(*bbolt.Tx) error { return nil }
 
-// detailedRecords leads to schema 7, whose trace records may be of version 2. Older
-// records stay as they are; only older programs must not read the new ones.
+// detailedRecords is the migration to schema 7, whose trace records may be of
+// version 2. Older records are not changed. The version only prevents older
+// programs from reading new records.
 func detailedRecords(*bbolt.Tx) error { return nil }
 
-// clientRecords leads to schema 8, whose trace records may be of version 3. Older
-// records stay as they are; only older programs must not read the new ones.
+// clientRecords is the migration to schema 8, whose trace records may be of version
+// 3. Older records are not changed. The version only prevents older programs from
+// reading new records.
 func clientRecords(*bbolt.Tx) error { return nil }
 
-// addBuckets gives every tenant the buckets that a schema version added.
+// addBuckets returns a migration that adds the buckets of a schema version to every
+// tenant.
 func addBuckets(version int) migration {
 	return func(tx *bbolt.Tx) error {
 		all := tx.Bucket(bucketData)
@@ -46,7 +50,7 @@ func addBuckets(version int) migration {
 	}
 }
 
-// initialize makes the buckets of an empty file.
+// initialize creates the buckets of an empty file.
 func initialize(tx *bbolt.Tx, steps int) error {
 	for _, b := range topBuckets {
 		if _, err := tx.CreateBucket([]byte(b.name)); err != nil {
@@ -60,7 +64,8 @@ func initialize(tx *bbolt.Tx, steps int) error {
 	return b.Put(keySchema, []byte(strconv.Itoa(steps+1)))
 }
 
-// upgrade checks what the file is and brings it to the newest schema version.
+// upgrade checks the format of the file and migrates it to the newest schema
+// version.
 func (s *Store) upgrade(steps []migration) (version int, err error) {
 	defer recoverToError(&err, s.path)()
 	newest := len(steps) + 1

@@ -4,5 +4,5 @@ package bolt
 
 import "os"
 
-// ownLike leaves the owner to the operating system.
+// ownLike does nothing on this system.
 func ownLike(*os.File, string) error { return nil }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// ownLike gives a new file the owner of the file at path, or of its directory
-// where there is none, when root makes it: the server, which is another user, must
-// be able to open it.
+// ownLike sets the owner of a new file to the owner of the file at path or, if
+// there is none, of its directory. It matters when root creates the file: the
+// server runs as another user and must be able to open it.
 func ownLike(f *os.File, path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"svc/store"
 )
 
-// policies is the kind of policies.
+// policies implements the kind of policies.
 var policies = &kind[store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, rows: inPolicies, names: inPolicyNames, object: (*store.Policy).Object, governs: true,
 	drop: func(d data, p *store.Policy) error { return d.in(inPolicyFires).Delete([]byte(p.ID)) },
@@ -28,7 +28,7 @@ func (t *tenant) GetPolicy(ctx context.Context, id string) (store.Policy, error)
 	return getOne(ctx, t, policies, id)
 }
 
-// CreatePolicies makes all of the policies or none.
+// CreatePolicies creates all of the policies or none.
 func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
 	err = t.create(ctx, func() any { return list }, func(_ *bbolt.Tx, d data) error {
 		if n := d.in(inPolicies).Stats().KeyN; n+len(in) > store.MaxPolicies {

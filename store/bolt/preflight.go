@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// FileError says that a file is not, or is no longer, a store that can be used.
-// Its text names the file: it is for operators, not for clients.
+// FileError reports that a file is not a usable store, or no longer one. Its text
+// contains the path: it is for operators, not for clients.
 type FileError struct {
 	Path    string
 	Problem string
@@ -21,15 +21,15 @@ type FileError struct {
 	Err     error // the cause, may be nil
 }
 
-// Error is the problem and what to do about it.
+// Error returns the problem and what to do about it.
 func (e *FileError) Error() string {
 	return fmt.Sprintf("store %s: %s; %s", e.Path, e.Problem, e.Advice)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// ErrInUse is the cause of the refusal of a file that another process holds.
+// ErrInUse is the cause when another process has the file open.
 var ErrInUse = errors.New("in use by another process")
 
 const (
@@ -37,7 +37,7 @@ const (
 	adviceForeign = "name the file of a control plane store, or a path where none exists yet"
 )
 
-// damaged is a store in which something was found that cannot be read.
+// damaged returns the error for a store in which something cannot be read.
 func damaged(path string, err error) error {
 	return &FileError{Path: path, Problem: "damaged: " + err.Error(), Advice: adviceDamaged, Err: err}
 }
@@ -70,10 +70,10 @@ type meta struct {
 	txid      uint64
 }
 
-// preflight checks a file without mapping it: its lock, both meta pages with
-// their checksums, that every page in use lies within the file, and the pages that
-// bbolt reads while it opens. It returns the size of the file. mode is os.O_RDWR, or
-// os.O_RDONLY for a file that is only read, which needs no right to write.
+// preflight checks a file without mapping it: its lock, both meta pages with their
+// checksums, that every page in use lies within the file, and the pages that bbolt
+// reads while it opens. It returns the size of the file. mode is os.O_RDWR, or
+// os.O_RDONLY, which needs no permission to write.
 func preflight(path string, mode int) (size int64, err error) {
 	f, err := os.OpenFile(path, mode, 0)
 	if err != nil {
@@ -100,7 +100,7 @@ func preflight(path string, mode int) (size int64, err error) {
 	return st.Size(), inspect(f, st.Size(), path)
 }
 
-// inspect checks the bytes of a file.
+// inspect checks the contents of a file.
 func inspect(f io.ReaderAt, size int64, path string) error {
 	refuse := func(advice, format string, args ...any) error {
 		return &FileError{Path: path, Problem: fmt.Sprintf(format, args...), Advice: advice}
@@ -175,20 +175,21 @@ func readMeta(f io.ReaderAt, off int64) (meta, error) {
 	return m, nil
 }
 
-// looksLikeBolt tells a damaged store from a file of another program.
+// looksLikeBolt reports whether the bytes are a damaged bbolt file instead of a file
+// of another program.
 func looksLikeBolt(f io.ReaderAt) bool {
 	magic := binary.LittleEndian.AppendUint32(nil, boltMagic)
 	var b [pageHeaderSize + metaSize]byte
 	for off := int64(0); off <= maxPageSize; {
 		n, _ := f.ReadAt(b[:], off)
 		if off == 0 && n < pageHeaderSize+4 {
-			return true // too short to tell: nothing may be thrown away
+			return true // too short to decide: treated as a store, so that nothing is discarded
 		}
 		if n >= pageHeaderSize+4 && bytes.Equal(b[pageHeaderSize:pageHeaderSize+4], magic) {
 			return true
 		}
 		if off == 0 && n == len(b) && b == ([pageHeaderSize + metaSize]byte{}) {
-			return true // zeroed: nobody else's format
+			return true // zeroed: not the format of another program
 		}
 		off = max(1024, off<<1)
 	}
@@ -217,11 +218,11 @@ func checkPage(f io.ReaderAt, m meta, id uint64, flags uint16, more func(f io.Re
 	return more(f, m, off+pageHeaderSize, le.Uint16(h[10:]), pages)
 }
 
-// checkFreelist checks that the list of free pages holds page numbers of the file
-// in order.
+// checkFreelist checks that the list of free pages contains page numbers of the file
+// in ascending order.
 func checkFreelist(f io.ReaderAt, m meta, off int64, count16 uint16, pages uint64) error {
 	count, le := uint64(count16), binary.LittleEndian
-	if count16 == 0xffff { // the count did not fit and comes first
+	if count16 == 0xffff { // the count did not fit into the header and is the first element
 		var b [8]byte
 		if _, err := f.ReadAt(b[:], off); err != nil {
 			return err
@@ -245,7 +246,7 @@ func checkFreelist(f io.ReaderAt, m meta, off int64, count16 uint16, pages uint6
 	return nil
 }
 
-// waitFor polls try until it succeeds, fails, or the time is over.
+// waitFor polls try until it succeeds, fails, or the wait time has elapsed.
 func waitFor(d time.Duration, try func() (bool, error)) error {
 	deadline := time.Now().Add(d)
 	for {

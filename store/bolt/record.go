@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// A trace is kept as a record, little-endian:
+// A trace is stored as a record, little-endian:
 //
 //	 0  version 1 to 3     28  duration, nanoseconds
 //	 1  flags              36  agent, number in dict
@@ -20,15 +20,15 @@ import (
 //	12  cost, nano-USD     48  agent name, number
 //	20  injection score    52  the rest
 //
-// The rest is: id, session (packed strings), tool (string), input and output
-// tokens (varints), detected entities, fired policies, quality scores, spans
-// (lists), and a CRC-32C of everything before it. Strings and lists begin with
-// their length as a varint. The numbers at fixed offsets can be set after encoding.
+// The rest is: id, session (packed strings), tool (string), input and output tokens
+// (varints), detected entities, fired policies, quality scores, spans (lists), and a
+// CRC-32C of everything before it. Strings and lists begin with their length as a
+// varint. The numbers at fixed offsets can be set after encoding.
 //
-// A record of version 2 has after the fired policies: request id (a packed string),
+// A record of version 2 has, after the fired policies: request id (a packed string),
 // principal, rule, reason, error kind (strings), cache read and cache creation tokens
 // (varints). A trace that has none of them is written as version 1. A record of version
-// 3 has all of them, and behind them the client's name and version (strings); a trace
+// 3 has all of them, followed by the client's name and version (strings); a trace
 // without a client is written as an earlier version.
 const (
 	recVersion  = 1
@@ -46,7 +46,7 @@ const (
 
 	flagError   = 1 << 0
 	flagBlocked = 1 << 1
-	flagDeleted = 1 << 7 // in blocks only
+	flagDeleted = 1 << 7 // used in blocks only
 )
 
 var (
@@ -55,13 +55,13 @@ var (
 	errRecord = errors.New("damaged trace record")
 )
 
-// refs is the numbers that stand for a trace's repeated strings.
+// refs are the dictionary numbers of a trace's repeated strings.
 type refs struct {
 	agent, env, model, name uint32
-	tool                    uint32 // not in the record
+	tool                    uint32 // not part of the record
 }
 
-// appendRecord encodes a trace without its numbers and its checksum; see seal.
+// appendRecord encodes a trace, except for its numbers and its checksum; see seal.
 func appendRecord(dst []byte, t *store.Trace) []byte {
 	le := binary.LittleEndian
 	version := byte(recVersion)
@@ -130,8 +130,8 @@ func seal(rec []byte, r refs) {
 	le.PutUint32(rec[body:], crc32.Checksum(rec[:body], castagnoli))
 }
 
-// decodeRecord reads a record. Strings behind the numbers are left to the caller.
-// Spans and quality scores are read only when detail is set.
+// decodeRecord decodes a record. The caller resolves the numbers to strings. Spans and
+// quality scores are decoded only when detail is set.
 func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	le := binary.LittleEndian
 	body := len(rec) - 4
@@ -195,7 +195,7 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	return t, r, d.err()
 }
 
-// knownVersion reports whether records of a version can be read.
+// knownVersion reports whether records of a version are supported.
 func knownVersion(v byte) bool { return v >= recVersion && v <= recClient }
 
 // recordID reads the packed id of a record, the key of trace_ids.
@@ -213,15 +213,15 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// The first byte of a packed string: what follows.
+// The first byte of a packed string: the encoding of the rest.
 const (
-	packText = 0 // a varint length (not in keys) and the bytes
+	packText = 0 // a varint length (not in keys), then the bytes
 	packUUID = 1 // 16 bytes of a lower-case UUID
 	packHex  = 2 // 16 bytes of 32 lower-case hexadecimal digits
-	packSame = 3 // nothing: the request id is the trace's id; only there
+	packSame = 3 // no bytes: the request id equals the trace's id; used only there
 )
 
-// pack returns the 16 bytes of an identifier of a usual form.
+// pack returns the 16 bytes of an identifier in a common form.
 func pack(s string) (form byte, b [16]byte) {
 	var digits [32]byte
 	switch {
@@ -283,7 +283,7 @@ func appendPacked(dst []byte, s string) []byte {
 	return append(dst, b[:]...)
 }
 
-// packedKey is the key of an id in trace_ids.
+// packedKey returns the key of an id in trace_ids.
 func packedKey(id string) []byte { return appendPackedKey(make([]byte, 0, 1+len(id)), id) }
 
 func appendPackedKey(dst []byte, id string) []byte {
@@ -295,7 +295,8 @@ func appendPackedKey(dst []byte, id string) []byte {
 	return append(dst, b[:]...)
 }
 
-// stages are the span stages that take one byte: their place from 1. Only append.
+// stages are the span stages that are encoded as one byte: their index plus 1. Stages
+// may only be appended.
 var stages = [...]string{"policy_eval", "pii_scan", "provider", "quality_score", "guardrail", "injection_scan", "tool"}
 
 func appendStage(dst []byte, s string) []byte {
@@ -307,7 +308,7 @@ func appendStage(dst []byte, s string) []byte {
 	return appendString(append(dst, 0), s)
 }
 
-// decoder reads the rest of a record; after the first mistake it gives zeros.
+// decoder decodes the rest of a record; after the first error it returns zeros.
 type decoder struct {
 	data []byte
 	bad  bool
@@ -340,7 +341,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// count reads the length of a list, which takes at least a byte per element.
+// count reads the length of a list and checks it against the remaining bytes, at least
+// one per element.
 func (d *decoder) count() int {
 	n := d.uvarint()
 	if n > uint64(len(d.data)) || n > store.MaxTraceList {

@@ -11,7 +11,7 @@ import (
 	"svc/store"
 )
 
-// TestRecordRoundTrip encodes any trace and reads the same back.
+// TestRecordRoundTrip encodes random traces and decodes them again.
 func TestRecordRoundTrip(t *testing.T) {
 	text := rapid.OneOf(rapid.StringN(0, 20, 40), rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
 		rapid.StringMatching(`[0-9a-f]{32}`), rapid.StringMatching(`[0-9A-F]{32}`))
@@ -58,7 +58,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil || string(id) != string(packedKey(want.ID)) {
 			t.Fatalf("id %x, want %x, %v", id, packedKey(want.ID), err)
 		}
-		// Any flipped bit is noticed.
+		// Any flipped bit is detected.
 		at := rapid.IntRange(0, len(rec)-1).Draw(t, "flip")
 		rec[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if _, _, err := decodeRecord(rec, true); err == nil {
@@ -67,8 +67,8 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecodeRecord feeds the decoder with any bytes, the checksum mended, so that
-// it is the decoder that has to hold.
+// FuzzDecodeRecord decodes arbitrary bytes with a corrected checksum, so that the
+// decoder itself is tested.
 func FuzzDecodeRecord(f *testing.F) {
 	m := newTraceMaker(benchStart, time.Second, false)
 	for range 5 {
@@ -91,7 +91,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// FuzzBlock feeds the checks of a block with any bytes.
+// FuzzBlock runs the checks of a block on arbitrary bytes.
 func FuzzBlock(f *testing.F) {
 	f.Add([]byte(newBlock(5)))
 	f.Fuzz(func(t *testing.T, raw []byte) {

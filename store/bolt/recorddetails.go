@@ -27,7 +27,7 @@ func appendDetails(dst []byte, t *store.Trace) []byte {
 	return binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
 }
 
-// details reads what appendDetails wrote.
+// details decodes what appendDetails encoded.
 func (d *decoder) details(t *store.Trace) {
 	if len(d.data) > 0 && d.data[0] == packSame {
 		d.data = d.data[1:]

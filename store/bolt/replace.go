@@ -13,21 +13,20 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The names of files beside a store: a copy that is being made, and the store that
-// a restore replaced.
+// The suffixes of files beside a store: a copy in progress, and the store that a restore
+// replaced.
 const (
 	restoringSuffix  = ".restoring"
 	compactingSuffix = ".compacting"
 	keptSuffix       = ".before-restore-"
 )
 
-// Restore checks a backup and puts it in the place of the store at path, which no
-// process may have open ([ErrInUse]). A store that was there is kept beside it
-// under the name that is returned, "" where there was none. The backup keeps its
-// schema version. At every moment, also of a crash or a power failure, path names
-// a whole store where it named one before; what is no sound store is refused with
-// a [*FileError] and changes nothing. progress is told of the check: what is read of r is
-// its caller's to see.
+// Restore checks a backup and replaces the store at path with it. No process may have the
+// store open ([ErrInUse]). The old store is renamed to the returned name, "" when there
+// was none. The backup keeps its schema version. The replacement is atomic: after a crash
+// or a power failure, path is still a complete store if it was one before. A backup that
+// is not a valid store gives a [*FileError] and changes nothing. progress reports the
+// check only, not the reading of r.
 func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progress Progress) (kept string, err error) {
 	old, err := holdOld(path)
 	if err != nil {
@@ -49,7 +48,7 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progr
 		return "", unusable(err)
 	}
 	if old.file == nil {
-		// Link fails where a store has come to path meanwhile.
+		// Link fails if a store was created at path meanwhile.
 		if err := os.Link(tmp, path); err != nil {
 			return "", fmt.Errorf("restore store %s: %w", path, err)
 		}
@@ -65,8 +64,8 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progr
 	return kept, syncDir(path)
 }
 
-// unusable says of a backup what is wrong with it, in place of what to do about a
-// store in that state.
+// unusable reports the problem of a backup, without the advice that applies to a store
+// with the same problem.
 func unusable(err error) error {
 	if fe := (*FileError)(nil); errors.As(err, &fe) {
 		return &FileError{Path: "backup", Problem: "not usable: " + fe.Problem, Advice: "restore another one; the store is as it was", Err: err}
@@ -74,11 +73,11 @@ func unusable(err error) error {
 	return err
 }
 
-// heldFile is the file that is replaced, locked against other processes.
+// heldFile is the file to be replaced, locked against other processes.
 type heldFile struct{ file *os.File }
 
-// holdOld locks the file at path, if there is one. That it is damaged is no
-// obstacle: it may be why it is replaced.
+// holdOld locks the file at path, if there is one. A damaged file is accepted: the damage
+// may be the reason for the restore.
 func holdOld(path string) (heldFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	switch {
@@ -104,8 +103,8 @@ func (h heldFile) release() {
 	}
 }
 
-// refuseBesideKept refuses to begin an empty store where a restore has left files
-// beside path: whoever starts a server there means the store that is gone.
+// refuseBesideKept rejects the creation of an empty store if a restore has left files
+// beside path: the operator who starts a server there expects the missing store.
 func refuseBesideKept(path string) error {
 	left, err := filepath.Glob(escapeGlob(path) + keptSuffix + "*")
 	if err != nil {
@@ -121,7 +120,7 @@ func refuseBesideKept(path string) error {
 		Advice: "restore a backup with 'svc store restore' or give that file the store's name; to begin an empty store, move it away"}
 }
 
-// escapeGlob makes a path match only itself.
+// escapeGlob escapes a path so that the glob pattern matches only the path itself.
 func escapeGlob(path string) string {
 	escaped := make([]byte, 0, len(path))
 	for i := range len(path) {
@@ -135,20 +134,19 @@ func escapeGlob(path string) string {
 	return string(escaped)
 }
 
-// compactBytes bounds the keys and values that one transaction of a copy holds in
+// compactBytes bounds the keys and values of one transaction of a copy, which are in
 // memory.
 const compactBytes = 32 << 20
 
-// Compact rewrites the store at path without the pages that removed data has
-// left, and returns its size before and after. No process may have the store open
-// ([ErrInUse]). The copy is checked before it takes the place of the store; until
-// then, and after an error, the store is what it was. It needs as much free space
-// on the disk as the store has data.
+// Compact rewrites the store at path without free pages, and returns its size before and
+// after. No process may have the store open ([ErrInUse]). The copy is checked before it
+// replaces the store; until then, and after an error, the store is unchanged. Compact
+// needs as much free disk space as the store has data.
 func Compact(ctx context.Context, path string, progress Progress) (before, after int64, err error) {
 	if before, err = preflight(path, os.O_RDWR); err != nil {
 		return 0, 0, err
 	}
-	src, err := openToRead(path) // its lock keeps writers away until the end
+	src, err := openToRead(path) // its lock blocks writers until the end
 	if err != nil {
 		return 0, 0, err
 	}
@@ -174,8 +172,7 @@ func Compact(ctx context.Context, path string, progress Progress) (before, after
 	return before, info.Size(), syncDir(path)
 }
 
-// copyStore copies a store into a new file that belongs to who owns the file at
-// path.
+// copyStore copies a store into a new file with the owner of the file at path.
 func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress Progress) (err error) {
 	defer recoverToError(&err, path)()
 	dst, err := bbolt.Open(tmp, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: true})
@@ -197,13 +194,13 @@ func copyStore(ctx context.Context, src *bbolt.DB, tmp, path string, progress Pr
 	return errors.Join(dst.Sync(), ownLike(f, path), f.Close())
 }
 
-// copier copies a tree of buckets in transactions of bounded size. bbolt.Compact
-// does the same, but neither ends with a context nor reports how far it is.
+// copier copies a tree of buckets in transactions of bounded size. bbolt.Compact does the
+// same, but supports neither a context nor progress.
 type copier struct {
 	ctx      context.Context
 	dst      *bbolt.DB
 	tx       *bbolt.Tx
-	pending  int // bytes in tx
+	pending  int // bytes copied in tx
 	copied   int64
 	total    int64
 	progress Progress
@@ -231,9 +228,9 @@ func (c *copier) tree(from *bbolt.Tx) (err error) {
 	return err
 }
 
-// bucket copies what is in a bucket. names is the way to it from the root.
+// bucket copies the contents of a bucket. names is its path from the root.
 func (c *copier) bucket(from, to *bbolt.Bucket, names [][]byte) error {
-	to.FillPercent = 0.9 // keys come in order
+	to.FillPercent = 0.9 // keys are written in ascending order
 	if err := to.SetSequence(from.Sequence()); err != nil {
 		return err
 	}
@@ -255,7 +252,7 @@ func (c *copier) bucket(from, to *bbolt.Bucket, names [][]byte) error {
 	})
 }
 
-// at returns the bucket at the end of a way in the present transaction.
+// at returns the bucket at a path in the current transaction.
 func (c *copier) at(names [][]byte) *bbolt.Bucket {
 	b := c.tx.Bucket(names[0])
 	for _, name := range names[1:] {
@@ -265,7 +262,7 @@ func (c *copier) at(names [][]byte) *bbolt.Bucket {
 	return b
 }
 
-// next commits what was copied and begins another transaction.
+// next commits the copied data and begins another transaction.
 func (c *copier) next() (err error) {
 	if err := c.ctx.Err(); err != nil {
 		return err

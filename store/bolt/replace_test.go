@@ -107,8 +107,8 @@ func TestRestoreRefusesBackupsAndKeepsTheStore(t *testing.T) {
 	}
 }
 
-// Whoever starts a server where a restore was interrupted, or where its result was
-// moved away, does not get an empty store with a new first key.
+// A server that is started where a restore was interrupted, or where its result was
+// moved away, must not create an empty store with a new first key.
 func TestNoStoreBeginsBesideOneThatARestoreKept(t *testing.T) {
 	for _, left := range []string{"svc.db.before-restore-20260101T000000Z", "svc.db.restoring"} {
 		path := filepath.Join(t.TempDir(), "svc.db")
@@ -147,8 +147,8 @@ func TestAFileThatWasReplacedIsNotOpened(t *testing.T) {
 	}
 }
 
-// A backup of an older version stays what it is: the way back is to restore it with
-// the program that wrote it.
+// A backup of an older version keeps its schema version, so that it can be restored
+// with the program that wrote it.
 func TestCheckLeavesAFileOfAnOlderVersionAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	s, err := Open(path, Options{migrations: []migration{}})
@@ -158,7 +158,7 @@ func TestCheckLeavesAFileOfAnOlderVersionAsItIs(t *testing.T) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	err = s.db.Update(func(tx *bbolt.Tx) error { // as the first version made it
+	err = s.db.Update(func(tx *bbolt.Tx) error { // as the first version wrote it
 		for _, b := range tenantBuckets {
 			if b.since > 1 {
 				if err := tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(b.name)); err != nil {
@@ -294,7 +294,7 @@ func TestCompactReturnsTheSpaceOfRemovedData(t *testing.T) {
 	mustIngest(t, again.TracesOf("t"), m.batch(10))
 }
 
-// A copy that needs several transactions has all of what is copied.
+// A copy that needs several transactions is complete.
 func TestCompactCopiesInSeveralTransactions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	writeStore(t, path, "team", Options{NoSync: true})

@@ -9,26 +9,27 @@ import (
 	"svc/store"
 )
 
-// kind is one kind of resource that is kept as JSON records by id. What is alike for
-// all kinds is written here once.
+// kind implements one kind of resource that is stored as JSON records by id. It has
+// the code that all kinds share.
 type kind[T any] struct {
-	noun   string // in messages
-	prefix string // of ids
+	noun   string // used in messages
+	prefix string // prefix of ids
 	rows   string
 	names  string // the bucket of unique names; empty where names are not unique
 	object func(*T) *store.Object
-	// fill adds what is not in the record, item what lists show of that; nil: nothing.
+	// fill adds the fields that are not in the record, item those of them that list
+	// items include; nil: there are none.
 	fill, item func(data, *T) error
 	// claim takes the name of a resource; nil: claimName.
 	claim func(d data, old, name, id string, now time.Time) error
-	// put writes the record; nil: all of it is the record.
+	// put writes the record; nil: the record has all fields.
 	put func(data, *T) error
-	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	// drop removes the data that belongs to a deleted resource; nil: there is none.
 	drop    func(d data, v *T) error
-	governs bool // gateways have to know of its changes
+	governs bool // whether gateways depend on its changes
 }
 
-// find returns one resource as it is.
+// find returns one resource with all fields.
 func (k *kind[T]) find(d data, id string) (T, error) {
 	v, err := findJSON[T](d.in(k.rows), k.noun, id)
 	if err == nil && k.fill != nil {
@@ -85,7 +86,7 @@ func getOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) (v T, 
 	return v, err
 }
 
-// addTo adds a resource that was made, with its event.
+// addTo adds a new resource, with its audit event.
 func addTo[T any](ctx context.Context, t *tenant, k *kind[T], d data, v T, now time.Time) (T, error) {
 	if err := k.write(d, "", &v, now); err != nil {
 		return v, err
@@ -98,7 +99,7 @@ func addTo[T any](ctx context.Context, t *tenant, k *kind[T], d data, v T, now t
 	return v, t.changed(ctx, d, nil, k.object(&v), k.governs)
 }
 
-// createOne makes a resource.
+// createOne creates a resource.
 func createOne[T any](ctx context.Context, t *tenant, k *kind[T], made func(d data, id string, now time.Time) (T, error)) (v T, err error) {
 	err = t.create(ctx, func() any { return v }, func(_ *bbolt.Tx, d data) error {
 		now := t.s.now().UTC()
@@ -110,7 +111,7 @@ func createOne[T any](ctx context.Context, t *tenant, k *kind[T], made func(d da
 	return v, err
 }
 
-// updateOne changes a resource. change sees it as it is.
+// updateOne changes a resource. change gets the current resource.
 func updateOne[T any](ctx context.Context, t *tenant, k *kind[T], id string, change func(d data, v *T, now time.Time) error) (v T, err error) {
 	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		if v, err = k.find(d, id); err != nil {
@@ -144,7 +145,7 @@ func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) err
 	})
 }
 
-// removeFrom removes a resource and what belongs to it, with its event.
+// removeFrom removes a resource and its data, with the audit event.
 func removeFrom[T any](ctx context.Context, t *tenant, k *kind[T], d data, v *T) error {
 	o := k.object(v)
 	if k.drop != nil {

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 // TestSchema compares the tree of a store that has everything with
 // testdata/schema.golden: every bucket, and what its keys and values look like. A
-// difference needs a thought about files that exist; see buckets.go.
+// difference may make existing files unreadable; see buckets.go.
 func TestSchema(t *testing.T) {
 	s := openTemp(t, Options{Now: newClock().Now, NoSync: true})
 	fillEverything(t, s)
@@ -63,7 +63,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// dump writes a bucket: of resources one record, in the form of it.
+// dump prints a bucket; for resources it prints the form of one record.
 func dump(b *strings.Builder, indent, name string, bucket *bbolt.Bucket) {
 	shapes := map[string]bool{}
 	var nested []string
@@ -92,7 +92,8 @@ func dump(b *strings.Builder, indent, name string, bucket *bbolt.Bucket) {
 	}
 }
 
-// shape is the key's length and what the value is: the fields of a record, or a length.
+// shape returns the key's length and the form of the value: the fields of a record, or
+// a length.
 func shape(k, v []byte) string {
 	key := fmt.Sprintf("%d bytes", len(k))
 	if len(k) > 0 && k[0] != 0 && !slices.ContainsFunc(k, func(c byte) bool { return c < ' ' && c != 0 || c > '~' }) {
@@ -123,7 +124,7 @@ func fieldsOf(record map[string]any) []string {
 	return names
 }
 
-// fillEverything makes one of everything.
+// fillEverything creates one of every resource.
 func fillEverything(t *testing.T, s *Store) {
 	t.Helper()
 	check := func(err error) {

@@ -10,7 +10,7 @@ import (
 	"svc/store"
 )
 
-// slas is the kind of SLA targets, whose names need not be unique.
+// slas implements the kind of SLA targets, whose names need not be unique.
 var slas = &kind[store.SLATarget]{
 	noun: "SLA target", prefix: store.PrefixSLA, rows: inSLAs, object: (*store.SLATarget).Object, fill: nameSLA, item: nameSLA,
 }
@@ -31,7 +31,7 @@ func (t *tenant) GetSLA(ctx context.Context, id string) (store.SLATarget, error)
 	return getOne(ctx, t, slas, id)
 }
 
-// CreateSLA makes a target.
+// CreateSLA creates a target.
 func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (store.SLATarget, error) {
 	return createOne(ctx, t, slas, func(d data, id string, now time.Time) (store.SLATarget, error) {
 		if err := checkName("SLA target", in.Name); err != nil {
@@ -58,7 +58,7 @@ func violationKey(v *store.SLAViolation) []byte {
 	return joined(v.SLAID, v.Type, strconv.FormatInt(v.PeriodStart.Unix(), 10))
 }
 
-// RecordViolation keeps a violation once per target, type and period.
+// RecordViolation stores a violation once per target, type and period.
 func (t *tenant) RecordViolation(ctx context.Context, v store.SLAViolation) (created bool, err error) {
 	if badKey(v.Type) {
 		return false, store.FieldError(store.Invalid, "violation without a type", "violationType", "is required")

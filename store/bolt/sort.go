@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// sortNewest orders records by descending time, then by descending id, where the
-// keys of a bucket do not already say so.
+// sortNewest sorts records by descending time, then by descending id, for
+// buckets whose keys have another order.
 func sortNewest[T any](list []T, by func(*T) (nanos int64, id string)) {
 	slices.SortStableFunc(list, func(a, b T) int {
 		at, ai := by(&a)

@@ -12,7 +12,7 @@ import (
 	"svc/store/rollup"
 )
 
-// Stats sums up the traces of a window.
+// Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
 	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
@@ -91,7 +91,8 @@ func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key
 		}
 		return nil
 	}
-	// The rows of one agent stand together within a bucket: seek from bucket to bucket.
+	// The rows of one agent are adjacent within a bucket of time: seek from bucket to
+	// bucket.
 	for bucket := r.From; bucket < r.To; {
 		prefix := be.AppendUint32(be.AppendUint32(nil, bucket), agent)
 		k, v := c.Seek(prefix)
@@ -103,12 +104,12 @@ func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key
 		if len(k) < 4 {
 			return nil
 		}
-		bucket = max(bucket+1, be.Uint32(k)) // buckets without rows are passed over
+		bucket = max(bucket+1, be.Uint32(k)) // skip buckets without rows
 	}
 	return nil
 }
 
-// dimensionOf is the number of the dimension in a row's key.
+// dimensionOf returns the number of the dimension in a row's key.
 func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
 	if !t.HasAllDimensions() {
 		return binary.BigEndian.Uint32(key[4:])
@@ -123,7 +124,7 @@ func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
 	}
 }
 
-// groupOf names a group.
+// groupOf sets the fields that name a group.
 func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGroup, err error) {
 	switch by {
 	case rollup.Agent:
@@ -145,7 +146,7 @@ func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGr
 	return g, err
 }
 
-// PolicyFires returns how many traces say that policies fired.
+// PolicyFires returns how many traces each policy fired in.
 func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
 	err = t.view(ctx, func(d data) error {
 		fires = make(map[string]int64, len(ids))
@@ -160,7 +161,7 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 	return fires, err
 }
 
-// Spend is the cost of agents' traces in windows.
+// Spend returns the cost of agents' traces in windows.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.view(ctx, func(d data) error {
 		spent = make([]store.NanoUSD, len(q))

@@ -9,19 +9,19 @@ import (
 	"svc/store"
 )
 
-// stream reads committed traces by their commit number, from the file: it holds
-// no queue, and ingest does not know of it.
+// stream reads committed traces from the file by their commit number: it has no queue,
+// and ingest does not depend on it.
 type stream struct {
 	t      *tenant
 	st     *tenantState
 	opts   store.StreamOptions
 	cursor uint64
-	opened uint64 // the newest commit when it was opened
+	opened uint64 // the newest commit when the stream was opened
 }
 
 const (
 	defaultStreamBatch = 256
-	// streamScan bounds the records that one transaction looks at.
+	// streamScan bounds the records that one transaction scans.
 	streamScan = 8192
 )
 
@@ -50,11 +50,11 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	return s, nil
 }
 
-// cursorOf is the place of a commit number: its digits.
+// cursorOf formats a commit number as a cursor: its decimal digits.
 func cursorOf(seq uint64) store.Cursor { return store.Cursor(strconv.FormatUint(seq, 10)) }
 
-// parseCursor reads what cursorOf wrote; the empty cursor is 0. A place of PostgreSQL is
-// one here when the store was moved from there: traces keep their numbers.
+// parseCursor parses a cursor; the empty cursor is 0. A cursor of PostgreSQL remains
+// valid after the store was moved from there: traces keep their numbers.
 func parseCursor(c store.Cursor) (uint64, error) {
 	if c == "" {
 		return 0, nil
@@ -67,19 +67,19 @@ func parseCursor(c store.Cursor) (uint64, error) {
 	return seq, nil
 }
 
-// Cursor is the place up to which everything has been read.
+// Cursor returns the position up to which everything has been read.
 func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
 
 // Close ends the stream; there is nothing to release.
 func (s *stream) Close() {}
 
-// Next waits for traces that match.
+// Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
 	return store.Following{Changed: s.st.nextCommit, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
-// read returns the next traces that match, and whether there may be more behind
-// what it looked at.
+// read returns the next matching traces, and whether there may be more after the scanned
+// ones.
 func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool, err error) {
 	cursor := s.cursor
 	err = s.t.view(ctx, func(d data) error {

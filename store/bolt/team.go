@@ -11,14 +11,15 @@ import (
 	"svc/store"
 )
 
-// memberRecord is what is kept of a membership; the address is the user's.
+// memberRecord is a membership as it is stored; the address is stored with
+// the user.
 type memberRecord struct {
 	UserID   string
 	Role     string
 	JoinedAt int64 // nanoseconds
 }
 
-// teams is the kind of teams.
+// teams implements the kind of teams.
 var teams = &kind[store.Team]{
 	noun: "team", prefix: store.PrefixTeam, rows: inTeams, names: inTeamNames, object: (*store.Team).Object,
 	drop: func(d data, team *store.Team) error {
@@ -40,7 +41,7 @@ func (t *tenant) GetTeam(ctx context.Context, id string) (store.Team, error) {
 	return getOne(ctx, t, teams, id)
 }
 
-// CreateTeam makes a team.
+// CreateTeam creates a team.
 func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
 	return createOne(ctx, t, teams, func(_ data, id string, now time.Time) (store.Team, error) { return in.Make(id, now), nil })
 }
@@ -88,7 +89,7 @@ func deleteMember(d data, teamID, userID string) error {
 	return d.in(inMembers).Delete(joined(teamID, userID))
 }
 
-// countMembers changes a team's member count.
+// countMembers adjusts a team's member count.
 func countMembers(d data, teamID string, by int) error {
 	team, err := teams.find(d, teamID)
 	if err != nil {
@@ -121,7 +122,7 @@ func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.M
 	return list, err
 }
 
-// AddMember adds a user to a team, inviting one that is not known.
+// AddMember adds a user to a team, and invites an unknown one.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (member store.Member, err error) {
 	err = t.create(ctx, func() any { return member }, func(_ *bbolt.Tx, d data) error {
 		team, err := teams.find(d, teamID)
@@ -153,7 +154,7 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 	return member, err
 }
 
-// userForMember finds the user that is meant, or invites one.
+// userForMember finds the user that the input names, or invites one.
 func (t *tenant) userForMember(d data, in store.MemberAdd) (userRecord, error) {
 	id, email := in.UserID, normalEmail(in.Email)
 	if id == "" && email == "" {
@@ -198,7 +199,7 @@ func (t *tenant) userForMember(d data, in store.MemberAdd) (userRecord, error) {
 	return user, putUser(d, user, "")
 }
 
-// RemoveMember ends a membership.
+// RemoveMember removes a member from a team.
 func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
 	return t.update(ctx, func(_ *bbolt.Tx, d data) error {
 		team, err := teams.find(d, teamID)
@@ -222,5 +223,5 @@ func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error 
 	})
 }
 
-// normalEmail is the form in which addresses are kept and compared.
+// normalEmail returns the form in which addresses are stored and compared.
 func normalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }

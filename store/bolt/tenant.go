@@ -12,13 +12,13 @@ import (
 	"svc/store"
 )
 
-// tenantRecord is what is kept of a tenant.
+// tenantRecord is a tenant as it is stored.
 type tenantRecord struct {
 	store.TenantInfo
 	RedactionKey []byte
 }
 
-// tenant is the store as one tenant sees it.
+// tenant is a handle on the records and traces of one tenant.
 type tenant struct {
 	s  *Store
 	id string
@@ -35,7 +35,7 @@ func (s *Store) Tenant(id string) store.Tenant { return &tenant{s: s, id: id} }
 // TracesOf returns the traces of a tenant.
 func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s: s, id: id} }
 
-// ID is the tenant's identifier.
+// ID returns the tenant's identifier.
 func (t *tenant) ID() string { return t.id }
 
 func (t *tenant) data(tx *bbolt.Tx) (data, error) {
@@ -67,12 +67,12 @@ func (t *tenant) update(ctx context.Context, fn func(tx *bbolt.Tx, d data) error
 	})
 }
 
-// badKey reports whether a string of a client cannot be part of a key.
+// badKey reports whether a client's string is invalid as a part of a key.
 func badKey(s string) bool {
 	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
 }
 
-// checkName refuses what cannot be a name.
+// checkName rejects an invalid name.
 func checkName(noun, name string) error {
 	switch {
 	case name == "":
@@ -83,7 +83,7 @@ func checkName(noun, name string) error {
 	return nil
 }
 
-// claimName takes a unique name for an id, giving up the one that the id had.
+// claimName takes a unique name for an id, and releases the id's previous name.
 func claimName(names *bbolt.Bucket, noun, old, name, id string) error {
 	if err := checkName(noun, name); err != nil {
 		return err
@@ -130,7 +130,7 @@ func tenantByID(tx *bbolt.Tx, id string) (tenantRecord, error) {
 	return findJSON[tenantRecord](tx.Bucket(bucketTenants), "tenant", id)
 }
 
-// CreateTenant makes a tenant, its first user and, where asked for, a key.
+// CreateTenant creates a tenant, its first user and, if requested, a key.
 func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, key *store.Key, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {
 		info, key, err = s.createTenant(ctx, tx, in)
@@ -139,7 +139,7 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 	return info, key, err
 }
 
-// CreateTenantKey makes an unlimited key for an operator.
+// CreateTenantKey creates an unlimited key for an operator.
 func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (key store.Key, err error) {
 	t := &tenant{s: s, id: tenantID}
 	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
@@ -154,9 +154,9 @@ func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.K
 	return key, err
 }
 
-// operatorUser is the user to whom a key of an operator belongs: the tenant's
-// first user. What the identity provider did to that user is not undone: another
-// owner is made in its place.
+// operatorUser returns the user that an operator's key belongs to: the tenant's
+// first user. If the identity provider has deactivated or deleted that user,
+// another owner is created instead.
 func (t *tenant) operatorUser(d data) (id string, err error) {
 	user, ok, err := getJSON[userRecord](d.in(inUsers), store.DefaultAdminID)
 	if err != nil || ok && user.hasAccess() {
@@ -170,12 +170,12 @@ func (t *tenant) operatorUser(d data) (id string, err error) {
 	return id, putJSON(d.in(inUsers), id, newOwner(id, now))
 }
 
-// newOwner is the first user of a tenant.
+// newOwner returns the first user of a tenant.
 func newOwner(id string, now time.Time) userRecord {
 	return userRecord{User: store.User{ID: id, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
 }
 
-// Bootstrap makes the first tenant of an empty store.
+// Bootstrap creates the first tenant of an empty store.
 func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, created bool, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {
 		if k, _ := tx.Bucket(bucketTenants).Cursor().First(); k != nil {
@@ -257,7 +257,7 @@ func (s *Store) createTenant(ctx context.Context, tx *bbolt.Tx, in store.TenantC
 }
 
 // TenantForOrg finds the tenant of an identity-provider organization. A store's
-// only tenant takes any organization unless it is bound to another one.
+// only tenant accepts any organization unless it is bound to another one.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
 		id := ""
@@ -285,7 +285,7 @@ func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.Tena
 	return info, err
 }
 
-// RedactionKey returns the tenant's key for stable tokens.
+// RedactionKey returns the tenant's key for the hash redaction strategy.
 func (t *tenant) RedactionKey(ctx context.Context) (key []byte, err error) {
 	err = t.s.view(ctx, func(tx *bbolt.Tx) error {
 		rec, err := tenantByID(tx, t.id)

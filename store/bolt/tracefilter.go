@@ -10,21 +10,21 @@ import (
 	"svc/store"
 )
 
-// inRecord is the part of a filter that entries of blocks cannot answer: the record is
-// read.
+// inRecord is the part of a filter that entries of blocks cannot decide, so that
+// records are read.
 type inRecord struct {
 	byRecord    bool
 	name        uint32 // the number of the agent's name, 0: any
-	unknownName bool   // no trace has it
+	unknownName bool   // no trace has the name
 	minDuration time.Duration
-	// needles are encoded strings that a record has somewhere when it passes. Most
-	// records that do not pass are found out by them without being decoded.
+	// needles are encoded strings that every matching record contains. Most other
+	// records are rejected by them without decoding.
 	needles [][]byte
-	asked   []facetAsked // the same, of facets
+	asked   []facetAsked // the same for facets
 	exact   store.TraceFilter
 }
 
-// recordFilter is what a filter asks of records.
+// recordFilter returns the part of a filter that needs records.
 func (d data) recordFilter(f *store.TraceFilter) inRecord {
 	c := inRecord{minDuration: f.MinDuration, exact: store.TraceFilter{SessionID: f.SessionID, ToolName: f.ToolName,
 		RuleID: f.RuleID, PolicyID: f.PolicyID, PII: f.PII, Principal: f.Principal, Client: f.Client, RequestID: f.RequestID}}
@@ -39,7 +39,7 @@ func (d data) recordFilter(f *store.TraceFilter) inRecord {
 	}
 	for _, s := range [...]string{f.SessionID, f.RequestID} {
 		if s != "" {
-			c.needles = append(c.needles, appendPacked(nil, s)[1:]) // the id may be what has it
+			c.needles = append(c.needles, appendPacked(nil, s)[1:]) // the string may be in the id
 		}
 	}
 	c.byRecord = c.byRecord || c.minDuration > 0 || len(c.needles) > 0
@@ -47,7 +47,7 @@ func (d data) recordFilter(f *store.TraceFilter) inRecord {
 	return c
 }
 
-// matchDetails reports whether a record passes the part of a filter that is asked of
+// matchDetails reports whether a record passes the part of a filter that needs
 // records.
 func (c *inRecord) matchDetails(rec []byte) (bool, error) {
 	switch {
@@ -71,7 +71,7 @@ func (c *inRecord) matchDetails(rec []byte) (bool, error) {
 	return err == nil && c.exact.Match(&tr), err
 }
 
-// modelsNamed returns the numbers of the models of a name, of all providers.
+// modelsNamed returns the numbers of the models with a name, of all providers.
 func (d data) modelsNamed(name string) (numbers []uint32) {
 	c := d.in(inDict).Cursor()
 	prefix := []byte{kindModel}
@@ -83,7 +83,7 @@ func (d data) modelsNamed(name string) (numbers []uint32) {
 	return numbers
 }
 
-// backwards reads records whose commit numbers descend.
+// backwards reads records by descending commit numbers.
 type backwards struct {
 	c    *bbolt.Cursor
 	last uint64

@@ -11,16 +11,16 @@ import (
 	"svc/store"
 )
 
-// filter is a store.TraceFilter in the terms of entries.
+// filter is a store.TraceFilter with strings replaced by their numbers in entries.
 type filter struct {
 	agent, env       uint32
 	byAgent, byEnv   bool
-	statusMask       byte // these flags
-	status           byte // must be this
+	statusMask       byte // mask of the flags to compare
+	status           byte // their required values
 	start, end       int64
 	minCost, maxCost int64
 	minScore         float64
-	timeOnly         bool // nothing but start and end is given
+	timeOnly         bool // only start and end are given
 	none             bool // nothing can match
 
 	byModel bool
@@ -77,7 +77,7 @@ func (d data) filter(f *store.TraceFilter) filter {
 	return c
 }
 
-// nanos is a time in nanoseconds, or the nearest that there is.
+// nanos returns a time in nanoseconds, clamped to the range of int64.
 func nanos(sec, ns int64) int64 {
 	switch {
 	case sec >= math.MaxInt64/1_000_000_000:
@@ -88,10 +88,10 @@ func nanos(sec, ns int64) int64 {
 	return ns
 }
 
-// passing sets out to the places of a block's traces that pass, the newest commit first,
-// and returns how many there are. Millions of entries are read for one list, so nothing in
-// the loop branches on what an entry has: every difference sets a bit of wrong. Times,
-// costs and scores are not negative, and are compared as unsigned numbers.
+// passing sets out to the indexes of a block's matching entries, newest commit first, and
+// returns their number. One list reads millions of entries, so the loop body has no branch
+// on the data: every difference sets a bit of wrong. Times, costs and scores are not
+// negative, and are compared as unsigned numbers.
 func (c *filter) passing(b block, key uint64, out *[blockCap]sortKey) (n int) {
 	if c.end < 0 || c.maxCost < 0 {
 		return 0
@@ -109,7 +109,7 @@ func (c *filter) passing(b block, key uint64, out *[blockCap]sortKey) (n int) {
 		e := b.entry(i)
 		_ = e[entrySize-1]
 		at, cost := le.Uint64(e[entryTime:]), le.Uint64(e[entryCost:])
-		score := le.Uint64(e[entryScore:]) &^ (1 << 63) // of -0
+		score := le.Uint64(e[entryScore:]) &^ (1 << 63) // the bits of -0
 		wrong := uint64((le.Uint32(e[entryAgent:])^c.agent)&agent | (le.Uint32(e[entryEnv:])^c.env)&env |
 			(le.Uint32(e[entryModel:])^only)&model | uint32((e[entryFlags]^c.status)&(c.statusMask|flagDeleted)))
 		wrong |= below(at, start) | below(end, at) | below(cost, minCost) | below(maxCost, cost) | below(score, minScore)
@@ -122,7 +122,7 @@ func (c *filter) passing(b block, key uint64, out *[blockCap]sortKey) (n int) {
 	return n
 }
 
-// mask has all bits set, or none.
+// mask returns all bits set, or none.
 func mask(set bool) uint32 {
 	if set {
 		return math.MaxUint32
@@ -130,13 +130,13 @@ func mask(set bool) uint32 {
 	return 0
 }
 
-// below is 1 where a is less than b, else 0.
+// below returns 1 if a is less than b, else 0.
 func below(a, b uint64) uint64 {
 	_, borrow := bits.Sub64(a, b, 0)
 	return borrow
 }
 
-// matchRecord reports whether a record passes.
+// matchRecord reports whether a record passes the filter.
 func (c *filter) matchRecord(rec []byte) bool {
 	if len(rec) < recFixed {
 		return false
@@ -152,7 +152,7 @@ func (c *filter) matchRecord(rec []byte) bool {
 		math.Float64frombits(le.Uint64(rec[recScore:])) >= c.minScore
 }
 
-// sortKey orders traces in a list: by time, then by commit.
+// sortKey orders traces in a list: by time, then by commit number.
 type sortKey struct {
 	at  int64
 	seq uint64
@@ -190,7 +190,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 	return list, total, err
 }
 
-// GetTrace returns everything of one trace.
+// GetTrace returns a trace with all its fields.
 func (t *tenant) GetTrace(ctx context.Context, id string) (tr store.Trace, err error) {
 	err = t.view(ctx, func(d data) error {
 		seq := d.in(inTraceIDs).Get(packedKey(id))

@@ -16,11 +16,11 @@ import (
 	"svc/store/transfer"
 )
 
-// Transfer is a store that is read or filled by a migration.
+// Transfer is a store that a migration reads or fills.
 type Transfer struct {
 	*Store
-	tenant string               // whose numbers are remembered
-	dict   map[dictEntry]uint32 // numbers of the tenant that were found or made
+	tenant string               // the tenant whose numbers are cached
+	dict   map[dictEntry]uint32 // numbers of the tenant that were found or assigned
 }
 
 var (
@@ -28,9 +28,9 @@ var (
 	_ transfer.Target = (*Transfer)(nil)
 )
 
-// OpenSource opens the store at path to read all of it. Its lock keeps servers away. The
-// file is not changed, but where it has the schema of an older version: that is brought
-// to the one of this version first, as a server does.
+// OpenSource opens the store at path to read all of it. Its lock prevents a server from
+// opening it. The file is not changed, except that an older schema version is first
+// migrated to the current one, as a server does.
 func OpenSource(path string) (*Transfer, error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func OpenSource(path string) (*Transfer, error) {
 	}
 }
 
-// OpenTarget opens the store at path to fill it, or makes one.
+// OpenTarget opens the store at path to fill it, or creates one.
 func OpenTarget(path string) (*Transfer, error) {
 	opts := Options{migrations: migrations}
 	_, err := os.Stat(path)
@@ -98,10 +98,10 @@ func transferOf(db *bbolt.DB, path string) *Transfer {
 // Close closes the file.
 func (t *Transfer) Close() error { return t.db.Close() }
 
-// keyMigration is the marker of an unfinished migration in meta.
+// keyMigration is the key in meta of the marker of an unfinished migration.
 var keyMigration = []byte("migration")
 
-// unfinished refuses the target of a migration that has not ended.
+// unfinished rejects a file that is the target of an unfinished migration.
 func unfinished(tx *bbolt.Tx, path string) error {
 	if tx.Bucket(bucketMeta).Get(keyMigration) == nil {
 		return nil
@@ -166,7 +166,7 @@ func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kin
 	return n, err
 }
 
-// countTraces counts the traces that are exported, by their blocks.
+// countTraces counts the traces to export from their blocks.
 func countTraces(d data) (n int64, err error) {
 	horizon := int64(d.counter(stateHorizon))
 	err = d.in(inTraceBlocks).ForEach(func(_, raw []byte) error {
@@ -188,8 +188,8 @@ func countTraces(d data) (n int64, err error) {
 	return n, err
 }
 
-// ExportTraces returns the next traces in the order of commits. Those that retention has
-// begun to remove are left out.
+// ExportTraces returns the next traces in commit order. Traces that retention has
+// started to remove are left out.
 func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
 	err = t.of(ctx, tenantID, func(_ *bbolt.Tx, d data) error {
 		list = make([]transfer.Trace, 0, limit)
@@ -212,7 +212,8 @@ func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, lim
 	return list, err
 }
 
-// seekAfter moves a cursor behind a key, of the empty key to the first one.
+// seekAfter moves a cursor to the first key after the given one, or to the first key if
+// it is empty.
 func seekAfter(c *bbolt.Cursor, after []byte) (k, v []byte) {
 	if len(after) == 0 {
 		return c.First()
@@ -246,7 +247,7 @@ func (t *Transfer) Begin(_ context.Context, marker []byte) error {
 	})
 }
 
-// moveMarker replaces the marker by the next one.
+// moveMarker replaces the marker.
 func moveMarker(tx *bbolt.Tx, from, to []byte) error {
 	b := tx.Bucket(bucketMeta)
 	if string(b.Get(keyMigration)) != string(from) {
@@ -269,7 +270,7 @@ func (t *Transfer) Finish(_ context.Context, marker []byte) error {
 	})
 }
 
-// Import writes a batch with its marker.
+// Import writes a batch together with its marker.
 func (t *Transfer) Import(_ context.Context, b transfer.Batch) error {
 	if t.tenant != b.Tenant || t.dict == nil {
 		t.tenant, t.dict = b.Tenant, map[dictEntry]uint32{}
@@ -296,7 +297,7 @@ func (t *Transfer) Import(_ context.Context, b transfer.Batch) error {
 		return nil
 	})
 	if err != nil {
-		t.dict = nil // it may have numbers that were not committed
+		t.dict = nil // the cache may have numbers that were not committed
 	}
 	return err
 }
@@ -309,7 +310,7 @@ type filler struct {
 	dict   map[dictEntry]uint32
 }
 
-// number is the number of a word.
+// number returns the dictionary number of an entry.
 func (w *filler) number(e dictEntry) (uint32, error) {
 	if e.a == "" && e.b == "" {
 		return 0, nil
@@ -325,7 +326,8 @@ func (w *filler) number(e dictEntry) (uint32, error) {
 	return n, err
 }
 
-// maxGap is up to how many numbers that are left out are entries of a block.
+// maxGap bounds the missing commit numbers that are filled with deleted entries of a
+// block.
 const maxGap = 16
 
 // addTraces appends traces.
@@ -348,7 +350,7 @@ func (w *filler) addTraces(list []transfer.Trace) error {
 		seq := uint64(list[i].Number)
 		next := tailKey + uint64(tail.count())
 		if seq < next {
-			return errBlock // numbers that go back
+			return errBlock // a number that is lower than the last
 		}
 		if gap := seq - next; gap > maxGap || int(gap)+tail.count() >= blockCap {
 			if err := blocks.Put(bytes8(tailKey), tail); err != nil {
@@ -375,8 +377,8 @@ func (w *filler) addTraces(list []transfer.Trace) error {
 	return w.setCounter(stateTraces, w.counter(stateTraces)+uint64(len(list)))
 }
 
-// endBlocks lets the last block end where the next trace is appended: retention may have
-// removed the newest ones.
+// endBlocks starts a new block for the next appended trace if necessary: retention may
+// have removed the newest traces.
 func endBlocks(d data) error {
 	blocks, next := d.in(inTraceBlocks), d.counter(stateSeq)+1
 	k, v := blocks.Cursor().Last()
@@ -390,7 +392,7 @@ func endBlocks(d data) error {
 	return blocks.Put(bytes8(next), newBlock(b.latest()))
 }
 
-// record is a trace as it is kept.
+// record encodes a trace as it is stored.
 func (w *filler) record(tr *store.Trace) ([]byte, error) {
 	var r refs
 	for _, part := range []struct {

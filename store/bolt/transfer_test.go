@@ -32,7 +32,7 @@ func TestEventsOutOfOrder(t *testing.T) {
 		}
 		return list
 	}
-	ids := []string{"aev_02", "aev_05", "aev_03", "aev_04", "aev_01", "aev_07", "aev_06"} // as they are chained
+	ids := []string{"aev_02", "aev_05", "aev_03", "aev_04", "aev_01", "aev_07", "aev_06"} // in the order of the chain
 	var events []any
 	for i, id := range ids {
 		events = append(events, store.AuditEvent{ID: id, CreatedAt: at, Kind: "team", ObjectID: "t", By: store.By{KeyID: "k"}, Hash: fmt.Sprint("hash ", i)})
@@ -95,7 +95,7 @@ func TestEventsOutOfOrder(t *testing.T) {
 			t.Errorf("filter %+v: %v, want %v", f, got, newest)
 		}
 	}
-	// Retention removes them with their entries of the index.
+	// Retention removes the events with their index entries.
 	if _, err := s.Tenant("t").ApplyRetention(ctx, store.RetentionBounds{AuditEvents: at.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}

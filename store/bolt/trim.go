@@ -17,7 +17,7 @@ func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if limit <= 0 {
 		limit = 1000
 	}
-	// A look first: where nothing is to be done, nothing is written.
+	// First in a read transaction: if nothing is too old, nothing is written.
 	some := false
 	err = t.view(ctx, func(d data) error {
 		some = t.anythingOld(d, b)
@@ -49,7 +49,7 @@ func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	return res, err
 }
 
-// anythingOld looks whether there is anything to remove.
+// anythingOld reports whether there is anything to remove.
 func (t *tenant) anythingOld(d data, b store.RetentionBounds) bool {
 	if !b.Violations.IsZero() {
 		if k, _ := d.in(inViolations).Cursor().First(); k != nil {
@@ -70,8 +70,8 @@ func (t *tenant) anythingOld(d data, b store.RetentionBounds) bool {
 	return len(k) >= 8 && !timeOf(number(k[:8])).After(t.s.now())
 }
 
-// trimRecords removes the JSON records that old accepts, from the oldest on to the
-// first that it does not.
+// trimRecords removes the oldest JSON records that old accepts, up to the first
+// that it does not.
 func trimRecords[T any](b *bbolt.Bucket, limit int, old func(*T) bool, also func(key []byte, v *T) error) (int, error) {
 	var keys [][]byte
 	var gone []T
@@ -116,7 +116,7 @@ func trimEvents(d data, before time.Time, limit int) (int, error) {
 		func(e *store.RecordedEvent) bool { return e.ReceivedAt.Before(before) }, nil)
 }
 
-// trimAnswers removes answers beyond their time.
+// trimAnswers removes expired responses.
 func trimAnswers(d data, now time.Time, limit int) (int, error) {
 	b := d.in(inAnswerExpiry)
 	var keys [][]byte

@@ -10,11 +10,12 @@ import (
 	"svc/store"
 )
 
-// userRecord is what is kept of a user: also the newest event of each sort.
+// userRecord is a user as it is stored, with the positions of the newest applied
+// events.
 type userRecord struct {
 	store.User
-	Profile eventMark // user.created, user.updated
-	State   eventMark // user.created, user.deactivated, user.reactivated, user.deleted
+	Profile eventMark // newest of user.created, user.updated
+	State   eventMark // newest of user.created, user.deactivated, user.reactivated, user.deleted
 	// Announced is the time of the newest user.created, zero for none.
 	Announced time.Time `json:",omitzero"`
 }
@@ -24,7 +25,7 @@ func (u *userRecord) hasAccess() bool {
 	return u.Status != store.UserDeactivated && u.Status != store.UserDeleted
 }
 
-// eventMark is the place of an event in a user's history.
+// eventMark is the position of an event in a user's history.
 type eventMark struct {
 	At   time.Time
 	Rank int
@@ -35,15 +36,15 @@ func (m eventMark) before(at time.Time, rank int) bool {
 	return at.After(m.At) || at.Equal(m.At) && rank > m.Rank
 }
 
-// limit sets a mark in the future back to the time at which it was set at the
-// latest, so that it does not outrank later events.
+// limit resets a mark in the future to the latest time at which it can have been set,
+// so that it does not override later events.
 func (m *eventMark) limit(now, set time.Time) {
 	if m.At.After(now) {
 		m.At = set
 	}
 }
 
-// eventRanks orders events of one time.
+// eventRanks orders events with equal times.
 var eventRanks = map[store.UserEventType]int{
 	store.UserCreated: 1, store.UserUpdated: 2, store.UserSuspended: 3,
 	store.UserReactivated: 4, store.UserRemoved: 5, store.SessionTerminated: 6,
@@ -62,8 +63,9 @@ func (t *tenant) GetUser(ctx context.Context, id string) (user store.User, err e
 	return user, err
 }
 
-// putUser writes a user and keeps the address index; oldEmail is what it was. An
-// address under which another user is invited stays with the invitation.
+// putUser writes a user and updates the address index; oldEmail is the user's
+// previous address. An address under which another user is invited stays with the
+// invitation.
 func putUser(d data, u userRecord, oldEmail string) error {
 	emails := d.in(inUserEmails)
 	if oldEmail != "" && oldEmail != u.Email && string(emails.Get([]byte(oldEmail))) == u.ID {
@@ -113,7 +115,7 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 	return out, err
 }
 
-// applyWatched applies an event and notes whether it left the tenant without a
+// applyWatched applies an event and reports whether it left the tenant without a
 // working unlimited key.
 func (t *tenant) applyWatched(ctx context.Context, tx *bbolt.Tx, d data, ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
 	ends := ev.Type == store.UserSuspended || ev.Type == store.UserRemoved
@@ -178,7 +180,7 @@ func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev st
 		u.Profile = eventMark{ev.CreatedAt, rank}
 		out.Applied = true
 	case u.Profile.At.IsZero() && ev.Type != store.UserRemoved:
-		ev.SetProfile(&u.User) // the best that is known so far
+		ev.SetProfile(&u.User) // the newest known so far
 	}
 	if profile && u.Status == store.UserInvited {
 		u.Status = store.UserActive
@@ -208,7 +210,8 @@ func (t *tenant) applyUserEvent(ctx context.Context, tx *bbolt.Tx, d data, ev st
 	return t.changed(ctx, d, before, u.Object(), false)
 }
 
-// invitedWith is the invited user with an address, the zero value when there is none.
+// invitedWith returns the invited user with an address, the zero value when there is
+// none.
 func invitedWith(d data, email string) (userRecord, error) {
 	id := string(d.in(inUserEmails).Get([]byte(email)))
 	if email == "" || id == "" {
@@ -261,12 +264,12 @@ func (t *tenant) linkInvited(d data, email string, u *userRecord) error {
 		u.CreatedAt = invited.CreatedAt
 	}
 	if err := d.in(inUserEmails).Delete([]byte(email)); err != nil {
-		return err // putUser writes it again where u has this address
+		return err // putUser writes the address again if u has it
 	}
 	return d.in(inUsers).Delete([]byte(from))
 }
 
-// removeUser deletes what a deleted user leaves behind.
+// removeUser deletes the keys and memberships of a deleted user.
 func (t *tenant) removeUser(ctx context.Context, tx *bbolt.Tx, d data, u *userRecord, out *store.UserEventOutcome) error {
 	teams, err := teamsOf(d, u.ID)
 	if err != nil {

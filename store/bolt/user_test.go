@@ -9,8 +9,8 @@ import (
 	"svc/store"
 )
 
-// TestMarksInTheFutureDoNotOutrankLaterEvents: a file can hold marks of events that
-// were dated in the future; events of today take effect all the same.
+// TestMarksInTheFutureDoNotOutrankLaterEvents: a file can contain marks of events
+// that were dated in the future; current events take effect nevertheless.
 func TestMarksInTheFutureDoNotOutrankLaterEvents(t *testing.T) {
 	ctx, clock := context.Background(), newClock()
 	s := openTemp(t, Options{Now: clock.Now, NoSync: true})

@@ -257,7 +257,7 @@ func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
 		{"capabilities that are null", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `null}`, 400, "client_capabilities"},
 		{"too deep", "2026-07-28", `{` + version + `"2026-07-28",` + capabilities + `{"a":` + deep + `,"b":` + strings.Replace(deep, "1", deep, 1) + `}}`, 400, "nesting_too_deep"},
 		{"another revision than the header", "2025-06-18", `{` + version + `"2026-07-28",` + capabilities + `{}}`, 400, "header_mismatch_version"},
-		{"a revision that nobody knows", "9999-01-01", `{` + version + `"9999-01-01",` + capabilities + `{}}`, 400, "unsupported_protocol_version"},
+		{"an unknown protocol revision", "9999-01-01", `{` + version + `"9999-01-01",` + capabilities + `{}}`, 400, "unsupported_protocol_version"},
 		{"the same without capabilities", "9999-01-01", `{` + version + `"9999-01-01"}`, 400, "unsupported_protocol_version"},
 		{"an empty revision, which declares none", "", `{` + version + `"",` + capabilities + `{}}`, 200, nil},
 	} {
@@ -274,7 +274,7 @@ func TestRubbishInMetaOfRequestsThatTheGatewayAnswers(t *testing.T) {
 			}
 		})
 	}
-	for _, want := range []string{"_meta lacks io.modelcontextprotocol/clientCapabilities, an object", "the request declares a revision that nobody knows"} {
+	for _, want := range []string{"_meta lacks io.modelcontextprotocol/clientCapabilities, an object", "the request declares an unknown protocol revision"} {
 		eventually(t, "the log lacks "+want, func() bool { return strings.Contains(r.logs.String(), want) })
 	}
 	if strings.Contains(r.logs.String(), "panic") {

@@ -124,7 +124,7 @@ func OfSender(m *mcp.Message, version string) (why *Refusal, cause string) {
 	case version != "" && mcp.ImpossibleRevision(version):
 		refused := Version
 		refused.Versions, refused.Requested = mcp.Revisions(), version
-		return &refused, "the request declares a revision that nobody knows"
+		return &refused, "the request declares an unknown protocol revision"
 	case mcp.Modern(version) && !mcp.DeclaresCapabilities(m):
 		return &ClientCapabilities, "_meta lacks " + mcp.MetaClientCapabilities + ", an object"
 	}

@@ -7,10 +7,11 @@ import (
 	"svc/store"
 )
 
-// maxAliases bounds the former names that are kept of one agent.
+// maxAliases bounds the former names stored per agent.
 const maxAliases = 16
 
-// agents is the kind of agents, whose configuration is kept beside the document.
+// agents implements the kind of agents, whose configuration is stored in a table of its
+// own.
 var agents = &kind[store.Agent]{
 	noun: "agent", prefix: store.PrefixAgent, table: "agents", object: (*store.Agent).Object, unique: true, governs: true,
 	columns: []string{"environment", "auto", "config"},
@@ -45,7 +46,7 @@ func (t *tenant) GetAgent(ctx context.Context, id string) (store.Agent, error) {
 	return getOne(ctx, t, agents, id)
 }
 
-// CreateAgent makes an agent. Its name is nobody's former name any more.
+// CreateAgent creates an agent. Its name is no longer a former name of another agent.
 func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
 	return createOne(ctx, t, agents, func(d *data, id string, now time.Time) (store.Agent, error) {
 		a := in.Make(id, now)
@@ -57,12 +58,12 @@ func (t *tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.A
 	})
 }
 
-// takeName ends that a name is a former one.
+// takeName removes the alias with a name.
 func (d *data) takeName(name string) {
 	d.exec(`DELETE FROM agent_aliases WHERE tenant = $1 AND alias = $2`, d.n, []byte(name))
 }
 
-// deploy makes a configuration the agent's present one and appends it to its history.
+// deploy sets the current configuration of an agent and appends it to its history.
 func (d *data) deploy(a *store.Agent, config, by string, now time.Time) error {
 	a.ConfigYAML = config
 	id := d.s.ids.New(store.PrefixDeployment, now)
@@ -89,7 +90,7 @@ func (t *tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdat
 	})
 }
 
-// dropAliases gives up the oldest aliases of an agent until it has at most n.
+// dropAliases removes the oldest aliases of an agent until it has at most n.
 func (d *data) dropAliases(id string, n int) {
 	d.exec(`DELETE FROM agent_aliases WHERE tenant = $1 AND alias IN
 		(SELECT alias FROM agent_aliases WHERE tenant = $1 AND agent = $2 ORDER BY at DESC, alias DESC OFFSET $3)`, d.n, []byte(id), n)
@@ -100,7 +101,7 @@ func (t *tenant) DeleteAgent(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, agents, id)
 }
 
-// dropAgent removes what belongs to an agent, and keeps its last name.
+// dropAgent removes the data of an agent, except its last name.
 func dropAgent(d *data, a *store.Agent) error {
 	id := []byte(a.ID)
 	d.exec(`INSERT INTO agents_gone (tenant, id, name) VALUES ($1, $2, $3)`, d.n, id, []byte(a.Name))
@@ -110,7 +111,7 @@ func dropAgent(d *data, a *store.Agent) error {
 	return nil
 }
 
-// ListAgentAliases returns the former names that still mean an agent.
+// ListAgentAliases returns the former names that still resolve to an agent.
 func (t *tenant) ListAgentAliases(ctx context.Context) (list []store.AgentAlias, err error) {
 	err = t.read(ctx, func(d *data) error {
 		list, err = d.aliases()
@@ -149,7 +150,7 @@ func (t *tenant) ListDeployments(ctx context.Context, agentID string, page store
 	return list, total, err
 }
 
-// AgentNames returns the present names of agents, the last ones of deleted agents.
+// AgentNames returns the current names of agents, and the last names of deleted ones.
 func (t *tenant) AgentNames(ctx context.Context, ids []string) (names map[string]string, err error) {
 	err = t.read(ctx, func(d *data) error {
 		names, err = d.agentNames(ids)
@@ -171,8 +172,8 @@ func (d *data) agentNames(ids []string) (map[string]string, error) {
 	return names, err
 }
 
-// nameAgents sets the agent names of a list of resources. agent returns the agent id of one
-// of them and where its name belongs; the name of an unknown agent is empty.
+// nameAgents sets the agent names of a list of resources. agent returns a resource's agent
+// id and a pointer to the field for the name. The name of an unknown agent is empty.
 func nameAgents[T any](d *data, list []T, agent func(*T) (id string, name *string)) error {
 	ids := make([]string, len(list))
 	for i := range list {
@@ -186,7 +187,7 @@ func nameAgents[T any](d *data, list []T, agent func(*T) (id string, name *strin
 	return err
 }
 
-// knownAgent refuses an agent id in a body that is not the tenant's.
+// knownAgent rejects an id in a request body that is not an agent of the tenant.
 func (d *data) knownAgent(id string) error {
 	known, err := d.exists(`SELECT 1 FROM agents WHERE tenant = $1 AND id = $2`, d.n, []byte(id))
 	if err == nil && !known {
@@ -195,7 +196,7 @@ func (d *data) knownAgent(id string) error {
 	return err
 }
 
-// newAgent is knownAgent of a reference that a change may give.
+// newAgent is knownAgent for a reference that an update may change.
 func (d *data) newAgent(id *string) error {
 	if id == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// Contents returns everything that can be declared, at one moment.
+// Contents returns a consistent snapshot of everything that can be declared.
 func (t *tenant) Contents(ctx context.Context) (all store.Contents, err error) {
 	err = t.read(ctx, func(d *data) error {
 		all, err = d.contents()
@@ -63,7 +63,8 @@ func (d *data) configs(list []store.Agent) error {
 	return err
 }
 
-// Apply makes many changes in one transaction. Writes go to the engine in batches.
+// Apply makes many changes in one transaction. Writes are sent to the engine in
+// batches.
 func (t *tenant) Apply(ctx context.Context, plan func(store.Contents, store.Planner) ([]store.Change, error)) (changes []store.Change, err error) {
 	err = t.create(ctx, func() any { return changes }, func(d *data) error {
 		now := d.s.now()
@@ -83,7 +84,7 @@ func (t *tenant) Apply(ctx context.Context, plan func(store.Contents, store.Plan
 	return changes, nil
 }
 
-// make makes one change, which a plan has checked.
+// make makes one change; the plan has checked it.
 func (d *data) make(c store.Change, now time.Time) error {
 	if before, after, ok := store.SidesOf[store.Team](c); ok {
 		return replace(d, teams, c, before, after)
@@ -122,14 +123,14 @@ func (d *data) makeAgent(c store.Change, before, after *store.Agent, now time.Ti
 	return replace(d, agents, c, before, after)
 }
 
-// nameFormer makes a name a former one of an agent.
+// nameFormer adds a former name of an agent.
 func (d *data) nameFormer(name, id string, now time.Time) {
 	d.exec(`INSERT INTO agent_aliases (tenant, alias, agent, at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant, alias) DO UPDATE SET agent = excluded.agent, at = excluded.at`, d.n, []byte(name), []byte(id), now.UnixNano())
 	d.dropAliases(id, maxAliases)
 }
 
-// replace puts a row in the place of another, with its event.
+// replace replaces a row, with the audit event.
 func replace[T any](d *data, k *kind[T], c store.Change, before, after *T) error {
 	if after == nil {
 		return removeFrom(d, k, before)

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// ReportAuditHead stores the end of an audit chain.
+// ReportAuditHead stores the head of an audit chain.
 func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, contradicted *store.EarlierHead, err error) {
 	for _, f := range [...]struct{ field, value string }{{"gateway", head.Gateway}, {"trail", head.Trail}, {"hash", head.Hash}} {
 		if bad(f.value) {
@@ -18,7 +18,7 @@ func (t *tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 	if head.Seq == 0 {
 		return stored, nil, store.FieldError(store.Invalid, "bad audit head", "seq", "must be at least 1")
 	}
-	var refused error // what is kept of a refusal is committed
+	var refused error // the rejected key is committed
 	err = t.write(ctx, func(d *data) error {
 		stored, contradicted, refused = store.AuditHead{}, nil, nil
 		signed := head.PublicKey != ""
@@ -77,7 +77,7 @@ func (d *data) putAuditKey(k store.AuditKey) error {
 }
 
 // bindAuditKey binds the name of a gateway to the first key that is reported for it.
-// Another one is noted as offered, and refused.
+// Another key is recorded as offered, and the report is rejected.
 func (d *data) bindAuditKey(head store.AuditHead) (refused, err error) {
 	bound, known, err := d.auditKey(head.Gateway)
 	switch {
@@ -115,7 +115,7 @@ func (d *data) countHeads(signed bool) (n int, err error) {
 	return n, err
 }
 
-// roomForHead checks the bounds on heads of trails that are new.
+// roomForHead enforces the bounds on heads when a log is new.
 func (d *data) roomForHead(gateway string, signed bool) error {
 	most := store.MaxAuditTrails
 	if !signed {
@@ -169,7 +169,8 @@ func (t *tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	return bound, err
 }
 
-// ListAuditHeads returns all heads, by gateway and trail, signed ones first.
+// ListAuditHeads returns all heads, sorted by gateway and log id, signed heads
+// first.
 func (t *tenant) ListAuditHeads(ctx context.Context) (list []store.AuditHead, err error) {
 	err = t.read(ctx, func(d *data) error {
 		offered := map[string][]store.OfferedKey{}

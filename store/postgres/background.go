@@ -8,10 +8,10 @@ import (
 	"svc/store"
 )
 
-// background starts what a handle does by itself. Close waits for it.
+// background starts the periodic work of a handle. Close waits for it.
 func (s *Store) background() {
 	if s.role != tool {
-		s.every("note that this process has the database open", handleEvery, s.renewHandle)
+		s.every("renew the row of this process in the table handles", handleEvery, s.renewHandle)
 	}
 	if s.role == serving {
 		s.work.Go(func() { s.watch(s.opts.watched) })
@@ -20,9 +20,9 @@ func (s *Store) background() {
 		return
 	}
 	s.every("write the uses of keys", s.opts.FlushEvery, s.flushUsed)
-	s.every("look for traces of other processes", followEvery, s.poll)
-	s.every("say that requests are in flight", renewEvery, s.renewRequests)
-	s.every("take away requests that are in flight no more", settleEvery, s.settleRequests)
+	s.every("poll for traces of other processes", followEvery, s.poll)
+	s.every("renew the rows of requests in flight", renewEvery, s.renewRequests)
+	s.every("remove the rows of requests that are no longer in flight", settleEvery, s.settleRequests)
 	s.every("read the clock", time.Minute, s.readClock)
 	s.every("make partitions", 10*time.Minute, s.makeDaysAhead)
 	s.every("remove old traces", time.Minute, s.sweep)
@@ -31,8 +31,8 @@ func (s *Store) background() {
 	}
 }
 
-// every does something again and again until the store is closed. A failure is logged
-// when it begins and when it ends.
+// every runs do periodically until the store is closed. Only the first of successive
+// failures is logged, and the next success.
 func (s *Store) every(what string, pause time.Duration, do func(context.Context) error) {
 	s.work.Go(func() {
 		tick := time.NewTicker(pause)

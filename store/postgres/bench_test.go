@@ -21,15 +21,14 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// The benchmarks have writers that send batches of a thousand traces each, on an engine
-// that writes to the disk as it does by default:
+// The benchmarks ingest batches of a thousand traces each, on an engine with its default
+// durability:
 //
 //	go test ./store/postgres -run '^$' -bench . -benchtime 200x
 //
-// SVC_BENCH_TRACES is how many traces one tenant has for the questions, beside others with
-// a twentieth each; a million where it is not set. SVC_BENCH_URL names an empty database of
-// a server that runs already: it is filled by the first run and measured as it is by the
-// next ones.
+// SVC_BENCH_TRACES is the number of traces of the tenant that is queried (default: a
+// million); other tenants have a twentieth each. SVC_BENCH_URL names an empty database of a
+// running server: the first run fills it, later runs measure it without changes.
 
 const (
 	benchWriters = 4
@@ -37,7 +36,7 @@ const (
 	benchDays    = 30
 )
 
-// benchBatch is a batch of the present, or of the days before it.
+// benchBatch returns a batch of the current time, or of the days before it.
 func benchBatch(batch int, at time.Time) store.Batch {
 	b := store.Batch{Traces: make([]store.Trace, store.MaxIngestBatch)}
 	for i := range b.Traces {
@@ -54,9 +53,10 @@ func benchBatch(batch int, at time.Time) store.Batch {
 	return b
 }
 
-// BenchmarkIngest measures batches through the store, and the same work by hand: COPY
-// of the same rows into the same partitions and indexes, the same ids, one commit a
-// batch. ratio is of the first to the second, measured in turns.
+// BenchmarkIngest compares batches through the store with the same work in plain SQL: COPY
+// of the same rows into the same partitions and indexes, the same ids, one commit per
+// batch. ratio is the rate of the store divided by the rate of plain SQL, measured in
+// turns.
 func BenchmarkIngest(b *testing.B) {
 	ctx := context.Background()
 	url := postgrestest.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=4GB").Database(b)
@@ -112,7 +112,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.ReportMetric(float64(spent[2])/float64(spent[0]), "ratio-to-copy")
 }
 
-// byHand copies a batch, with its ids where asked for, in one transaction.
+// byHand copies a batch, with its ids if requested, in one transaction.
 func byHand(ctx context.Context, s *Store, batch store.Batch, ids bool) error {
 	var tenant int32 = 2
 	rows := append([]byte{}, copyHeader...)
@@ -165,7 +165,7 @@ func BenchmarkQuestions(b *testing.B) {
 	if err != nil || len(latest) == 0 {
 		b.Fatal(len(latest), err)
 	}
-	now := latest[0].CreatedAt // of the filling
+	now := latest[0].CreatedAt // duration of the fill
 	agents, _, err := s.Tenant("t").ListAgents(ctx, store.AgentFilter{}, store.Page{Limit: 1})
 	if err != nil {
 		b.Fatal(err)
@@ -220,7 +220,7 @@ func BenchmarkQuestions(b *testing.B) {
 	}
 }
 
-// benchID is the id of a trace of a batch.
+// benchID returns the id of a trace of a batch.
 func benchID(n int) string { return fmt.Sprintf("018f3c5e-7b1a-7c3d-9e2f-%012x", n) }
 
 // fill stores traces of the last days, unless the database has them already.
@@ -251,7 +251,7 @@ func fill(b *testing.B, s *Store, traces int) {
 		wg.Wait()
 	}
 	if time.Since(began) < 5*time.Second && os.Getenv("SVC_BENCH_URL") != "" {
-		return // all was there
+		return // everything was stored already
 	}
 	for _, number := range []int32{1, 2, 3, 4} {
 		for more := true; more; {
@@ -295,7 +295,7 @@ func BenchmarkAuditEvents(b *testing.B) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		b.Fatal(err)
 	}
-	// One in 100,000 is of a rare actor, kind or object; key_even never changes pol_odd.
+	// One in 100,000 has a rare actor, kind or object; key_even never changes pol_odd.
 	doc, err := document(store.AuditEvent{ID: "aev_0", Kind: "policy", ObjectID: "pol_1", Name: "n", Changed: []string{"name"}, Before: strings.Repeat("0", 32), After: strings.Repeat("1", 32), Hash: strings.Repeat("2", 64)})
 	if err != nil {
 		b.Fatal(err)

@@ -25,7 +25,7 @@ func (t *tenant) GetBudget(ctx context.Context, id string) (store.Budget, error)
 	return getOne(ctx, t, budgets, id)
 }
 
-// CreateBudget makes a budget.
+// CreateBudget creates a budget.
 func (t *tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (store.Budget, error) {
 	return createOne(ctx, t, budgets, func(d *data, id string, now time.Time) (store.Budget, error) {
 		return in.Make(id, now), d.knownAgent(in.AgentID)

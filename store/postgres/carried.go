@@ -13,9 +13,9 @@ import (
 
 // carrier reads and writes the rows of one kind for a migration.
 type carrier struct {
-	tables []string // that hold the rows
+	tables []string // tables that store the rows
 	count  string   // SQL that counts them
-	// export calls out with at most limit rows behind a key, in the order of keys.
+	// export calls emit with at most limit rows after a key, sorted by key.
 	export func(d *data, after []byte, limit int, out emit) error
 	put    func(d *data, doc []byte) error
 }
@@ -23,8 +23,8 @@ type carrier struct {
 // emit receives a row.
 type emit func(key []byte, v any) error
 
-// carried is what a migration carries. The tables that are in none of its rows are in
-// notCarried, with the reason.
+// carried defines the rows that a migration to another engine transfers. Tables that
+// belong to none of them are in notCarried, with the reason.
 var carried = map[transfer.Kind]carrier{
 	transfer.Watermarks: {[]string{"marks"}, `SELECT count(*) FROM marks`,
 		func(d *data, after []byte, limit int, out emit) error {
@@ -109,7 +109,7 @@ var carried = map[transfer.Kind]carrier{
 				`SELECT seq, horizon, minutes_from FROM trace_state WHERE tenant = $1`, d.n)
 		},
 		putOf(func(d *data, s *transfer.State) error {
-			// There are no ids of traces that are hidden.
+			// Traces that retention hides have no rows in trace_ids.
 			d.exec(`UPDATE trace_state SET seq = $2, horizon = $3, purged = $3, minutes_from = $4 WHERE tenant = $1`, d.n, s.Seq, s.Horizon, s.MinutesFrom)
 			return nil
 		})},
@@ -133,7 +133,7 @@ var carried = map[transfer.Kind]carrier{
 		})},
 }
 
-// notCarried are the tables that stay behind.
+// notCarried are the tables that are not transferred.
 var notCarried = map[string]string{
 	"leases":       "work that a process does now",
 	"pulse":        "a write that shows that the engine takes writes",
@@ -142,7 +142,7 @@ var notCarried = map[string]string{
 	"traces_other": "a partition of traces",
 }
 
-// putOf reads a row and writes it.
+// putOf returns a function that decodes a row and writes it.
 func putOf[T any](put func(d *data, v *T) error) func(*data, []byte) error {
 	return func(d *data, doc []byte) error {
 		var v T
@@ -163,7 +163,7 @@ func (d *data) putDocument(v any, sql string, args ...any) error {
 	return err
 }
 
-// documentsOf exports documents, without what is known from elsewhere.
+// documentsOf exports documents, without the fields that other rows contain.
 func documentsOf[T any](table, key string, reduce func(*T)) func(*data, []byte, int, emit) error {
 	sql := fmt.Sprintf(`SELECT %[2]s, doc FROM %[1]s WHERE tenant = $1 AND %[2]s > $2 ORDER BY %[2]s LIMIT $3`, table, key)
 	return func(d *data, after []byte, limit int, out emit) error {
@@ -204,7 +204,7 @@ func putTenant(d *data, t *transfer.Tenant) error {
 	return err
 }
 
-// twoKeys is the key of rows that two columns order.
+// twoKeys returns the cursor of rows that are sorted by two columns.
 func twoKeys(a, b []byte) []byte { return append(append(append([]byte{}, a...), 0), b...) }
 
 func splitKeys(key []byte) (a, b []byte) {
@@ -318,7 +318,7 @@ func exportEvents(d *data, after []byte, limit int, out emit) error {
 	}, `SELECT n, doc FROM audit_events WHERE tenant = $1 AND n > $2 ORDER BY n LIMIT $3`, d.n, from, limit)
 }
 
-// putEvent appends an event to the chain.
+// putEvent appends an event to its chain.
 func putEvent(d *data, e *store.AuditEvent) error {
 	if d.auditN == 0 {
 		if _, err := d.one([]any{&d.auditN}, `SELECT audit_n FROM tenants WHERE number = $1`, d.n); err != nil {
@@ -379,8 +379,8 @@ func putStatistic(d *data, s *transfer.Statistic) error {
 	return nil
 }
 
-// wordNumber finds or makes the number of a value of a dimension. Those of a transaction
-// are remembered.
+// wordNumber finds the number of a value of a dimension or assigns one. Numbers of the
+// transaction are cached.
 func (d *data) wordNumber(word []byte) (n int64, err error) {
 	if len(word) == 0 {
 		return 0, nil

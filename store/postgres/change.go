@@ -8,7 +8,8 @@ import (
 	"svc/store"
 )
 
-// change writes the event of a change, and notifies gateways where they have to know.
+// change writes the event of a change, and changes the governance revision if gateways depend on
+// it.
 func (d *data) change(before, after *store.Object, governs bool) error {
 	if governs {
 		d.governs()
@@ -29,7 +30,7 @@ func (d *data) change(before, after *store.Object, governs bool) error {
 	return nil
 }
 
-// GovernanceRevision returns the text that changes with what gateways enforce.
+// GovernanceRevision returns the text that changes with everything that gateways enforce.
 func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err error) {
 	err = t.read(ctx, func(d *data) error {
 		var raw []byte
@@ -40,8 +41,8 @@ func (t *tenant) GovernanceRevision(ctx context.Context) (revision string, err e
 	return revision, err
 }
 
-// ListAuditEvents returns the events that pass the filter, newest first. They are in
-// the order of their chain: those of two processes may have been dated in another one.
+// ListAuditEvents returns the events that pass the filter, newest first, in the order of their
+// chain. Two processes may have dated events in another order.
 func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, page store.Page) (list []store.AuditEvent, before string, err error) {
 	err = t.read(ctx, func(d *data) error {
 		before = ""
@@ -57,14 +58,15 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 			add(`object = $%d`, []byte(f.ObjectID))
 		}
 		if !f.Since.IsZero() {
-			// The place in the chain bounds what is read. Clocks of processes may differ by 2 s.
+			// The number in the chain bounds the rows that are read. Clocks of processes may
+			// differ by 2 s.
 			add(`created >= $%[1]d AND n >= (SELECT n FROM audit_events WHERE tenant = $1 AND created >= $%[1]d - 2000000 ORDER BY created, n LIMIT 1)`, microsUp(f.Since))
 		}
 		if !f.Until.IsZero() {
 			add(`created <= $%[1]d AND n <= (SELECT n FROM audit_events WHERE tenant = $1 AND created <= $%[1]d + 2000000 ORDER BY created DESC, n DESC LIMIT 1)`, nanos(f.Until)/1000)
 		}
 		if page.After.ID != "" {
-			// The place of an event that was removed is that of its id.
+			// The position of a removed event is derived from its id.
 			add(`n < coalesce((SELECT n FROM audit_events WHERE tenant = $1 AND id = $%[1]d),
 				(SELECT min(n) FROM audit_events WHERE tenant = $1 AND id > $%[1]d), 9223372036854775807)`, []byte(page.After.ID))
 		}
@@ -72,7 +74,7 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 		limit := fmt.Sprintf(` ORDER BY n DESC LIMIT $%d`, len(args))
 		query := `SELECT n, doc FROM audit_events WHERE tenant = $1` + where + limit
 		if f.Actor != "" {
-			// Each half is in the order of an index.
+			// Each half is sorted by an index.
 			args = append(args, []byte(f.Actor))
 			key, user := fmt.Sprintf(` AND key_id = $%d`, len(args)), fmt.Sprintf(` AND user_id = $%[1]d AND key_id <> $%[1]d`, len(args))
 			half := `(SELECT n, doc FROM audit_events WHERE tenant = $1` + where
@@ -100,7 +102,7 @@ func (t *tenant) ListAuditEvents(ctx context.Context, f store.AuditEventFilter, 
 	return list, before, err
 }
 
-// microsUp is a time in microseconds, the next one where it lies between two.
+// microsUp returns a time in microseconds, rounded up.
 func microsUp(t time.Time) int64 {
 	n := nanos(t)
 	if n > 0 && n%1000 != 0 {

@@ -11,21 +11,21 @@ import (
 	"svc/store"
 )
 
-// copied is the statement whose rows appendRow makes. The column client is the caller, as
-// it was before callers were told from their programs.
+// copied is the statement for the rows of appendRow. The column client has the caller;
+// its name is older than the columns for the client program.
 const copied = `COPY traces (tenant, created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
 	request, client, client_name, client_version, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score, pii, policies, fired, scores, spans) FROM STDIN BINARY`
 
 const copiedColumns = 32
 
-// copyHeader begins the rows of a COPY, copyTrailer ends them.
+// copyHeader starts the rows of a COPY, copyTrailer ends them.
 var (
 	copyHeader  = append([]byte("PGCOPY\n\377\r\n\000"), 0, 0, 0, 0, 0, 0, 0, 0)
 	copyTrailer = []byte{0xff, 0xff}
 )
 
-// appendRow appends a trace as COPY reads it: a count of columns, and the length and
-// the bytes of each.
+// appendRow appends a trace in the binary format of COPY: a count of columns, and the
+// length and the bytes of each.
 func appendRow(b []byte, tenant int32, seq int64, tr *store.Trace) ([]byte, error) {
 	b = binary.BigEndian.AppendUint16(b, copiedColumns)
 	b = binary.BigEndian.AppendUint32(b, 4)
@@ -69,7 +69,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 }
 
-// appendTexts appends a list of strings as an array, an empty one as NULL.
+// appendTexts appends a list of strings as an array; an empty list as NULL.
 func appendTexts(b []byte, list []string) []byte {
 	if len(list) == 0 {
 		return binary.BigEndian.AppendUint32(b, math.MaxUint32)
@@ -94,7 +94,7 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// appendList appends a list as JSON, an empty one as NULL.
+// appendList appends a list as JSON; an empty list as NULL.
 func appendList[T any](b []byte, list []T) ([]byte, error) {
 	if len(list) == 0 {
 		return binary.BigEndian.AppendUint32(b, math.MaxUint32), nil
@@ -106,14 +106,14 @@ func appendList[T any](b []byte, list []T) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(raw))), raw...), nil
 }
 
-// listColumns are read by traceRow; a whole trace has wholeColumns too.
+// listColumns are the columns of traceRow; a trace with all fields also has wholeColumns.
 const (
 	listColumns = `created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
 	request, client, client_name, client_version, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score, pii, fired`
 	wholeColumns = listColumns + `, scores, spans`
 )
 
-// traceRow is where the columns of a trace are read into.
+// traceRow holds the columns of a trace that is read.
 type traceRow struct {
 	created, seq                                              int64
 	id, agent, agentName, env, session, provider, model, tool []byte

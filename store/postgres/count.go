@@ -8,15 +8,15 @@ import (
 	"svc/store/rollup"
 )
 
-// countTraces counts the traces that pass a filter. Whole minutes of it are counted by
-// their statistics, which are written with the traces and agree with them; traces
-// themselves are counted at the ends of the window, and where the filter asks for what
-// statistics do not know.
+// countTraces counts the traces that match a filter. Whole minutes are counted from the
+// statistics, which are written together with the traces and agree with them. Rows of
+// traces are counted only at the ends of the window, and if the filter has conditions
+// that statistics cannot answer.
 func (d *data) countTraces(horizon int64, f *store.TraceFilter) (total int, err error) {
 	if !countedByStatistics(f) {
 		return d.countRows(horizon, f, math.MinInt64, math.MaxInt64)
 	}
-	from, to := horizon, int64(math.MaxInt64) // to is exclusive, but for the last instant
+	from, to := horizon, int64(math.MaxInt64) // to is exclusive, except for the last representable time
 	if !f.Start.IsZero() {
 		from = max(from, nanos(f.Start))
 	}
@@ -27,7 +27,8 @@ func (d *data) countTraces(horizon int64, f *store.TraceFilter) (total int, err 
 	if err != nil || first >= last || from >= to {
 		return 0, err
 	}
-	// What statistics count: whole minutes, whole hours where the minutes were dropped.
+	// The range counted from statistics: whole minutes, or whole hours where the
+	// minutes have been removed.
 	a, b := from, to
 	if from > first {
 		a = upTo(from, time.Minute)
@@ -73,8 +74,8 @@ func upTo(nanos int64, unit time.Duration) int64 {
 	return nanos
 }
 
-// counted returns between which times there are statistics, in whole days, and where
-// minutes begin, in whole hours.
+// counted returns the range of the statistics, in whole days, and where minutes start,
+// in whole hours.
 func (d *data) counted() (first, last, minutesFrom int64, err error) {
 	some, err := d.one([]any{&first, &last, &minutesFrom}, `SELECT
 		least((SELECT min(bucket) FROM rollups WHERE tenant = $1 AND tbl = $2), (SELECT min(oldest) / 1440 FROM rollup_deltas WHERE tenant = $1)),
@@ -86,7 +87,7 @@ func (d *data) counted() (first, last, minutesFrom int64, err error) {
 	return first * day, (last + 1) * day, upTo(minutesFrom, time.Hour), nil
 }
 
-// countMinutes counts by statistics.
+// countMinutes counts from statistics.
 func (d *data) countMinutes(f *store.TraceFilter, from, to time.Time) (int, error) {
 	w := window{from: from, to: to, by: rollup.Environment, env: f.Environment}
 	if f.AgentID != "" {
@@ -124,7 +125,7 @@ func (d *data) countMinutes(f *store.TraceFilter, from, to time.Time) (int, erro
 	return int(sum), err
 }
 
-// countRows counts the traces that pass a filter and were created in a time, whose end
+// countRows counts the traces that match a filter and were created in a range whose end
 // is exclusive.
 func (d *data) countRows(horizon int64, f *store.TraceFilter, from, to int64) (n int, err error) {
 	q := traceSelection(d.n, horizon, f)
@@ -138,7 +139,7 @@ func (d *data) countRows(horizon int64, f *store.TraceFilter, from, to int64) (n
 	return n, err
 }
 
-// countedByStatistics reports whether a filter asks for nothing but time, agent,
+// countedByStatistics reports whether a filter has conditions only on time, agent,
 // environment, and whether the trace is an error.
 func countedByStatistics(f *store.TraceFilter) bool {
 	rest := *f

@@ -16,9 +16,9 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// TestKilledEngine kills the engine while several processes write: what was
-// acknowledged is there, once, callers hear that the engine is unavailable, and a
-// follower at another handle misses nothing.
+// TestKilledEngine kills the engine while several processes write: every
+// acknowledged trace is stored once, callers get ErrUnavailable, and a stream at
+// another handle misses nothing.
 func TestKilledEngine(t *testing.T) {
 	server := postgrestest.Start(t, "fsync=on")
 	url := server.Database(t)
@@ -53,7 +53,7 @@ func TestKilledEngine(t *testing.T) {
 						t.Errorf("ingest while the engine is gone: %v", err)
 						return
 					}
-					<-outage // as a reporter waits
+					<-outage // the backoff of a reporter
 				}
 				mu.Lock()
 				acknowledged[id] = true
@@ -103,8 +103,8 @@ func TestKilledEngine(t *testing.T) {
 	}
 }
 
-// TestFrozenEngine stops the engine without closing its connections: Ready says so
-// within its bound.
+// TestFrozenEngine stops the engine process without closing its connections: Ready
+// reports it within its timeout.
 func TestFrozenEngine(t *testing.T) {
 	server := postgrestest.Start(t)
 	s := open(t, server.Database(t), Options{Timeout: 2 * time.Second})

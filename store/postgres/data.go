@@ -26,29 +26,29 @@ func (s *Store) Tenant(id string) store.Tenant { return &tenant{s, id} }
 // TracesOf returns the traces of a tenant.
 func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s, id} }
 
-// ID is the tenant's identifier.
+// ID returns the tenant's identifier.
 func (t *tenant) ID() string { return t.id }
 
-// data is a tenant in a transaction.
+// data is the access to a tenant in a transaction.
 type data struct {
 	ctx context.Context
 	tx  pgx.Tx
 	s   *Store
 	n   int32 // the tenant's number
 
-	queue pgx.Batch // writes that nothing has asked about yet
+	queue pgx.Batch // queued writes whose results have not been read yet
 
-	// Of the tenant's row, in transactions that write.
+	// Columns of the tenant's row, in transactions that write.
 	auditN         int64
 	chain, trimmed []byte
 	revision       []byte
-	dirty          bool // the row is to be written
+	dirty          bool // the row must be written
 	agents         bool // agents or their names have changed
 
-	wordNumbers map[string]int64 // of a migration that fills the tenant
+	wordNumbers map[string]int64 // set by a migration that fills the tenant
 }
 
-// number finds the tenant's number, which never changes.
+// number returns the tenant's number, which never changes.
 func (t *tenant) number(ctx context.Context, tx pgx.Tx) (n int32, err error) {
 	t.s.mu.Lock()
 	n, known := t.s.numbers[t.id]
@@ -66,14 +66,14 @@ func (t *tenant) number(ctx context.Context, tx pgx.Tx) (n int32, err error) {
 	return n, err
 }
 
-// rememberNumber keeps the number of a tenant, which never changes.
+// rememberNumber caches the number of a tenant, which never changes.
 func (s *Store) rememberNumber(id string, n int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.numbers[id] = n
 }
 
-// read runs fn on one snapshot of the tenant.
+// read runs fn on one snapshot, with access to the tenant.
 func (t *tenant) read(ctx context.Context, fn func(d *data) error) error {
 	return t.s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		n, err := t.number(ctx, tx)
@@ -84,7 +84,7 @@ func (t *tenant) read(ctx context.Context, fn func(d *data) error) error {
 	})
 }
 
-// write runs fn while nobody else writes to the records of the tenant.
+// write runs fn with exclusive write access to the records of the tenant.
 func (t *tenant) write(ctx context.Context, fn func(d *data) error) error {
 	return t.s.write(ctx, func(ctx context.Context, tx pgx.Tx) error { return t.locked(ctx, tx, fn) })
 }
@@ -107,7 +107,7 @@ func (t *tenant) locked(ctx context.Context, tx pgx.Tx, fn func(d *data) error) 
 	return err
 }
 
-// save writes what has changed of the tenant itself.
+// save writes the changed columns of the tenant's row.
 func (d *data) save() error {
 	if d.dirty {
 		d.exec(`UPDATE tenants SET audit_n = $2, chain = $3, trimmed = $4, revision = coalesce($5, revision) WHERE number = $1`,
@@ -119,10 +119,11 @@ func (d *data) save() error {
 	return d.flush()
 }
 
-// exec queues a write until something is asked, or the transaction ends.
+// exec queues a write, which is sent before the next query or at the end of
+// the transaction.
 func (d *data) exec(sql string, args ...any) { d.queue.Queue(sql, args...) }
 
-// flush makes the queued writes.
+// flush sends the queued writes.
 func (d *data) flush() error {
 	if d.queue.Len() == 0 {
 		return nil
@@ -132,7 +133,7 @@ func (d *data) flush() error {
 	return d.tx.SendBatch(d.ctx, &queue).Close()
 }
 
-// count makes a write at once and returns how many rows it concerned.
+// count executes a write at once and returns the number of affected rows.
 func (d *data) count(sql string, args ...any) (int, error) {
 	if err := d.flush(); err != nil {
 		return 0, err
@@ -141,7 +142,7 @@ func (d *data) count(sql string, args ...any) (int, error) {
 	return int(tag.RowsAffected()), err
 }
 
-// one reads one row into columns; false where there is none.
+// one reads one row into columns; it returns false when there is none.
 func (d *data) one(into []any, sql string, args ...any) (bool, error) {
 	if err := d.flush(); err != nil {
 		return false, err
@@ -157,7 +158,7 @@ func (d *data) each(into []any, fn func() error, sql string, args ...any) error 
 	return rows(d.ctx, d.tx, sql, args, into, fn)
 }
 
-// exists reports whether there is a row.
+// exists reports whether the query returns a row.
 func (d *data) exists(sql string, args ...any) (bool, error) {
 	var one int
 	return d.one([]any{&one}, sql, args...)
@@ -178,5 +179,5 @@ func documents[T any](d *data, sql string, args ...any) ([]T, error) {
 	return list, err
 }
 
-// governs makes the tenant's revision another one.
+// governs replaces the tenant's governance revision.
 func (d *data) governs() { d.revision, d.dirty = []byte(rand.Text()), true }

@@ -9,8 +9,8 @@ import (
 	"svc/store/rollup"
 )
 
-// delta is the statistics of one batch, or of several together, with the values of the
-// dimensions as they are: they are numbered when the delta is merged.
+// delta is the statistics of one batch, or of several merged ones. The values of
+// dimensions are strings; they are numbered when the delta is merged into the rollups.
 type delta struct {
 	words   words
 	minutes []rollup.Entry // their dimensions are numbers of words
@@ -18,10 +18,10 @@ type delta struct {
 	fires   map[string]int64
 }
 
-// toolKey names a tool of an agent.
+// toolKey identifies a tool of an agent.
 type toolKey struct{ agent, tool string }
 
-// toolUse is when a tool was first heard of and last called, and how often.
+// toolUse is the first and the last call of a tool, and the number of calls.
 type toolUse struct{ first, last, calls int64 }
 
 // add merges another use of the tool.
@@ -32,7 +32,7 @@ func (u toolUse) add(o toolUse) toolUse {
 	return toolUse{min(u.first, o.first), max(u.last, o.last), u.calls + o.calls}
 }
 
-// words numbers strings; 0 is the empty one.
+// words numbers strings; 0 is the empty string.
 type words struct {
 	list  []string
 	known map[string]uint32
@@ -50,7 +50,8 @@ func (w *words) number(s string) uint32 {
 	return n
 }
 
-// agentWord is an agent as a dimension: one that is not registered is its name.
+// agentWord returns an agent as a value of a dimension: its id, or the name of an
+// agent that is not registered.
 func agentWord(id, name string) string {
 	if id == "" {
 		return "n" + name
@@ -58,7 +59,8 @@ func agentWord(id, name string) string {
 	return "i" + id
 }
 
-// modelWord is a model as a dimension. Strings of traces have no zero bytes.
+// modelWord returns a model as a value of a dimension. Strings of traces have no zero
+// bytes.
 func modelWord(provider, model string) string {
 	if provider+model == "" {
 		return ""
@@ -86,8 +88,8 @@ func emptyDelta() *delta {
 	return &delta{words: newWords(), tools: map[toolKey]toolUse{}, fires: map[string]int64{}}
 }
 
-// count counts the tools that a trace names, where its agent is registered, and the
-// policies that fired, each once.
+// count counts the tools that a trace of a registered agent names, and the policies
+// that fired, each once.
 func (d *delta) count(t *store.Trace, first int64) {
 	calls := t.ToolCalls
 	if len(calls) == 0 && t.ToolName != "" {
@@ -108,18 +110,18 @@ func (d *delta) count(t *store.Trace, first int64) {
 	}
 }
 
-// oldest and newest are the minutes between which the traces were created.
+// oldest and newest return the range of minutes in which the traces were created.
 func (d *delta) oldest() int64 {
-	return int64(d.minutes[0].Key.Bucket) // they are in order
+	return int64(d.minutes[0].Key.Bucket) // entries are sorted
 }
 
 func (d *delta) newest() int64 { return int64(d.minutes[len(d.minutes)-1].Key.Bucket) }
 
-// deltaVersion begins an encoded delta.
+// deltaVersion is the first byte of an encoded delta.
 const deltaVersion = 1
 
 // encode writes the delta: the version, then counted lists of words, minutes, tools
-// and fires. Numbers are varints, strings and partials have their length in front.
+// and fires. Numbers are varints; strings and partials are prefixed with their length.
 func (d *delta) encode() []byte {
 	tail := make([]byte, 0, 64*len(d.minutes))
 	tail = binary.AppendUvarint(tail, uint64(len(d.minutes)))
@@ -153,7 +155,7 @@ func (d *delta) encode() []byte {
 
 var errDelta = errors.New("damaged statistics of a batch")
 
-// deltaReader reads what encode wrote.
+// deltaReader decodes an encoded delta.
 type deltaReader struct {
 	data []byte
 	bad  bool
@@ -180,7 +182,7 @@ func (r *deltaReader) bytes() []byte {
 	return b
 }
 
-// addEncoded adds an encoded delta.
+// addEncoded merges an encoded delta.
 func (d *delta) addEncoded(data []byte) error {
 	if len(data) == 0 || data[0] != deltaVersion {
 		return errDelta

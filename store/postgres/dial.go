@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// hostGone is about how long a host may acknowledge nothing on a connection before the
-// connection ends: the hosts of a URL are tried again then. A machine that loses its power
-// ends no connection by itself.
+// hostGone is about how long a host may leave data on a connection unacknowledged before
+// the connection is closed and the hosts of the URL are tried again. A machine that loses
+// its power does not close its connections.
 const hostGone = 10 * time.Second
 
-// dial connects to a host. A connection that waits for an answer is probed, and data that
-// is not acknowledged ends it.
+// dial connects to a host. Keepalive probes are sent while a connection waits for a
+// response, and unacknowledged data closes it.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: hostGone / 2, Interval: hostGone / 4, Count: 2},

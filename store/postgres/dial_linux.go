@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacknowledged bounds how long sent data may stay unacknowledged. It has to be set
-// before the connection is made.
+// unacknowledged sets TCP_USER_TIMEOUT, which bounds how long sent data may stay
+// unacknowledged. It must be set before the connection is made.
 func unacknowledged(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

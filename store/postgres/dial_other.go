@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// unacknowledged leaves data that is not acknowledged to the operating system.
+// unacknowledged does nothing on this system.
 func unacknowledged(string, string, syscall.RawConn) error { return nil }

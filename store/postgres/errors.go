@@ -14,8 +14,8 @@ import (
 	"svc/store"
 )
 
-// connectionLost reports whether an error is about the connection and not about what
-// was asked over it.
+// connectionLost reports whether an error is a failure of the connection, not of the
+// statement.
 func connectionLost(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || code(err) != "" {
 		return false
@@ -27,7 +27,7 @@ func connectionLost(err error) bool {
 		pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed")
 }
 
-// unavailable reports whether the engine cannot serve at present, whatever is asked.
+// unavailable reports whether the engine cannot serve any statement at present.
 func unavailable(err error) bool {
 	c := code(err)
 	if c == "" {
@@ -35,16 +35,16 @@ func unavailable(err error) bool {
 	}
 	switch c[:2] {
 	case "08", // connections
-		"53": // resources: disk, memory, too many connections
+		"53": // resources: disk, memory, number of connections
 		return true
-	case "57": // an operator: shutdown, crash, starting up
+	case "57": // operator: shutdown, crash, startup
 		return c != queryCanceled
 	}
 	return c == readOnly
 }
 
-// wrapError turns an error of the engine into one of package store. asked is the context
-// of the caller, who may have ended it.
+// wrapError converts an error of the engine into one of package store. asked is the
+// context of the caller, which the caller may have canceled.
 func (s *Store) wrapError(asked context.Context, err error) error {
 	var answer *store.Error
 	var failed *commitError
@@ -56,13 +56,13 @@ func (s *Store) wrapError(asked context.Context, err error) error {
 	case s.ended.Err() != nil:
 		return store.ErrClosed
 	case errors.As(err, &failed) && code(err) == "" && (connectionLost(err) || errors.Is(err, context.DeadlineExceeded)):
-		return fmt.Errorf("%w: %s: the connection was lost during a commit, which may have been made: %w", store.ErrUnavailable, s.where, failed.err)
+		return fmt.Errorf("%w: %s: the connection was lost during a commit; the write may have been made: %w", store.ErrUnavailable, s.where, failed.err)
 	case errors.Is(err, errNotReplicated):
 		return fmt.Errorf("%w: %s: no standby has confirmed a commit: %w", store.ErrUnavailable, s.where, failed.err)
 	case unavailable(err):
 		return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, s.where, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s: nothing came within %v", store.ErrUnavailable, s.where, s.opts.Timeout)
+		return fmt.Errorf("%w: %s: no response within %v", store.ErrUnavailable, s.where, s.opts.Timeout)
 	case code(err) == queryCanceled, code(err) == lockNotAvailable:
 		return fmt.Errorf("%w: %s: a statement took too long: %w", store.ErrUnavailable, s.where, err)
 	case code(err) != "":

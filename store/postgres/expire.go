@@ -13,9 +13,10 @@ import (
 // expireRows bounds the rows that one transaction of Expire removes.
 const expireRows = 5000
 
-// Expire removes what is too old. What is older than the horizon is not shown from the
-// first step on; the steps remove its ids, and the rows themselves go with the
-// partition of their day when every tenant has come so far: see sweep.
+// Expire removes traces and statistics that are too old. From the first step on,
+// traces older than the horizon (the retention cutoff) are hidden. The steps remove
+// their ids; the rows are removed with the partition of their day when every tenant's
+// horizon has passed it: see sweep.
 func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Expired, err error) {
 	for began := time.Now(); ; {
 		one, err := t.expireStep(ctx, b)
@@ -42,7 +43,7 @@ func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds) (res stor
 		return res, err
 	}
 	if minutes {
-		// What is not merged yet has minutes too.
+		// Statistics that are not merged yet have minutes too.
 		for more := true; more && err == nil; {
 			more, err = t.s.merge(ctx, n)
 		}
@@ -72,7 +73,7 @@ func (t *tenant) expireStep(ctx context.Context, b store.ExpireBounds) (res stor
 	return res, err
 }
 
-// anythingExpired looks whether there is anything to remove.
+// anythingExpired reports whether there is anything to remove.
 func (d *data) anythingExpired(b store.ExpireBounds) (traces, minutes bool, err error) {
 	var horizon, purged int64
 	if _, err := d.one([]any{&horizon, &purged}, `SELECT horizon, purged FROM trace_state WHERE tenant = $1`, d.n); err != nil {
@@ -88,20 +89,20 @@ func (d *data) anythingExpired(b store.ExpireBounds) (traces, minutes bool, err 
 	return traces, minutes, err
 }
 
-// minuteOf is the first minute of the hour of a time: a window either has all minutes
-// of an hour or none.
+// minuteOf returns the first minute of the hour of a time: a window has either all
+// minutes of an hour or none.
 func minuteOf(at time.Time) int64 {
 	return int64(rollup.ByMinute.Bucket(at.UTC().Truncate(time.Hour)))
 }
 
-// expireTraces hides what is older than a time and removes ids of it.
+// expireTraces hides the traces that are older than a time and removes their ids.
 func (d *data) expireTraces(before int64, res *store.Expired) (more bool, err error) {
 	var horizon, purged int64
 	_, err = d.one([]any{&horizon, &purged}, `UPDATE trace_state SET horizon = greatest(horizon, $2) WHERE tenant = $1 RETURNING horizon, purged`, d.n, before)
 	if err != nil {
 		return false, err
 	}
-	// The time up to which this step goes: that of a trace that has as many before it.
+	// The cutoff of this step: the time of the trace with limit older traces.
 	end := horizon
 	more, err = d.one([]any{&end}, `SELECT created + 1 FROM traces WHERE tenant = $1 AND created >= $2 AND created < $3 ORDER BY created OFFSET $4 LIMIT 1`, d.n, purged, horizon, expireRows-1)
 	if err != nil {
@@ -114,10 +115,10 @@ func (d *data) expireTraces(before int64, res *store.Expired) (more bool, err er
 	return more, err
 }
 
-// expireMinutes removes minute rows before the hour of a time and notes where minutes
-// begin.
+// expireMinutes removes minute rows before the hour of a time and records where
+// minutes start.
 func (d *data) expireMinutes(before time.Time) (removed int, err error) {
-	// Whoever merges would bring some back.
+	// A concurrent merge would add some of the rows again.
 	var words int64
 	if _, err := d.one([]any{&words}, `SELECT words FROM rollup_state WHERE tenant = $1 FOR UPDATE`, d.n); err != nil {
 		return 0, err

@@ -7,17 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// feed is the commits of a tenant whose traces are followed at this handle.
+// feed publishes the commits of a tenant whose traces are streamed at this handle.
 type feed struct {
 	followers int
-	seq       int64         // of the newest commit that is known
+	seq       int64         // number of the newest known commit
 	changed   chan struct{} // closed and replaced with every newer commit
 }
 
-// followEvery is how often the commits of other processes are looked for.
+// followEvery is the interval of polls for commits of other processes.
 const followEvery = 200 * time.Millisecond
 
-// follow begins to look for the commits of a tenant.
+// follow starts polling for the commits of a tenant.
 func (s *Store) follow(n int32) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,14 +40,15 @@ func (s *Store) unfollow(n int32) {
 	}
 }
 
-// nextCommit is closed with the next commit.
+// nextCommit returns a channel that is closed by the next commit.
 func (s *Store) nextCommit(f *feed) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return f.changed
 }
 
-// committed wakes those who follow a tenant, where a commit is newer than what is known.
+// committed wakes the streams of a tenant if the commit is newer than the last known
+// one.
 func (s *Store) committed(n int32, seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *Store) committed(n int32, seq int64) {
 	}
 }
 
-// poll looks for commits of the tenants that are followed: one query for all.
+// poll reads the newest commits of all streamed tenants with one query.
 func (s *Store) poll(ctx context.Context) error {
 	s.mu.Lock()
 	followed := make([]int32, 0, len(s.feeds))

@@ -11,34 +11,34 @@ import (
 	"svc/store/transfer"
 )
 
-// role is what a handle does with the database.
+// role is the purpose for which a handle opens the database.
 type role string
 
 const (
-	tool      role = ""        // a command of an operator: it has no row
-	serving   role = "server"  // until it is closed
+	tool      role = ""        // a command of an operator; it has no row
+	serving   role = "server"  // a server, until it is closed
 	exporting role = "migrate" // reads everything while no server writes
 	importing role = "target"  // fills the database
 )
 
-// The row of a handle is renewed every handleEvery and counts for handleTTL.
+// The row of a handle is renewed every handleEvery and expires after handleTTL.
 const (
 	handleEvery = 5 * time.Second
 	handleTTL   = 30 * time.Second
 )
 
-// ErrInUse is why a database cannot be migrated: servers have it open.
+// ErrInUse reports that a database cannot be migrated because servers have it open.
 var ErrInUse = errors.New("servers have the database open")
 
-// ErrMigrating is why a server does not open a database: it is being copied.
+// ErrMigrating reports that a server cannot open a database because it is being copied.
 var ErrMigrating = errors.New("the database is the source of a migration now")
 
-// enter refuses a database that others have open in a way that does not go together, or
-// that is half filled, and notes this handle.
+// enter registers this handle. It rejects a database that other handles have open in an
+// incompatible role, or that an unfinished migration has filled partially.
 func (s *Store) enter(ctx context.Context, r role) error {
 	s.role = r
 	return s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
-		// Of several that start at once each sees those before it.
+		// The lock orders handles that start concurrently: each sees the earlier ones.
 		if err := lockAll(ctx, tx); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (s *Store) enter(ctx context.Context, r role) error {
 		}
 		err = tx.QueryRow(ctx, `SELECT count(*), coalesce(max(until), 0) FROM handles WHERE kind = $1 AND until > $2`, []byte(other), now.UnixNano()).Scan(&others, &latest)
 		if err == nil && others > 0 {
-			err = fmt.Errorf("%w: end them first (one that was killed counts for another %v)", refused, timeOf(latest).Sub(now).Round(time.Second))
+			err = fmt.Errorf("%w: stop them first (the entry of a killed process expires in %v)", refused, timeOf(latest).Sub(now).Round(time.Second))
 		}
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (s *Store) enter(ctx context.Context, r role) error {
 	})
 }
 
-// renewHandle says that this handle still has the database open.
+// renewHandle renews the row of this handle.
 func (s *Store) renewHandle(ctx context.Context) error {
 	return s.tries(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO handles (handle, kind, until) VALUES ($1, $2, $3) ON CONFLICT (handle) DO UPDATE SET until = excluded.until`,
@@ -80,8 +80,8 @@ func (s *Store) renewHandle(ctx context.Context) error {
 	})
 }
 
-// leaveTimeout bounds the removal of the row of a handle: where the engine is away the row
-// ends by itself.
+// leaveTimeout bounds the removal of the row of a handle. When the engine is unavailable
+// the row expires by itself.
 const leaveTimeout = 3 * time.Second
 
 // leave removes the row of this handle.
@@ -96,7 +96,7 @@ func (s *Store) leave() {
 		return err
 	})
 	if err != nil {
-		s.log.Warn("this process counts as one that has the database open for a while", "for", handleTTL, "error", err)
+		s.log.Warn("cannot remove the entry of this process in the table handles; it expires by itself", "for", handleTTL, "error", err)
 	}
 }
 

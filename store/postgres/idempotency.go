@@ -11,26 +11,27 @@ import (
 	"svc/store"
 )
 
-// requestKey names an idempotent request of a tenant.
+// requestKey identifies an idempotent request of a tenant.
 type requestKey struct {
 	tenant string
 	digest [sha256.Size]byte
 }
 
-// inFlight is a request that was begun at this handle. Its row says so to others.
+// inFlight is a request that was begun at this handle. Its row makes it visible to other
+// handles.
 type inFlight struct {
 	body [sha256.Size]byte
-	done chan struct{} // closed when it has finished or was abandoned
+	done chan struct{} // closed when the request has finished or was abandoned
 }
 
-// A request is in flight for requestTTL from the last time that its handle, which is
-// alive, has said so: where the process ends, a retry takes the place of its request.
+// The row of a request in flight is renewed while its handle is alive and expires after
+// requestTTL, so that after a crash of the process a retry can claim the request.
 const (
 	requestTTL   = 60 * time.Second
 	renewEvery   = 15 * time.Second
 	requestsPoll = 100 * time.Millisecond
-	// settleAfter is the least age of a row that is removed because its request is in
-	// flight no more: a newer one may belong to a request that has begun meanwhile.
+	// settleAfter is the minimum age of a row that is removed because its request is no longer
+	// in flight: a newer row may belong to a request that was begun meanwhile.
 	settleAfter = 2 * time.Second
 	settleEvery = 3 * time.Second
 )
@@ -56,7 +57,7 @@ func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (*
 				return nil, nil
 			}
 			if err != nil {
-				t.s.unsettled.Store(true) // its row may have been written
+				t.s.unsettled.Store(true) // the row may have been written
 			}
 			t.s.release(key, mine)
 			if err != nil || response != nil {
@@ -70,7 +71,7 @@ func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (*
 		if duplicate != nil {
 			done = duplicate.done
 		} else {
-			poll = time.After(requestsPoll) // it is in flight at another handle
+			poll = time.After(requestsPoll) // the request is in flight at another handle
 		}
 		select {
 		case <-done:
@@ -83,7 +84,8 @@ func (t *tenant) BeginAttempt(ctx context.Context, r store.IdempotentRequest) (*
 	}
 }
 
-// claim notes a request as in flight unless one with its key is, which it returns.
+// claim registers a request as in flight unless one with its key is in flight, which it
+// returns.
 func (s *Store) claim(key requestKey, mine *inFlight) (duplicate *inFlight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +105,8 @@ func (s *Store) release(key requestKey, f *inFlight) {
 	}
 }
 
-// begin claims a request among the handles: it returns the response to an earlier one,
-// or that one is in flight elsewhere.
+// begin claims a request in the database, among all handles: it returns the response to an
+// earlier one, or reports that the request is in flight at another handle.
 func (t *tenant) begin(ctx context.Context, key requestKey, r store.IdempotentRequest) (response *store.StoredResponse, wait bool, err error) {
 	err = t.s.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		response, wait = nil, false
@@ -130,12 +132,13 @@ func (t *tenant) begin(ctx context.Context, key requestKey, r store.IdempotentRe
 			response = &store.StoredResponse{}
 			return parse(raw, response)
 		case ok:
-			// It has run out, or it is of an attempt at this handle that could not take its
-			// row away: none is in flight here, because the caller has claimed the key.
+			// The row has expired, or belongs to a request at this handle whose row could not
+			// be removed. No request with this key is in flight at this handle, because the
+			// caller has claimed the key.
 			_, err = tx.Exec(ctx, `UPDATE requests SET body = $3, handle = $4, until = $5, response = '' WHERE tenant = $1 AND digest = $2`,
 				n, key.digest[:], r.Body[:], t.s.handle, now.Add(requestTTL).UnixNano())
 		default:
-			// Of two that find nothing one is refused, and finds something when it tries again.
+			// Of two concurrent inserts one fails, and finds the row on its retry.
 			_, err = tx.Exec(ctx, `INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, $4, $5, '')`,
 				n, key.digest[:], r.Body[:], t.s.handle, now.Add(requestTTL).UnixNano())
 		}
@@ -144,7 +147,7 @@ func (t *tenant) begin(ctx context.Context, key requestKey, r store.IdempotentRe
 	return response, wait, err
 }
 
-// begun returns the request in flight, nil when there is none with its key and body.
+// begun returns the request in flight with its key and body, nil when there is none.
 func (t *tenant) begun(r store.IdempotentRequest) *inFlight {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -154,8 +157,8 @@ func (t *tenant) begun(r store.IdempotentRequest) *inFlight {
 	return nil
 }
 
-// finish stores the response to a request in flight in a transaction. It is an error
-// where the request is in flight no more, since its handle was paused for too long.
+// finish stores the response to a request in flight in a transaction. It returns an error when
+// the request is no longer in flight because its handle was paused for too long.
 func (d *data) finish(key requestKey, response store.StoredResponse) error {
 	raw, err := document(response)
 	if err != nil {
@@ -175,7 +178,7 @@ func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, r
 	if f == nil {
 		return errNotBegun
 	}
-	// The work is done: its response is stored even when its client has left.
+	// The work is done: its response is stored even when its client has disconnected.
 	err := t.write(context.WithoutCancel(ctx), func(d *data) error { return d.finish(key, response) })
 	if err == nil || errors.Is(err, errNotBegun) {
 		t.s.release(key, f)
@@ -183,8 +186,8 @@ func (t *tenant) FinishAttempt(ctx context.Context, r store.IdempotentRequest, r
 	return err
 }
 
-// create is write of a method that returns what it made: where the context has a
-// response to store, it is stored in the same transaction.
+// create is write for a method that returns what it creates: a response that the context has to
+// store is stored in the same transaction.
 func (t *tenant) create(ctx context.Context, made func() any, fn func(d *data) error) error {
 	pending := store.PendingResponseOf(ctx)
 	if pending == nil {
@@ -234,7 +237,7 @@ func (t *tenant) AbandonAttempt(ctx context.Context, r store.IdempotentRequest) 
 	return err
 }
 
-// inFlightDigests lists the requests that are in flight here.
+// inFlightDigests returns the digests of the requests in flight at this handle.
 func (s *Store) inFlightDigests() [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +248,7 @@ func (s *Store) inFlightDigests() [][]byte {
 	return list
 }
 
-// renewRequests says that the requests that are in flight here still are.
+// renewRequests renews the rows of the requests in flight at this handle.
 func (s *Store) renewRequests(ctx context.Context) error {
 	list := s.inFlightDigests()
 	if len(list) == 0 {
@@ -257,9 +260,9 @@ func (s *Store) renewRequests(ctx context.Context) error {
 	})
 }
 
-// settleRequests removes what says that a request is in flight here that is not: the
-// engine failed when its row was written or taken away. Retries at other handles would
-// wait for it until it has run out.
+// settleRequests removes rows of this handle whose requests are no longer in flight: the engine
+// failed when the row was written or removed. Retries at other handles would wait for such a
+// row until it expires.
 func (s *Store) settleRequests(ctx context.Context) error {
 	if !s.unsettled.Swap(false) {
 		return nil
@@ -279,7 +282,8 @@ func (s *Store) settleRequests(ctx context.Context) error {
 	return err
 }
 
-// releaseRequests ends what is in flight here: the process ends.
+// releaseRequests removes the rows of all requests in flight at this handle, because the
+// process ends.
 func (s *Store) releaseRequests() error {
 	s.mu.Lock()
 	n := len(s.inFlight)

@@ -11,41 +11,41 @@ import (
 	"svc/store"
 )
 
-// ingest is a batch on its way.
+// ingest is a batch that is being stored.
 type ingest struct {
 	t      *tenant
 	now    time.Time
-	named  []store.NamedAgent // of each item
+	named  []store.NamedAgent // key of each item
 	items  []item
-	repeat int // traces left out because their id is earlier in the batch
+	repeat int // traces left out because their id occurs earlier in the batch
 
 	n       int32
 	view    *agentView
 	horizon int64
 	purged  int64
-	seq     int64 // of the tenant, after the batch
+	seq     int64 // commit number of the tenant after the batch
 }
 
 // item is one trace of a batch.
 type item struct {
 	trace store.Trace
-	index int   // in the caller's batch
-	seq   int64 // 0: it is not to be stored
+	index int   // index in the caller's batch
+	seq   int64 // 0: not to be stored
 }
 
-// What a batch is begun again for: what was known of the tenant has changed, or there
-// are agents to be registered.
+// Reasons to retry a batch: cached data of the tenant is stale, or agents must be
+// registered.
 var (
 	errStale    = errors.New("the tenant has changed meanwhile")
 	errRegister = errors.New("there are agents to be registered")
 	errNothing  = errors.New("there is nothing to store")
 )
 
-// ingestTries bounds how often a batch is begun again.
+// ingestTries bounds the tries of a batch.
 const ingestTries = 20
 
 // Ingest stores a batch of traces. Every trace is looked up by its id in the
-// transaction that stores the batch: nothing needs to be kept of the batch itself.
+// transaction that stores the batch, so no state per batch is stored.
 func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
 	if err := store.CheckBatch(&batch); err != nil {
 		return res, err
@@ -105,7 +105,7 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 	return in, nil
 }
 
-// known refuses a tenant that does not exist.
+// known rejects a tenant that does not exist.
 func (t *tenant) known(ctx context.Context) error {
 	if err := t.s.usable(ctx); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (t *tenant) known(ctx context.Context) error {
 	return t.read(ctx, func(*data) error { return nil })
 }
 
-// look reads what has to be known of the tenant before its batch is stored: that it is
-// so still is checked when the batch is committed.
+// look reads the data about the tenant that storing its batch needs. The commit of the
+// batch checks that the data is still current.
 func (in *ingest) look(ctx context.Context) (err error) {
 	t := in.t
 	for i := range in.items {
@@ -150,7 +150,7 @@ func (in *ingest) look(ctx context.Context) (err error) {
 	return in.unknown()
 }
 
-// remembered reports whether everything is known from earlier batches.
+// remembered reports whether the cache from earlier batches has everything.
 func (in *ingest) remembered() bool {
 	s := in.t.s
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func (in *ingest) remembered() bool {
 	return true
 }
 
-// unknown refuses a batch that names agents by ids that do not exist.
+// unknown rejects a batch with ids of agents that do not exist.
 func (in *ingest) unknown() error {
 	problems := map[string]string{}
 	for i := range in.named {
@@ -181,7 +181,7 @@ func (in *ingest) unknown() error {
 	return nil
 }
 
-// store stores the batch where every agent of it is known.
+// store stores the batch if every agent in it is known.
 func (in *ingest) store(ctx context.Context) (res store.IngestResult, err error) {
 	err = in.t.s.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		d := &data{ctx: ctx, tx: tx, s: in.t.s, n: in.n}
@@ -198,8 +198,8 @@ func (in *ingest) store(ctx context.Context) (res store.IngestResult, err error)
 	return in.ended(res, err)
 }
 
-// storeRegistering stores the batch with the tenant locked, and registers the agents
-// that only traces know which are stored.
+// storeRegistering stores the batch with the tenant locked, and registers unknown
+// agents that traces to be stored name.
 func (in *ingest) storeRegistering(ctx context.Context) (res store.IngestResult, err error) {
 	err = in.t.write(ctx, func(d *data) error {
 		if res, err = in.fresh(d); err != nil {
@@ -216,14 +216,14 @@ func (in *ingest) storeRegistering(ctx context.Context) (res store.IngestResult,
 			}
 			if _, ok := v.resolve(&in.named[i]); !ok {
 				if in.named[i].ID != "" {
-					return errStale // it was deleted meanwhile
+					return errStale // the tenant was deleted meanwhile
 				}
 				if err := d.register(v, &in.named[i]); err != nil {
 					return err
 				}
 			}
 		}
-		// Nobody else changes agents now.
+		// The lock prevents concurrent changes of agents.
 		registered := d.agents
 		d.agents = false
 		if registered {
@@ -239,7 +239,7 @@ func (in *ingest) storeRegistering(ctx context.Context) (res store.IngestResult,
 	return in.ended(res, err)
 }
 
-// ended forgets what was wrong about the tenant.
+// ended drops stale data about the tenant from the cache.
 func (in *ingest) ended(res store.IngestResult, err error) (store.IngestResult, error) {
 	switch {
 	case errors.Is(err, errStale):

@@ -9,8 +9,8 @@ import (
 	"svc/store"
 )
 
-// fresh notes the ids of the batch, and gives the traces that are new their numbers.
-// Their order is that in which batches came to the engine.
+// fresh inserts the ids of the batch, and numbers the new traces in the order in which
+// batches arrive at the engine.
 func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
 	res = store.IngestResult{Duplicates: in.repeat}
 	order := make([]int, 0, len(in.items))
@@ -22,7 +22,7 @@ func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
 		}
 		order = append(order, i)
 	}
-	// In one order, so that batches with the same ids do not wait for each other in a circle.
+	// Sorted, so that concurrent batches with the same ids cannot deadlock.
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(in.items[a].trace.ID, in.items[b].trace.ID) })
 	ids, created, places := make([][]byte, len(order)), make([]int64, len(order)), make([]int64, len(order))
 	for k, i := range order {
@@ -30,7 +30,7 @@ func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
 	}
 	taken := `DO NOTHING`
 	if in.purged < in.horizon {
-		// The ids of traces that were removed are on their way out.
+		// Rows of ids whose traces retention has hidden are replaced.
 		taken = `(tenant, id) DO UPDATE SET created = excluded.created, seq = excluded.seq WHERE trace_ids.created < $5`
 	}
 	var seq int64
@@ -50,15 +50,16 @@ func (in *ingest) fresh(d *data) (res store.IngestResult, err error) {
 	return res, err
 }
 
-// maxPlaces is more than the traces of a batch: the number of a trace is that of its
-// batch and its place in it.
+// maxPlaces exceeds the traces of a batch: the number of a trace combines the number of its
+// batch and its index in the batch.
 const maxPlaces = 1024
 
-// anyGen stands for agents that nobody can change meanwhile.
+// anyGen disables the check of the version of agents, for transactions that have locked the
+// tenant.
 const anyGen = -1
 
-// keep stores the traces that are new and ends the transaction: its last statement
-// locks the row that puts batches in order.
+// keep stores the new traces and ends the transaction: its last statement locks the row that
+// orders batches.
 func (in *ingest) keep(d *data, v *agentView) error {
 	stored := make([]*store.Trace, 0, len(in.items))
 	rows := make([]byte, 0, 512*len(in.items))

@@ -10,12 +10,12 @@ import (
 	"svc/store"
 )
 
-// keyColumns are read by keys and Authenticate, in this order.
+// keyColumns are the columns that keys and Authenticate read, in this order.
 const keyColumns = `k.id, k.name, k.scope, k.prefix, k.team, k.created_by, coalesce(u.email, ''), k.used, k.created`
 
 const keysWithUsers = ` FROM api_keys k LEFT JOIN users u ON u.tenant = k.tenant AND u.id = k.created_by `
 
-// keyRow is where the columns of a key are read into.
+// keyRow holds the columns of a key that is read.
 type keyRow struct {
 	id, name, scope, prefix, team, createdBy, email []byte
 	used, created                                   int64
@@ -25,14 +25,14 @@ func (r *keyRow) into() []any {
 	return []any{&r.id, &r.name, &r.scope, &r.prefix, &r.team, &r.createdBy, &r.email, &r.used, &r.created}
 }
 
-// key is the key of a row, with the use that is not written yet.
+// key returns the key of a row, with a use that is not written yet.
 func (r *keyRow) key(s *Store, tenant int32) store.Key {
 	id := string(r.id)
 	return store.Key{ID: id, Name: string(r.name), Scope: store.KeyScope(r.scope), Prefix: string(r.prefix), TeamID: string(r.team),
 		CreatedBy: string(r.createdBy), CreatedByEmail: string(r.email), LastUsedAt: s.lastUsed(tenant, id, timeOf(r.used)), CreatedAt: timeOf(r.created)}
 }
 
-// keys reads the keys that a condition selects.
+// keys returns the keys that a condition selects.
 func (d *data) keys(condition string, args ...any) ([]store.Key, error) {
 	list := []store.Key{}
 	var r keyRow
@@ -43,7 +43,7 @@ func (d *data) keys(condition string, args ...any) ([]store.Key, error) {
 	return list, err
 }
 
-// key reads one key that has to be there.
+// key returns one key, or NotFound.
 func (d *data) key(id string) (store.Key, error) {
 	list, err := d.keys(`k.id = $2`, []byte(id))
 	if err != nil || len(list) == 0 {
@@ -55,7 +55,7 @@ func (d *data) key(id string) (store.Key, error) {
 	return list[0], nil
 }
 
-// Authenticate finds the key with a digest and what it is limited to, in one query.
+// Authenticate finds the key with a digest, and its limits, with one query.
 func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred store.Credential, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var r keyRow
@@ -90,7 +90,7 @@ func (s *Store) Authenticate(ctx context.Context, digest store.KeyDigest) (cred 
 	return cred, nil
 }
 
-// unlimitedKeyWorks reports whether an unlimited key works, other than the given one.
+// unlimitedKeyWorks reports whether an unlimited key other than the given one works.
 func (d *data) unlimitedKeyWorks(except string) (bool, error) {
 	return d.exists(`SELECT 1 FROM api_keys k JOIN users u ON u.tenant = k.tenant AND u.id = k.created_by AND `+withAccess+`
 		WHERE k.tenant = $1 AND k.scope = 'api' AND k.team = '' AND k.id <> $2 LIMIT 1`, d.n, []byte(except))
@@ -123,7 +123,7 @@ func (t *tenant) GetKey(ctx context.Context, id string) (out store.Key, err erro
 	return out, err
 }
 
-// CreateKey keeps the digest of a new key.
+// CreateKey stores the digest of a new key.
 func (t *tenant) CreateKey(ctx context.Context, in store.KeyCreate) (out store.Key, err error) {
 	err = t.create(ctx, func() any { return out }, func(d *data) error {
 		out, err = d.createKey(in)
@@ -151,7 +151,7 @@ func (d *data) createKey(in store.KeyCreate) (k store.Key, err error) {
 			return k, err
 		}
 	}
-	// Of whichever tenant.
+	// In any tenant.
 	taken, err := d.exists(`SELECT 1 FROM api_keys WHERE digest = $1`, in.Digest[:])
 	if err == nil && taken {
 		err = store.FieldError(store.Conflict, "API key already exists", "key", "already exists")
@@ -200,13 +200,13 @@ func (d *data) deleteKey(k *store.Key) error {
 	return d.change(k.Object(), nil, false)
 }
 
-// usedKey names a key of any tenant.
+// usedKey identifies a key of any tenant.
 type usedKey struct {
 	tenant int32
 	key    string
 }
 
-// lastUsed is when a key was used, the use included that is not written yet.
+// lastUsed returns the newest use of a key, including one that is not written yet.
 func (s *Store) lastUsed(tenant int32, key string, written time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,10 +216,11 @@ func (s *Store) lastUsed(tenant int32, key string, written time.Time) time.Time 
 	return written
 }
 
-// maxUsed bounds the uses that wait to be written while the engine cannot be reached.
+// maxUsed bounds the buffered uses while the engine is unavailable.
 const maxUsed = 100_000
 
-// RecordKeyUse notes the use of a key. The tenant is known: the key was found in it.
+// RecordKeyUse records the use of a key. The tenant's number is cached, because the
+// key was found in the tenant.
 func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -229,7 +230,7 @@ func (t *tenant) RecordKeyUse(id string, at time.Time) {
 	}
 }
 
-// flushUsed writes the uses of keys that were noted.
+// flushUsed writes the buffered uses of keys.
 func (s *Store) flushUsed(ctx context.Context) error {
 	s.mu.Lock()
 	batch := make(map[usedKey]time.Time, len(s.used))

@@ -9,8 +9,9 @@ import (
 	"svc/store"
 )
 
-// holds refuses a write whose lease is no longer its holder's. The row stays locked
-// until the write is committed: nobody takes the lease between the two.
+// holds rejects a write whose lease no longer belongs to its holder. The row stays
+// locked until the write is committed, so that nobody can take the lease in
+// between.
 func (s *Store) holds(ctx context.Context, tx pgx.Tx, l store.Lease) error {
 	var holder []byte
 	var token, until int64
@@ -58,7 +59,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, ok, nil
 }
 
-// ReleaseLease gives a lease back. It keeps its token.
+// ReleaseLease releases a lease. The row keeps the token.
 func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE leases SET holder = '', until = 0 WHERE name = $1 AND holder = $2 AND token = $3`, []byte(l.Name), []byte(l.Holder), int64(l.Token))

@@ -8,15 +8,16 @@ import (
 	"svc/store/rollup"
 )
 
-// Statistics of batches are merged when there are mergeFrom of a tenant, or when the
-// oldest has waited for mergeAfter; mergeMost are merged in one transaction.
+// Statistics of batches of a tenant are merged when there are mergeFrom of them, or
+// when the oldest has waited for mergeAfter. One transaction merges at most
+// mergeMost.
 const (
 	mergeFrom  = 32
 	mergeAfter = int64(10e9)
 	mergeMost  = 200
 )
 
-// mergeDue merges the statistics of the tenants that have enough of them.
+// mergeDue merges the statistics of the tenants that are due.
 func (s *Store) mergeDue(ctx context.Context) error {
 	var due []int32
 	err := s.run(ctx, reading, func(ctx context.Context, tx pgx.Tx) error {
@@ -36,8 +37,8 @@ func (s *Store) mergeDue(ctx context.Context) error {
 	return err
 }
 
-// merge merges statistics of batches of a tenant into its rows, and reports whether
-// there may be more. Where another process is at it, it does nothing.
+// merge merges statistics of batches of a tenant into the rollups, and reports
+// whether there may be more. It does nothing while another process merges them.
 func (s *Store) merge(ctx context.Context, tenant int32) (more bool, err error) {
 	err = s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
 		d := &data{ctx: ctx, tx: tx, s: s, n: tenant}
@@ -87,7 +88,7 @@ func (d *data) merge(words int64) (more bool, err error) {
 	return len(done) == mergeMost, d.flush()
 }
 
-// numberWords finds or makes the numbers of the values of dimensions.
+// numberWords finds the numbers of the values of dimensions or assigns them.
 func (d *data) numberWords(sum *delta, words int64) ([]uint32, error) {
 	used := make([]bool, len(sum.words.list))
 	for i := range sum.minutes {
@@ -131,8 +132,8 @@ func (d *data) numberWords(sum *delta, words int64) ([]uint32, error) {
 	return out, nil
 }
 
-// mergeRows merges entries into the rows of their keys. Minutes that were dropped are
-// left out.
+// mergeRows merges entries into the rows of their keys. Minutes that retention has
+// removed are left out.
 func (d *data) mergeRows(entries []rollup.Entry, minutesFrom uint32) error {
 	c := rowColumns{}
 	var kept []*rollup.Entry
@@ -177,7 +178,7 @@ func (d *data) mergeRows(entries []rollup.Entry, minutesFrom uint32) error {
 	return nil
 }
 
-// rowColumns is keys of rows, column by column.
+// rowColumns returns keys of rows as one slice per column.
 type rowColumns struct {
 	tables                        []int16
 	buckets, agents, models, envs []int64
@@ -200,7 +201,8 @@ func (d *data) mergeTools(sum *delta) {
 	}
 }
 
-// mergeFires adds the fires of policies that exist: traces name any.
+// mergeFires adds the fires of policies that exist, because traces may name any
+// policy.
 func (d *data) mergeFires(sum *delta) {
 	for id, n := range sum.fires {
 		d.exec(`INSERT INTO policy_fires (tenant, policy, n) SELECT $1, $2, $3 WHERE EXISTS (SELECT 1 FROM policies WHERE tenant = $1 AND id = $2)

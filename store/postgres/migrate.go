@@ -15,16 +15,16 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// schema are the migrations of this package, in order.
+// schema are the embedded migrations, in order.
 var schema = migrations.MustRead(files)
 
-// migrateTimeout bounds the migrations of a database, and the wait for another process
-// that makes them.
+// migrateTimeout bounds the migrations of a database, and the wait for another process that
+// runs them.
 const migrateTimeout = 10 * time.Minute
 
-// migrate brings the database to the newest of the migrations and returns its version.
-// Of several processes that start at once one does; the others wait for the row that
-// it has locked.
+// migrate brings the database to the newest schema version and returns it. When several
+// processes start concurrently one runs the migrations; the others wait for the row that it
+// has locked.
 func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (version int, err error) {
 	late, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
@@ -40,28 +40,27 @@ func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (versi
 	}
 	switch {
 	case exists(err):
-		return 0, fmt.Errorf("the schema of svc cannot be made in %s: %w: something else made that; give svc an empty database of its own, or, where this is a backup of svc that was restored, restore the table svc_schema too", s.where, err)
+		return 0, fmt.Errorf("the schema of svc cannot be created in %s: %w: that object was not created by svc; give svc an empty database of its own, or, where this is a backup of svc that was restored, restore the table svc_schema too", s.where, err)
 	case err != nil:
 		return 0, s.wrapError(late, err)
 	case oldest > newest.Version:
-		return 0, fmt.Errorf("the database %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", s.where, version, oldest, newest.Version)
+		return 0, fmt.Errorf("the database %s has schema %d, which needs a program with at least schema %d; this program has schema %d: start a newer svc", s.where, version, oldest, newest.Version)
 	}
 	return version, nil
 }
 
-// maxMigrateTries bounds how often the migrations are begun again for the sake of another
-// process.
+// maxMigrateTries bounds the tries of the migrations after conflicts with another process.
 const maxMigrateTries = 20
 
-// firstTable is an error of making the table svc_schema, before which no process has locked
-// its row.
+// firstTable is an error of creating the table svc_schema. Before it exists, no process can
+// have locked its row.
 type firstTable struct{ error }
 
 func (e firstTable) Unwrap() error { return e.error }
 
-// migrateAgain reports whether migrations failed for the sake of another process. Of two
-// that make the first table at once one is refused. What exists later was made by
-// something else: the row is locked by then.
+// migrateAgain reports whether migrations failed because of a concurrent process. Of two
+// that create the first table one gets an error. A later name conflict has another cause,
+// because then the row is locked.
 func migrateAgain(err error) bool {
 	if c := code(err); c == serializationFailure || c == deadlockDetected {
 		return true
@@ -70,7 +69,7 @@ func migrateAgain(err error) bool {
 	return errors.As(err, &first) && exists(err)
 }
 
-// exists reports whether the engine refused to make what is there already.
+// exists reports whether the engine rejected a CREATE because the name exists.
 func exists(err error) bool {
 	switch code(err) {
 	case uniqueViolation, duplicateTable, duplicateObject, duplicateColumn, duplicateFunction:
@@ -79,7 +78,7 @@ func exists(err error) bool {
 	return false
 }
 
-// schemaOf is the version of a database, 0 of one without a schema.
+// schemaOf returns the version of a database, 0 for one without a schema.
 func schemaOf(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (version, oldest int, err error) {
@@ -90,7 +89,7 @@ func schemaOf(ctx context.Context, from interface {
 	return version, oldest, err
 }
 
-// applyAll makes what is missing of migrations in one transaction.
+// applyAll applies the missing migrations in one transaction.
 func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migration) (version, oldest int, err error) {
 	const table = `CREATE TABLE IF NOT EXISTS svc_schema (one boolean PRIMARY KEY CHECK (one), version int NOT NULL, oldest int NOT NULL)`
 	for _, first := range []string{table, `INSERT INTO svc_schema VALUES (true, 0, 1) ON CONFLICT DO NOTHING`} {
@@ -111,7 +110,7 @@ func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migrati
 			if m.Version <= version {
 				continue
 			}
-			// Several statements in one message: without parameters.
+			// Several statements in one message require the protocol without parameters.
 			if _, err := tx.Conn().PgConn().Exec(ctx, m.SQL).ReadAll(); err != nil {
 				return fmt.Errorf("migration %d: %w", m.Version, err)
 			}

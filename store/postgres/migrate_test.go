@@ -17,7 +17,7 @@ import (
 )
 
 // TestSeveralProcessesMigrate: of several processes that start on an empty database one
-// makes the schema, and all serve.
+// creates the schema, and all can use the store.
 func TestSeveralProcessesMigrate(t *testing.T) {
 	url := postgrestest.Start(t).Database(t)
 	var wg sync.WaitGroup
@@ -39,8 +39,8 @@ func TestSeveralProcessesMigrate(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSomethingIsThereAlready: a database that has a relation or a type with a name of the
-// schema is refused at once, with the name and what to do, and is left as it was.
+// TestSomethingIsThereAlready: a database with a relation or a type that has a name of the
+// schema gives an error at once, with the name and advice, and is not changed.
 func TestSomethingIsThereAlready(t *testing.T) {
 	server := postgrestest.Start(t)
 	for name, tt := range map[string]struct{ make, want string }{
@@ -69,8 +69,8 @@ func TestSomethingIsThereAlready(t *testing.T) {
 	}
 }
 
-// TestOnlyOlderProgramsRefuse: a program works on a newer schema as long as that says
-// so, and one that is too old names both versions.
+// TestOnlyOlderProgramsRefuse: a program works on a newer schema as long as the schema
+// allows it; the error of a program that is too old has both versions.
 func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	url := postgrestest.Start(t).Database(t)
 	s := open(t, url, Options{})
@@ -92,7 +92,7 @@ func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	if _, err := Open(context.Background(), url, Options{}); err == nil || !strings.Contains(err.Error(), "start a newer svc") {
 		t.Errorf("an older program: %v", err)
 	}
-	// A migration that fails leaves the schema as it was.
+	// A migration that fails does not change the schema.
 	broken := append(removed, migrations.Migration{Version: newest + 4, Oldest: 1, SQL: `CREATE TABLE half (n int); SELECT broken`})
 	if _, err := s.migrate(context.Background(), broken); err == nil {
 		t.Error("a broken migration was made")
@@ -102,8 +102,8 @@ func TestOnlyOlderProgramsRefuse(t *testing.T) {
 	}
 }
 
-// TestColumnsOfClients: traces of schema 1 are read after the migration that added the
-// client, and programs that know schema 1 alone write beside it.
+// TestColumnsOfClients: traces of schema 1 can be read after the migration that added the
+// client, and programs of schema 1 can write at the same time.
 func TestColumnsOfClients(t *testing.T) {
 	ctx := context.Background()
 	url := postgrestest.Start(t).Database(t)
@@ -127,7 +127,7 @@ func TestColumnsOfClients(t *testing.T) {
 	}
 	s = open(t, url, Options{})
 	ingest(store.Trace{ID: "new", ClientName: "cursor", ClientVersion: "1.2"})
-	// An older program names the columns that it knows.
+	// An older program's INSERT has only the columns of schema 1.
 	if _, err := s.pool.Exec(ctx, `INSERT INTO traces (tenant, created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
 		request, client, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score)
 		SELECT tenant, created, seq + 1, 'older', agent, agent_name, error, blocked, env, session, provider, model, tool,

@@ -16,8 +16,9 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// The engine acknowledges a commit whose wait for a synchronous standby was canceled, with
-// a warning: a failover may lose it, so it is no success.
+// When the wait of a commit for a synchronous standby is canceled, the engine acknowledges
+// the commit with a warning. A failover may lose such a commit, so the store must not
+// report success.
 func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 	server := postgrestest.Start(t)
 	s := open(t, server.Database(t), Options{FlushEvery: time.Hour, MergeEvery: -1})
@@ -40,7 +41,7 @@ func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 		canceled <- ctx.Err()
 	}()
 	var err error
-	for err == nil { // the engine reads its configuration a moment later
+	for err == nil { // the engine reloads its configuration asynchronously
 		err = s.SetWatermark(ctx, "mark", time.Now())
 	}
 	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errNotReplicated) {
@@ -59,9 +60,9 @@ func TestACommitThatNoStandbyHasIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestFrozen: calls that wait for an engine that is frozen end when it is found to be, and
-// further ones are refused at once. Its return is noticed, and statements that merely take
-// long are waited for.
+// TestFrozen: when the engine is frozen, waiting calls end once the watch detects it, and
+// further calls fail at once. The store recovers when the engine resumes. Slow statements
+// do not count as a frozen engine.
 func TestFrozen(t *testing.T) {
 	server := postgrestest.Start(t)
 	w := watching{every: 50 * time.Millisecond, answer: 200 * time.Millisecond, connect: 200 * time.Millisecond}
@@ -128,8 +129,8 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// An attempt whose row could not be taken away, because the engine failed, holds up
-// retries neither at its own handle nor, for long, at another one.
+// A request whose row could not be removed, because the engine failed, must not block
+// retries at its own handle, and only for a short time those at another one.
 func TestAnAttemptThatWasLeftBehind(t *testing.T) {
 	server := postgrestest.Start(t)
 	url := server.Database(t)
@@ -151,7 +152,7 @@ func TestAnAttemptThatWasLeftBehind(t *testing.T) {
 		if err := begin(first, token); err != nil {
 			t.Fatal(err)
 		}
-		// The request has ended, and its row is still there.
+		// The request has ended, and its row still exists.
 		first.mu.Lock()
 		for key, f := range first.inFlight {
 			delete(first.inFlight, key)

@@ -8,26 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Traces are partitioned by the day of their creation, in UTC. A day has a partition
-// when a trace of it comes, if it lies within daysBack of the present; older ones, of
-// which a reporter could name any number, share the partition of all other days.
+// Traces are partitioned by the day of their creation, in UTC. The partition of a day
+// is created with its first trace, if the day is within daysBack of the current time.
+// Older traces, whose days a reporter can choose freely, share one default partition.
 
 const (
 	day      = int64(24 * time.Hour)
 	daysBack = 400
-	// daysAhead is how many days get their partition before their first trace.
+	// daysAhead is the number of future days whose partitions are created in advance.
 	daysAhead = 2
-	// ddlWait bounds how long the making or the removal of a partition waits for those
-	// who use the table, since everybody else waits behind it.
+	// ddlWait bounds how long creating or dropping a partition waits for users of the
+	// table, since all other statements queue behind the wait.
 	ddlWait = `SET LOCAL lock_timeout = '2s'`
 )
 
-// dayOf is the number of the day of a time in nanoseconds.
+// dayOf returns the number of the day of a time in nanoseconds.
 func dayOf(nanos int64) int64 { return nanos / day }
 
 func partitionOf(d int64) string { return fmt.Sprintf("traces_day_%d", d) }
 
-// makeDays makes the partitions of days that have none.
+// makeDays creates the missing partitions of days.
 func (s *Store) makeDays(ctx context.Context, days map[int64]bool) error {
 	today := dayOf(s.now().UnixNano())
 	for d := range days {
@@ -39,7 +39,7 @@ func (s *Store) makeDays(ctx context.Context, days map[int64]bool) error {
 		}
 		err := s.makeDay(ctx, d)
 		if code(err) == lockNotAvailable {
-			continue // the table is in use: until it has a partition the day shares that of all others
+			continue // the table is in use: until the day has a partition, its traces go to the default partition
 		}
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) makeDays(ctx context.Context, days map[int64]bool) error {
 	return nil
 }
 
-// makeDaysAhead makes the partitions of today and of the next days.
+// makeDaysAhead creates the partitions of today and of the next days.
 func (s *Store) makeDaysAhead(ctx context.Context) error {
 	today := dayOf(s.now().UnixNano())
 	days := map[int64]bool{}
@@ -61,8 +61,8 @@ func (s *Store) makeDaysAhead(ctx context.Context) error {
 	return s.makeDays(ctx, days)
 }
 
-// makeDay makes a partition beside the table and attaches it: readers and writers of
-// the others go on meanwhile.
+// makeDay creates a partition as a separate table and attaches it, so that readers and
+// writers of other partitions are not blocked.
 func (s *Store) makeDay(ctx context.Context, d int64) error {
 	name := partitionOf(d)
 	err := s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
@@ -72,7 +72,7 @@ func (s *Store) makeDay(ctx context.Context, d int64) error {
 		}
 		for _, sql := range []string{
 			ddlWait,
-			// Of several that make partitions one does.
+			// The lock serializes processes that create partitions.
 			`SELECT version FROM svc_schema FOR UPDATE`,
 			`CREATE TABLE IF NOT EXISTS ` + name + ` (LIKE traces INCLUDING DEFAULTS)`,
 		} {
@@ -88,12 +88,12 @@ func (s *Store) makeDay(ctx context.Context, d int64) error {
 		return err
 	})
 	if code(err) == checkViolation {
-		return nil // traces of the day are in the partition of all others, where they stay
+		return nil // traces of the day are in the default partition, and stay there
 	}
 	return err
 }
 
-// partitions returns the days that have a partition, the oldest first.
+// partitions returns the days that have a partition, oldest first.
 func (s *Store) partitions(ctx context.Context, tx pgx.Tx) (days []int64, err error) {
 	var d int64
 	err = rows(ctx, tx, `SELECT substr(c.relname, 12)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -104,8 +104,8 @@ func (s *Store) partitions(ctx context.Context, tx pgx.Tx) (days []int64, err er
 	return days, err
 }
 
-// dropDay removes the partition of a day of which every tenant that has traces in it
-// has removed them. Whether that is so is seen under the lock that keeps others away.
+// dropDay drops the partition of a day if every tenant with traces in it has removed
+// them. The check is made with the lock held.
 func (s *Store) dropDay(ctx context.Context, d int64) (dropped bool, err error) {
 	name := partitionOf(d)
 	s.mu.Lock()
@@ -113,7 +113,8 @@ func (s *Store) dropDay(ctx context.Context, d int64) (dropped bool, err error) 
 	s.mu.Unlock()
 	err = s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
 		dropped = false
-		// The table first, as those do who read it.
+		// The parent table is locked first, in the order of readers, to avoid a
+		// deadlock.
 		for _, sql := range []string{ddlWait, `LOCK TABLE ONLY traces IN ACCESS EXCLUSIVE MODE`, `LOCK TABLE ` + name + ` IN ACCESS EXCLUSIVE MODE`} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
 				return err
@@ -129,7 +130,7 @@ func (s *Store) dropDay(ctx context.Context, d int64) (dropped bool, err error) 
 		return err
 	})
 	if c := code(err); c == undefinedTable || c == lockNotAvailable {
-		return false, nil // another process was faster, or it is in use: next time
+		return false, nil // dropped by another process, or in use: tried again next time
 	}
 	return dropped, err
 }

@@ -35,7 +35,7 @@ func (t *tenant) GetPolicy(ctx context.Context, id string) (store.Policy, error)
 	return getOne(ctx, t, policies, id)
 }
 
-// CreatePolicies makes all of the policies or none.
+// CreatePolicies creates all of the policies or none.
 func (t *tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
 	err = t.create(ctx, func() any { return list }, func(d *data) error {
 		list = make([]store.Policy, 0, len(in))

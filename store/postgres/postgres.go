@@ -1,16 +1,16 @@
-// Package postgres is the store of the control plane on PostgreSQL: records and
-// traces in one engine that several processes have open at the same time.
+// Package postgres is the store of the control plane on PostgreSQL: records and traces in
+// one engine that several processes can open at the same time.
 //
-// It owns the schema (migrations), the SQL and what is done about an engine that
-// fails. Everything of a tenant is led by its number. Writes to the records of a
-// tenant lock the row of the tenant, so each sees what was committed before it and the
-// rules are those of one process. Batches of traces lock another row, as their last
-// step: that row counts the commits, and a number is visible only when all smaller
-// ones are, which is what followers at every process read by.
+// It contains the schema (migrations), the SQL and the handling of engine failures. The
+// number of the tenant is the first column of every key. Writes to the records of a
+// tenant lock the row of the tenant, so each sees all earlier commits, as in a single
+// process. Batches of traces lock another row as their last step. That row counts the
+// commits: a commit number becomes visible only after all smaller ones, so streams in
+// every process can read by number without gaps.
 //
 // The SQL needs no LISTEN, no advisory locks and no procedures, so that other engines
-// with the protocol of PostgreSQL may serve; only PostgreSQL is tested. What is
-// particular to it, partitions, is in partitions.go.
+// with the protocol of PostgreSQL may work; only PostgreSQL is tested. The part specific
+// to PostgreSQL, partitions, is in partitions.go.
 package postgres
 
 import (
@@ -30,29 +30,29 @@ import (
 	"svc/store"
 )
 
-// Options are the settings of a store. The zero value is good.
+// Options are the settings of a store. The zero value is valid.
 type Options struct {
-	// Now is the clock of the store. nil: that of the engine.
+	// Now is the clock of the store; nil: the engine's clock.
 	Now func() time.Time
-	// Logger receives errors that no caller gets; nil discards them.
+	// Logger receives errors that are not returned to a caller; nil discards them.
 	Logger *slog.Logger
 	// MaxAutoAgents bounds how many agents of a tenant traces may register; 0 means
 	// store.DefaultMaxAutoAgents, below 0 none.
 	MaxAutoAgents int
-	// FlushEvery is how often the times of use of keys are written; 0: 3 seconds.
+	// FlushEvery is the interval at which times of key use are written; 0: 3 seconds.
 	FlushEvery time.Duration
 	// Timeout bounds each transaction; 0: 30 seconds.
 	Timeout time.Duration
-	// MergeEvery is how often statistics of new batches are merged; 0: 1 second, below
-	// 0: never.
+	// MergeEvery is the interval at which statistics of new batches are merged; 0: 1
+	// second, below 0: never.
 	MergeEvery time.Duration
-	// Serving notes the handle as that of a server: what needs the database for itself is
-	// refused while it is open.
+	// Serving registers the handle as a server: operations that need exclusive access to
+	// the database are rejected while it is open.
 	Serving bool
 
-	mergeFrom int          // 0: mergeFrom batches
+	mergeFrom int          // number of batches; 0: mergeFrom
 	watched   watching     // the zero value: watchedBy
-	fault     func() error // fails commits in tests
+	fault     func() error // makes commits fail in tests
 }
 
 // Store is an opened database. Make one with Open.
@@ -63,38 +63,38 @@ type Store struct {
 	opts    Options
 	log     *slog.Logger
 	ids     store.IDs
-	handle  []byte // names this handle among those on the database
+	handle  []byte // id of this handle among all handles on the database
 	role    role
 	maxAuto int
 
-	offset   atomic.Int64 // of the engine's clock to this process's
-	presence *presence    // of the engine
+	offset   atomic.Int64 // offset of the engine's clock from this process's clock
+	presence *presence    // version of the engine
 
 	life    sync.RWMutex  // held for reading while calls are running
-	closed  chan struct{} // closed when Close begins
+	closed  chan struct{} // closed when Close starts
 	closing sync.Once     //
-	ending  func()        // ends what still runs
+	ending  func()        // cancels running transactions
 	ended   context.Context
 	work    sync.WaitGroup // the background goroutines
 
 	mu       sync.Mutex
-	numbers  map[string]int32         // of tenants, by id
-	views    map[int32]*agentView     // what ingest knows of agents
-	feeds    map[int32]*feed          // of tenants whose traces are followed
+	numbers  map[string]int32         // numbers of tenants, by id
+	views    map[int32]*agentView     // caches of agents for ingest
+	feeds    map[int32]*feed          // feeds of tenants whose traces are streamed
 	used     map[usedKey]time.Time    // key uses that are not written yet
 	inFlight map[requestKey]*inFlight // requests that were begun at this handle
-	days     map[int64]bool           // that have a partition
+	days     map[int64]bool           // days that have a partition
 
-	unsettled atomic.Bool // whether requests may have rows that are in flight no more
+	unsettled atomic.Bool // whether there may be rows of requests that are no longer in flight
 
-	failure atomic.Pointer[error] // of the newest commit
-	touched atomic.Int64          // when Ready last saw a write work, nanoseconds
+	failure atomic.Pointer[error] // error of the newest commit
+	touched atomic.Int64          // time of the last successful write of Ready, nanoseconds
 }
 
 var _ store.Engine = (*Store)(nil)
 
-// Open opens the database that a URL names, postgres://user@host1,host2/db?sslmode=…,
-// and brings its schema to the version of this package.
+// Open opens the database of a URL, postgres://user@host1,host2/db?sslmode=…, and
+// migrates its schema to the newest version.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Serving {
 		return openAs(ctx, url, opts, serving)
@@ -168,8 +168,8 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 	return s, nil
 }
 
-// now is the present by the store's clock, as well as it is known here. What has to be
-// sure asks engineNow.
+// now returns the current time by the store's clock, estimated from this process's clock.
+// Code that needs the exact time uses engineNow.
 func (s *Store) now() time.Time {
 	if s.opts.Now != nil {
 		return s.opts.Now().UTC()
@@ -177,7 +177,7 @@ func (s *Store) now() time.Time {
 	return time.Now().Add(time.Duration(s.offset.Load())).UTC()
 }
 
-// engineNow is the present by the clock of the engine.
+// engineNow returns the current time by the clock of the engine.
 func (s *Store) engineNow(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	if s.opts.Now != nil {
 		return s.opts.Now().UTC(), nil
@@ -187,7 +187,7 @@ func (s *Store) engineNow(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), err
 }
 
-// readClock measures how far the engine's clock is from that of this process.
+// readClock measures the offset of the engine's clock from this process's clock.
 func (s *Store) readClock(ctx context.Context) error {
 	if s.opts.Now != nil {
 		return nil
@@ -209,13 +209,13 @@ func (s *Store) readClock(ctx context.Context) error {
 	})
 }
 
-// readyEvery is for how long a write that worked answers for the next ones.
+// readyEvery is how long a successful write of Ready is reused for further calls.
 const readyEvery = time.Second
 
 // readyTimeout bounds the write of Ready.
 const readyTimeout = 3 * time.Second
 
-// Ready reports why the store cannot take writes now: it makes one.
+// Ready reports why the store cannot take writes now. It makes a test write.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (s *Store) Info(ctx context.Context) (store.Info, error) {
 	return info, err
 }
 
-// Describe describes the database that a URL names, and changes nothing: one without a
+// Describe describes the database of a URL without changing it. A database without a
 // schema has version 0.
 func Describe(ctx context.Context, url string) (store.Info, error) {
 	config, err := configOf(url)
@@ -270,16 +270,16 @@ func Describe(ctx context.Context, url string) (store.Info, error) {
 	return info, nil
 }
 
-// closeWait bounds how long Close waits for running calls before it ends them.
+// closeWait bounds how long Close waits for running calls before it cancels them.
 const closeWait = 10 * time.Second
 
-// Close writes what is buffered, ends streams and closes the connections.
+// Close writes buffered data, ends streams and closes the connections.
 func (s *Store) Close() (err error) {
 	s.closing.Do(func() {
 		close(s.closed)
 		timer := time.AfterFunc(closeWait, s.ending)
 		s.work.Wait()
-		s.life.Lock() // nothing is running any more
+		s.life.Lock() // no call is running any more
 		defer s.life.Unlock()
 		err = s.flushUsed(context.Background())
 		err = errors.Join(err, s.releaseRequests())

@@ -7,23 +7,24 @@ import (
 	"svc/store"
 )
 
-// agentView is what is known of the agents of a tenant as of a count of their changes.
+// agentView is the cached agents of a tenant at one value of the counter of agent
+// changes.
 type agentView struct {
 	gen   int64
-	names map[string]string              // of agents, by id
-	means map[string]store.ResolvedAgent // by the names that they have or had, or that no agent will get
+	names map[string]string              // names of agents, by id
+	means map[string]store.ResolvedAgent // agents by their current or former names, or by names that can no longer be registered
 
-	horizon, purged int64 // of the tenant's traces
+	horizon, purged int64 // retention cutoff of the tenant's traces
 }
 
-// maxView bounds what is remembered of the agents of a tenant.
+// maxView bounds the cached agents of a tenant.
 const maxView = 10_000
 
 func newView(gen int64) *agentView {
 	return &agentView{gen: gen, names: map[string]string{}, means: map[string]store.ResolvedAgent{}}
 }
 
-// resolve finds the agent that is meant; ok is false where it is not known.
+// resolve finds the agent of a reference; ok is false when it is unknown.
 func (v *agentView) resolve(n *store.NamedAgent) (a store.ResolvedAgent, ok bool) {
 	if n.ID != "" {
 		name, ok := v.names[n.ID]
@@ -36,7 +37,7 @@ func (v *agentView) resolve(n *store.NamedAgent) (a store.ResolvedAgent, ok bool
 	return a, ok
 }
 
-// missing is the ids and names that the view says nothing about.
+// missing returns the ids and names that the view does not have.
 func (v *agentView) missing(named []store.NamedAgent) (ids, names []string) {
 	seen := map[string]bool{"": true}
 	for i := range named {
@@ -58,14 +59,14 @@ func (v *agentView) missing(named []store.NamedAgent) (ids, names []string) {
 	return ids, names
 }
 
-// look adds what the engine says about ids and names.
+// look adds the engine's results for ids and names.
 func (v *agentView) look(d *data, ids, names []string) error {
 	if len(ids)+len(names) == 0 {
 		return nil
 	}
 	var id, name, alias []byte
 	if len(names) > 0 {
-		// Former names first: present ones take precedence.
+		// Former names first, so that current names override them.
 		err := d.each([]any{&alias, &id, &name}, func() error {
 			v.means[string(alias)] = store.ResolvedAgent{ID: string(id), Name: string(name)}
 			return nil
@@ -81,8 +82,8 @@ func (v *agentView) look(d *data, ids, names []string) error {
 	}, `SELECT id, name FROM agents WHERE tenant = $1 AND (id = ANY($2) OR name = ANY($3))`, d.n, texts(ids), texts(names))
 }
 
-// knownView is a copy of what is remembered of a tenant's agents as of a count of
-// changes.
+// knownView returns a copy of the cached agents of a tenant for one value of the
+// counter of agent changes.
 func (s *Store) knownView(n int32, gen int64) *agentView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,21 +93,21 @@ func (s *Store) knownView(n int32, gen int64) *agentView {
 	return newView(gen)
 }
 
-// clone is a view that can be added to.
+// clone returns a copy that can be extended.
 func (v *agentView) clone() *agentView {
 	c := *v
 	c.names, c.means = maps.Clone(v.names), maps.Clone(v.means)
 	return &c
 }
 
-// forgetView drops what is known: it has changed.
+// forgetView drops the cached agents, because they have changed.
 func (s *Store) forgetView(n int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.views, n)
 }
 
-// rememberView keeps what was found out, unless something newer is known.
+// rememberView caches the view, unless a newer one is cached.
 func (s *Store) rememberView(n int32, v *agentView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,8 @@ func (s *Store) rememberView(n int32, v *agentView) {
 	}
 }
 
-// register makes an agent that traces name, up to the bound, and adds it to the view.
+// register registers an agent that traces name, up to the bound, and adds it to the
+// view.
 func (d *data) register(v *agentView, n *store.NamedAgent) error {
 	var registered int
 	if _, err := d.one([]any{&registered}, `SELECT count(*) FROM agents WHERE tenant = $1 AND auto`, d.n); err != nil {

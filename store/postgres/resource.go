@@ -9,27 +9,27 @@ import (
 	"svc/store"
 )
 
-// kind is one kind of resource: rows with a document of type T. What is alike for all
-// kinds is written here once. Names of tables and columns are constants of the package.
+// kind implements one kind of resource: rows with a document of type T. It has the code
+// that all kinds share. Names of tables and columns are constants of the package.
 type kind[T any] struct {
 	noun    string
-	prefix  string // of ids
+	prefix  string // prefix of ids
 	table   string
-	columns []string // others than tenant, id, name and doc
+	columns []string // columns other than tenant, id, name and doc
 	values  func(*T) []any
-	kept    func(T) T // the document, where it is not all of the resource
+	kept    func(T) T // the stored document, if it differs from the resource
 	object  func(*T) *store.Object
-	// whole reads what is kept beside the documents, for lists and for one resource.
+	// whole reads data from other tables, for lists and for one resource.
 	whole   func(d *data, list []T) error
 	one     func(d *data, row *T) error
 	changed func(d *data)
-	// drop removes what belongs to a resource that is deleted; nil: nothing does.
+	// drop removes the data that belongs to a deleted resource; nil: there is none.
 	drop    func(d *data, row *T) error
-	unique  bool // names are
-	governs bool // gateways have to know of its changes
+	unique  bool // whether names are unique
+	governs bool // whether gateways depend on its changes
 }
 
-// put writes a row, in the place of the one with its id.
+// put inserts a row, or replaces the one with its id.
 func (k *kind[T]) put(d *data, row *T) error {
 	kept, o := *row, k.object(row)
 	if k.kept != nil {
@@ -57,7 +57,7 @@ func (k *kind[T]) put(d *data, row *T) error {
 	return nil
 }
 
-// find reads one row that has to be there.
+// find returns one row, or NotFound.
 func (k *kind[T]) find(d *data, id string) (row T, err error) {
 	list, err := documents[T](d, `SELECT doc FROM `+k.table+` WHERE tenant = $1 AND id = $2`, d.n, []byte(id))
 	if err == nil && len(list) == 0 {
@@ -75,7 +75,7 @@ func (k *kind[T]) find(d *data, id string) (row T, err error) {
 	return list[0], err
 }
 
-// free refuses a name that another row has.
+// free rejects a name that another row has.
 func (k *kind[T]) free(d *data, name, id string) error {
 	if err := checkName(k.noun, name); err != nil || !k.unique {
 		return err
@@ -87,14 +87,14 @@ func (k *kind[T]) free(d *data, name, id string) error {
 	return err
 }
 
-// condition narrows a list. The SQL of it is a constant with one %d for its argument.
+// condition restricts a list. Its SQL is a constant with one %d for its argument.
 type condition struct {
 	sql string
 	arg any
 }
 
-// listOf returns a page of the rows that meet conditions, newest first, and how many
-// do.
+// listOf returns a page of the rows that meet conditions, newest first, and their
+// number.
 func listOf[T any](ctx context.Context, t *tenant, k *kind[T], page store.Page, conditions ...condition) (list []T, total int, err error) {
 	err = t.read(ctx, func(d *data) error {
 		where, args := ` FROM `+k.table+` WHERE tenant = $1`, []any{d.n}
@@ -127,7 +127,7 @@ func getOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) (out T
 	return out, err
 }
 
-// shown is a row as it is read after a write.
+// shown returns a row as it is read after a write.
 func (k *kind[T]) shown(d *data, row T) (T, error) {
 	if k.whole == nil {
 		return row, nil
@@ -137,7 +137,7 @@ func (k *kind[T]) shown(d *data, row T) (T, error) {
 	return list[0], err
 }
 
-// createOne makes a resource; made checks what it refers to.
+// createOne creates a resource; made checks its references and builds the row.
 func createOne[T any](ctx context.Context, t *tenant, k *kind[T], made func(d *data, id string, now time.Time) (T, error)) (out T, err error) {
 	err = t.create(ctx, func() any { return out }, func(d *data) error {
 		now := d.s.now()
@@ -205,7 +205,7 @@ func deleteOne[T any](ctx context.Context, t *tenant, k *kind[T], id string) err
 	})
 }
 
-// removeFrom removes a row and what belongs to it, with its event.
+// removeFrom removes a row and its data, with the audit event.
 func removeFrom[T any](d *data, k *kind[T], row *T) error {
 	o := k.object(row)
 	if k.drop != nil {

@@ -13,11 +13,10 @@ import (
 	"svc/store"
 )
 
-// maxTries bounds how often a transaction that the engine refused for the sake of
-// another one is tried.
+// maxTries bounds the tries of a transaction that conflicts with others.
 const maxTries = 12
 
-// access is how a transaction uses the engine.
+// access is the access of a transaction to the engine.
 type access struct {
 	options pgx.TxOptions
 	writes  bool
@@ -28,13 +27,13 @@ var (
 	writing = access{options: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, writes: true}
 )
 
-// work is what is done in a transaction. It may run several times.
+// work is the function that runs in a transaction. It may run several times.
 type work func(ctx context.Context, tx pgx.Tx) error
 
 // read runs fn on one snapshot.
 func (s *Store) read(ctx context.Context, fn work) error { return s.run(ctx, reading, fn) }
 
-// write runs fn in a transaction of its own, under the lease of ctx where it has one.
+// write runs fn in its own transaction, under the lease of ctx if it has one.
 func (s *Store) write(ctx context.Context, fn work) error {
 	lease, under := store.LeaseOf(ctx)
 	return s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -47,7 +46,7 @@ func (s *Store) write(ctx context.Context, fn work) error {
 	})
 }
 
-// free is write without a look at leases.
+// free is write without the check of leases.
 func (s *Store) free(ctx context.Context, fn work) error {
 	err := s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
 		if err := fn(ctx, tx); err != nil {
@@ -73,13 +72,13 @@ func (s *Store) free(ctx context.Context, fn work) error {
 	return err
 }
 
-// commitError is the failure of a commit, not of what it would have written.
+// commitError is the failure of the commit itself, not of the statements before it.
 type commitError struct{ err error }
 
 func (e *commitError) Error() string { return e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
 
-// usable refuses calls on a closed store and of a context that has ended.
+// usable rejects calls on a closed store and calls with an ended context.
 func (s *Store) usable(ctx context.Context) error {
 	select {
 	case <-s.closed:
@@ -89,9 +88,9 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// run runs fn in a transaction, within the timeout of the store. It is the only place
-// that tries again: where the engine refused the transaction for the sake of another
-// one, and, of reads, where the connection was lost.
+// run runs fn in a transaction, within the timeout of the store. It is the only place that
+// retries: after a conflict with another transaction and, for reads, after a lost
+// connection.
 func (s *Store) run(ctx context.Context, how access, fn work) error {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -101,7 +100,7 @@ func (s *Store) run(ctx context.Context, how access, fn work) error {
 	return s.tries(ctx, how, fn)
 }
 
-// tries is run of what Close waits for by itself.
+// tries is run for background work, which Close waits for separately.
 func (s *Store) tries(ctx context.Context, how access, fn work) error {
 	here, frozen := s.presence.state()
 	if frozen != nil {
@@ -131,13 +130,14 @@ func (s *Store) tries(ctx context.Context, how access, fn work) error {
 	}
 }
 
-// givenUp is the error of a transaction that was ended because the engine was found frozen.
+// givenUp returns the error of a transaction that was canceled because the engine is
+// frozen.
 func (s *Store) givenUp(err error) error {
 	var failed *commitError
 	if errors.As(err, &failed) {
-		return fmt.Errorf("%w: %s did not answer during a commit, which may have been made", store.ErrUnavailable, s.where)
+		return fmt.Errorf("%w: %s did not respond during a commit; the write may have been made", store.ErrUnavailable, s.where)
 	}
-	return fmt.Errorf("%w: %s does not answer", store.ErrUnavailable, s.where)
+	return fmt.Errorf("%w: %s does not respond", store.ErrUnavailable, s.where)
 }
 
 // once runs fn in one transaction.
@@ -153,11 +153,11 @@ func (s *Store) once(ctx context.Context, how access, fn work) error {
 	}
 	if err := fn(ctx, tx); err != nil {
 		if code(err) == readOnly {
-			conn.Conn().Close(ctx) // the host is no primary any more
+			conn.Conn().Close(ctx) // the host is no longer the primary
 			return err
 		}
-		// The rollback has time of its own: a connection in an open transaction would
-		// be thrown away by the pool.
+		// The rollback has its own timeout: the pool would discard a connection with an
+		// open transaction.
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if rerr := tx.Rollback(back); rerr != nil && !errors.Is(rerr, pgx.ErrTxClosed) {
@@ -170,34 +170,34 @@ func (s *Store) once(ctx context.Context, how access, fn work) error {
 	if err := tx.Commit(ctx); err != nil {
 		return &commitError{err}
 	}
-	// The engine answers a commit with success and a warning where its wait for a
-	// synchronous standby was canceled, as by an operator: a failover may lose it.
+	// When the wait of a commit for a synchronous standby is canceled, for example by an
+	// operator, the engine returns success with a warning: a failover may lose the commit.
 	if text, ok := warned[warning].(string); ok && how.writes {
 		return &commitError{fmt.Errorf("%w: %s", errNotReplicated, text)}
 	}
 	return nil
 }
 
-// warning is under what the data of a connection has its newest warning.
+// warning is the key of the newest warning in the data of a connection.
 const warning = "svc.warning"
 
-// errNotReplicated is the error of a commit that no standby may have.
+// errNotReplicated is the error of a commit that no standby may have received.
 var errNotReplicated = errors.New("the engine committed with a warning")
 
-// keepWarning keeps the warnings of the engine with their connection.
+// keepWarning stores the warnings of the engine in the data of their connection.
 func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.SeverityUnlocalized == "WARNING" {
 		conn.CustomData()[warning] = n.Message
 	}
 }
 
-// again says whether a transaction is worth another try.
+// again reports whether a transaction should be retried.
 type again uint8
 
 const (
 	never    again = iota
-	conflict       // with another transaction
-	lost           // the connection, of a read
+	conflict       // conflict with another transaction
+	lost           // the connection of a read was lost
 )
 
 func (a again) tries() int {
@@ -215,7 +215,7 @@ func (a again) pause(try int) time.Duration {
 	return pause/2 + rand.N(pause)
 }
 
-// The conditions of the engine that matter here, by their codes.
+// The SQLSTATE codes that are handled.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
@@ -231,7 +231,7 @@ const (
 	checkViolation       = "23514"
 )
 
-// code is the condition that the engine reported, empty where it did not.
+// code returns the SQLSTATE of the engine's error, empty for other errors.
 func code(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -243,8 +243,8 @@ func code(err error) string {
 func tryAgain(err error, writes bool) again {
 	switch code(err) {
 	case serializationFailure, deadlockDetected, uniqueViolation:
-		// A unique value is looked for before it is written: the next try finds what
-		// another transaction has written since, and refuses with a reason.
+		// Unique values are checked before they are written: the retry finds the row that
+		// another transaction has written since, and returns the proper error.
 		return conflict
 	case "":
 		if !writes && connectionLost(err) {

@@ -25,7 +25,7 @@ func (t *tenant) GetSLA(ctx context.Context, id string) (store.SLATarget, error)
 	return getOne(ctx, t, slas, id)
 }
 
-// CreateSLA makes a target.
+// CreateSLA creates a target.
 func (t *tenant) CreateSLA(ctx context.Context, in store.SLACreate) (store.SLATarget, error) {
 	return createOne(ctx, t, slas, func(d *data, id string, now time.Time) (store.SLATarget, error) {
 		return in.Make(id, now), d.knownAgent(in.AgentID)
@@ -45,7 +45,7 @@ func (t *tenant) DeleteSLA(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, slas, id)
 }
 
-// RecordViolation keeps a violation once per target, type and period.
+// RecordViolation stores a violation once per target, type and period.
 func (t *tenant) RecordViolation(ctx context.Context, v store.SLAViolation) (created bool, err error) {
 	if bad(v.Type) {
 		return false, store.FieldError(store.Invalid, "violation without a type", "violationType", "is required")

@@ -12,7 +12,7 @@ import (
 	"svc/store/rollup"
 )
 
-// Spend is the cost of agents' traces in windows.
+// Spend returns the cost of agents' traces in windows.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.read(ctx, func(d *data) error {
 		spent = make([]store.NanoUSD, len(q))
@@ -68,7 +68,7 @@ func addCap(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// sumOf adds up a counter of the merged rows of a plan.
+// sumOf returns the SQL of the sum of a counter over the merged rows of a plan.
 func (d *data) sumOf(p rollup.Plan, w window, counter string) (sum int64, err error) {
 	agent, known, err := d.word(w.agent)
 	if err != nil || !known {
@@ -100,7 +100,7 @@ func (d *data) sumOf(p rollup.Plan, w window, counter string) (sum int64, err er
 	return sum, nil
 }
 
-// PolicyFires returns how many traces say that policies fired.
+// PolicyFires returns how many traces each policy fired in.
 func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
 	err = t.read(ctx, func(d *data) error {
 		fires = make(map[string]int64, len(ids))
@@ -134,7 +134,7 @@ func (d *data) allUnmerged() (*delta, error) {
 	return sum, err
 }
 
-// maxTools bounds the tools that are kept of one agent: tool names come from outside.
+// maxTools bounds the tools stored per agent, because tool names come from outside.
 const maxTools = 1000
 
 // ListTools returns the tools that traces of an agent named, newest first.

@@ -10,22 +10,23 @@ import (
 	"svc/store/rollup"
 )
 
-// window is what statistics are asked about: all traces, or those of an agent.
+// window is the subject of a statistics query: all traces, or those of an agent, in a
+// range of time.
 type window struct {
 	from, to time.Time
 	by       rollup.Dimension
-	agent    string // its word; empty: all
+	agent    string // the agent's word; empty: all agents
 	env      string // an environment; empty: all
 }
 
-// plan is which rows answer a query about a window.
+// plan is the rows of rollups that answer a query about a window.
 func (d *data) plan(w window) (rollup.Plan, error) {
 	var from int64
 	_, err := d.one([]any{&from}, `SELECT minutes_from FROM trace_state WHERE tenant = $1`, d.n)
 	return rollup.NewPlan(rollup.Query{From: w.from, To: w.to, By: w.by, OneAgent: w.agent != "", MinutesFrom: timeOf(from)}), err
 }
 
-// word is the number of a value of a dimension; false where no merged row has it.
+// word returns the number of a value of a dimension; false when no merged row has it.
 func (d *data) word(word string) (n int64, ok bool, err error) {
 	if word == "" {
 		return 0, true, nil
@@ -34,8 +35,8 @@ func (d *data) word(word string) (n int64, ok bool, err error) {
 	return n, ok, err
 }
 
-// buckets is a range as SQL: in a list where one agent is asked about, whose rows are
-// then found bucket by bucket.
+// buckets returns a range of buckets as SQL. For a single agent it is a list, so that
+// its rows are found bucket by bucket.
 func buckets(r rollup.Range, one bool, args []any) (string, []any) {
 	if !one {
 		return fmt.Sprintf(`bucket >= $%d AND bucket < $%d`, len(args)+1, len(args)+2), append(args, int64(r.From), int64(r.To))
@@ -72,8 +73,8 @@ func (d *data) merged(p rollup.Plan, w window, fn func(agent, model, env int64, 
 	return nil
 }
 
-// unmerged is the statistics of batches that were not merged yet and have something of
-// a time.
+// unmerged returns the statistics of batches that are not merged yet and overlap a
+// range of time.
 func (d *data) unmerged(from, to time.Time) (*delta, error) {
 	sum := emptyDelta()
 	var raw []byte
@@ -99,7 +100,8 @@ func (s *delta) within(p rollup.Plan, w window, fn func(e *rollup.Entry) error) 
 	return nil
 }
 
-// groups is sums by the values of a dimension: of merged rows by their number first.
+// groups are sums by the values of a dimension; sums of merged rows are first keyed by
+// number.
 type groups struct {
 	by      rollup.Dimension
 	numbers map[int64]*rollup.Sum
@@ -118,7 +120,7 @@ func (g *groups) of(agent, model, env int64) int64 {
 	return 0
 }
 
-// named moves the sums of merged rows to the words of their numbers.
+// named moves the sums of merged rows from their numbers to their words.
 func (g *groups) named(d *data) error {
 	wanted := make([]int64, 0, len(g.numbers))
 	for n := range g.numbers {
@@ -155,7 +157,7 @@ func (g *groups) sum(word string) *rollup.Sum {
 	return s
 }
 
-// sums adds a window up.
+// sums aggregates a window.
 func (d *data) sums(w window) (p rollup.Plan, g *groups, err error) {
 	g = &groups{by: w.by, numbers: map[int64]*rollup.Sum{}, words: map[string]*rollup.Sum{}}
 	if p, err = d.plan(w); err != nil || len(p.Ranges) == 0 {
@@ -192,7 +194,7 @@ func (d *data) sums(w window) (p rollup.Plan, g *groups, err error) {
 	return p, g, err
 }
 
-// Stats sums up the traces of a window.
+// Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
 	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
@@ -224,7 +226,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	return out, err
 }
 
-// nameGroups sets the present names of agents.
+// nameGroups sets the current names of agents.
 func (d *data) nameGroups(list []store.StatsGroup) error {
 	var ids []string
 	for i := range list {

@@ -9,24 +9,24 @@ import (
 	"svc/store"
 )
 
-// stream reads committed traces by their number in the order of commits, from the
-// database: it holds no queue, and ingest does not know of it.
+// stream reads committed traces from the database by their number in commit order: it
+// has no queue, and ingest does not depend on it.
 type stream struct {
 	t      *tenant
 	n      int32
 	feed   *feed
 	opts   store.StreamOptions
 	cursor int64
-	opened int64 // the newest commit when it was opened
+	opened int64 // the newest commit when the stream was opened
 }
 
 const (
 	defaultStreamBatch = 256
-	// streamBatches bounds the batches that one transaction looks at.
+	// streamBatches bounds the batches that one transaction reads.
 	streamBatches = 32
 )
 
-// cursorOf is the place of a number, good at every process.
+// cursorOf formats a commit number as a cursor, which is valid in every process.
 func cursorOf(seq int64) store.Cursor {
 	if seq == 0 {
 		return store.CursorStart
@@ -34,8 +34,8 @@ func cursorOf(seq int64) store.Cursor {
 	return store.Cursor("p" + strconv.FormatInt(seq, 10))
 }
 
-// parseCursor reads what cursorOf wrote. A place of bbolt, which is digits alone, is one
-// here when the store was moved from there: traces keep their numbers.
+// parseCursor parses a cursor. A cursor of bbolt, which consists of digits only, remains
+// valid after the store was moved from there: traces keep their numbers.
 func parseCursor(c store.Cursor) (seq int64, err error) {
 	digits := strings.TrimPrefix(string(c), "p")
 	seq, err = strconv.ParseInt(digits, 10, 64)
@@ -74,7 +74,7 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	return s, nil
 }
 
-// Cursor is the place up to which everything has been read.
+// Cursor returns the position up to which everything has been read.
 func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
 
 // Close ends the stream.
@@ -85,13 +85,13 @@ func (s *stream) Close() {
 	}
 }
 
-// Next waits for traces that match.
+// Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
 	return store.Following{Changed: func() <-chan struct{} { return s.t.s.nextCommit(s.feed) }, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
-// read returns the next traces that match, and whether there may be more behind what
-// it looked at.
+// read returns the next matching traces, and whether there may be more after the scanned
+// ones.
 func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool, err error) {
 	var cursor int64
 	err = s.t.read(ctx, func(d *data) error {
@@ -136,10 +136,10 @@ func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool
 	return events, more, nil
 }
 
-// committedTrace is where a trace is, and its number in the order of commits.
+// committedTrace is the key of a trace's row, and its number in commit order.
 type committedTrace struct{ n, seq, created int64 }
 
-// commitsAfter returns the traces of the next batches behind a number, in order, and
+// commitsAfter returns the traces of the next batches after a number, in order, and
 // whether there are more batches.
 func (d *data) commitsAfter(after int64) (list []committedTrace, more bool, err error) {
 	var last int64
@@ -159,14 +159,13 @@ func (d *data) commitsAfter(after int64) (list []committedTrace, more bool, err 
 	return list, batches == streamBatches, err
 }
 
-// tracesOf reads traces by their places, as lists show them, but for those that were
-// removed.
+// tracesOf reads traces by their keys, as lists show them, except for removed ones.
 func (d *data) tracesOf(list []committedTrace, horizon int64) (map[int64]store.Trace, error) {
 	var r traceRow
 	return d.tracesAt(list, horizon, listColumns, &r, r.list())
 }
 
-// wholeTracesOf is tracesOf of everything that is kept of a trace.
+// wholeTracesOf is tracesOf with all fields.
 func (d *data) wholeTracesOf(list []committedTrace, horizon int64) (map[int64]store.Trace, error) {
 	var r traceRow
 	return d.tracesAt(list, horizon, wholeColumns, &r, r.whole())

@@ -29,7 +29,7 @@ func partitionsOf(t *testing.T, s *Store) (days []int64) {
 	return days
 }
 
-// rowsIn counts the rows of a table, those included that are not shown any more.
+// rowsIn counts the rows of a table, including hidden ones.
 func rowsIn(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
 	if err := s.pool.QueryRow(context.Background(), `SELECT count(*) FROM `+table).Scan(&n); err != nil {
@@ -38,8 +38,9 @@ func rowsIn(t *testing.T, s *Store, table string) (n int) {
 	return n
 }
 
-// TestRetentionDropsPartitions: the partition of a day goes when every tenant has
-// removed its traces of it; where another one keeps them rows are deleted.
+// TestRetentionDropsPartitions: the partition of a day is dropped when every tenant
+// has removed its traces of the day; while another tenant keeps its traces, single
+// rows are deleted.
 func TestRetentionDropsPartitions(t *testing.T) {
 	ctx, c := context.Background(), storetest.NewClock()
 	s := open(t, postgrestest.Start(t).Database(t), Options{Now: c.Now})
@@ -57,7 +58,7 @@ func TestRetentionDropsPartitions(t *testing.T) {
 				batch = append(batch, store.Trace{ID: fmt.Sprint(i, "-", j), AgentName: "a", Status: store.TraceSuccess, CreatedAt: now.AddDate(0, 0, -i)})
 			}
 		}
-		// One of a day that is too old for a partition of its own.
+		// A trace of a day that is too old for its own partition.
 		batch = append(batch, store.Trace{ID: "oldest", AgentName: "a", Status: store.TraceSuccess, CreatedAt: now.AddDate(0, 0, -daysBack-5)})
 		if res, err := s.TracesOf(name).Ingest(ctx, store.Batch{Traces: batch}); err != nil || res.Accepted != len(batch) {
 			t.Fatal(res, err)
@@ -100,7 +101,7 @@ func TestRetentionDropsPartitions(t *testing.T) {
 			t.Errorf("%s: %d traces, %v", name, total, err)
 		}
 	}
-	// A day whose partition was dropped takes traces again.
+	// A day whose partition was dropped accepts traces again.
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "late", Name: "late"}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +109,14 @@ func TestRetentionDropsPartitions(t *testing.T) {
 	if res, err := s.TracesOf("late").Ingest(ctx, store.Batch{Traces: []store.Trace{late}}); err != nil || res.Accepted != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	// The commits of traces that are gone are forgotten, unless they have others.
+	// Commits are removed when all their traces are gone.
 	if n := rowsIn(t, s, "trace_batches"); n != 3 {
 		t.Errorf("%d commits", n)
 	}
 }
 
-// TestTracesOfADayWithoutPartition: where a long query keeps a partition from being
-// made, traces of its day are stored all the same.
+// TestTracesOfADayWithoutPartition: while a long query prevents the creation of a
+// partition, traces of its day are stored nevertheless.
 func TestTracesOfADayWithoutPartition(t *testing.T) {
 	ctx, c := context.Background(), storetest.NewClock()
 	s := open(t, postgrestest.Start(t).Database(t), Options{Now: c.Now})

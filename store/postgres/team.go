@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// teams is the kind of teams, whose members are kept beside the document.
+// teams implements the kind of teams, whose members are in a table of their own.
 var teams = &kind[store.Team]{
 	noun: "team", prefix: store.PrefixTeam, table: "teams", object: (*store.Team).Object, unique: true,
 	drop: func(d *data, team *store.Team) error {
@@ -52,7 +52,7 @@ func (t *tenant) GetTeam(ctx context.Context, id string) (store.Team, error) {
 	return getOne(ctx, t, teams, id)
 }
 
-// CreateTeam makes a team.
+// CreateTeam creates a team.
 func (t *tenant) CreateTeam(ctx context.Context, in store.TeamCreate) (store.Team, error) {
 	return createOne(ctx, t, teams, func(_ *data, id string, now time.Time) (store.Team, error) { return in.Make(id, now), nil })
 }
@@ -88,7 +88,7 @@ func (t *tenant) ListMembers(ctx context.Context, teamID string) (list []store.M
 	return list, err
 }
 
-// AddMember adds a user to a team, inviting one that is not known.
+// AddMember adds a user to a team, and invites an unknown one.
 func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (out store.Member, err error) {
 	err = t.create(ctx, func() any { return out }, func(d *data) error {
 		team, err := teams.find(d, teamID)
@@ -107,7 +107,7 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 			return err
 		}
 		now := d.s.now()
-		if u.Status == "" { // not known yet
+		if u.Status == "" { // unknown so far
 			u.Role, u.Status, u.CreatedAt, u.UpdatedAt = store.DefaultRole, store.UserInvited, now, now
 			if u.ID == "" {
 				u.ID = d.s.ids.New(store.PrefixUser, now)
@@ -126,7 +126,8 @@ func (t *tenant) AddMember(ctx context.Context, teamID string, in store.MemberAd
 	return out, err
 }
 
-// userForMember finds the user that is meant; one without a status is not known yet.
+// userForMember finds the user that the input names; a user without a status is
+// unknown so far.
 func (d *data) userForMember(in store.MemberAdd) (u userRecord, err error) {
 	id, email := in.UserID, normalEmail(in.Email)
 	switch {
@@ -158,7 +159,7 @@ func (d *data) userForMember(in store.MemberAdd) (u userRecord, err error) {
 	return u, nil
 }
 
-// RemoveMember ends a membership.
+// RemoveMember removes a member from a team.
 func (t *tenant) RemoveMember(ctx context.Context, teamID, userID string) error {
 	return t.write(ctx, func(d *data) error {
 		team, err := teams.find(d, teamID)

@@ -12,7 +12,7 @@ import (
 
 const tenantColumns = `id, name, coalesce(org, ''), created`
 
-// tenants reads the tenants that a query selects.
+// tenants returns the tenants that a query selects.
 func tenants(ctx context.Context, tx pgx.Tx, rest string, args ...any) ([]store.TenantInfo, error) {
 	list := []store.TenantInfo{}
 	var id, name, org []byte
@@ -48,7 +48,7 @@ func (s *Store) GetTenant(ctx context.Context, id string) (info store.TenantInfo
 	return info, err
 }
 
-// CreateTenant makes a tenant, its first user and, where asked for, a key.
+// CreateTenant creates a tenant, its first user and, if requested, a key.
 func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, k *store.Key, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		info, k, err = s.createTenant(ctx, tx, in)
@@ -60,7 +60,7 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 	return info, k, nil
 }
 
-// Bootstrap makes the first tenant of an empty store.
+// Bootstrap creates the first tenant of an empty store.
 func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info store.TenantInfo, created bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		created = false
@@ -81,7 +81,7 @@ func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info stor
 	return info, true, nil
 }
 
-// lockAll waits for whoever else makes tenants.
+// lockAll serializes the creation of tenants.
 func lockAll(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `SELECT version FROM svc_schema FOR UPDATE`)
 	return err
@@ -136,7 +136,7 @@ func (s *Store) createTenant(ctx context.Context, tx pgx.Tx, in store.TenantCrea
 	return info, made, d.save()
 }
 
-// newTenant refuses a tenant that cannot be made.
+// newTenant rejects a tenant with invalid or taken values.
 func newTenant(ctx context.Context, tx pgx.Tx, in store.TenantInfo) error {
 	if bad(in.ID) {
 		return store.FieldError(store.Invalid, "bad tenant id", "id", "must have at most 512 bytes, none of them zero")
@@ -167,7 +167,7 @@ func newTenant(ctx context.Context, tx pgx.Tx, in store.TenantInfo) error {
 	return nil
 }
 
-// CreateTenantKey makes an unlimited key for an operator.
+// CreateTenantKey creates an unlimited key for an operator.
 func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (k store.Key, err error) {
 	err = (&tenant{s, tenantID}).write(ctx, func(d *data) error {
 		now := s.now()
@@ -193,8 +193,8 @@ func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.K
 	return k, err
 }
 
-// TenantForOrg finds the tenant of an organization. A store's only tenant takes any
-// organization unless it is bound to another one.
+// TenantForOrg finds the tenant of an organization. A store's only tenant accepts
+// any organization unless it is bound to another one.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if orgID != "" {
@@ -220,7 +220,7 @@ func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.Tena
 	return info, err
 }
 
-// RedactionKey returns the tenant's key for stable tokens.
+// RedactionKey returns the tenant's key for the hash redaction strategy.
 func (t *tenant) RedactionKey(ctx context.Context) (key []byte, err error) {
 	err = t.read(ctx, func(d *data) error {
 		_, err := d.one([]any{&key}, `SELECT redaction_key FROM tenants WHERE number = $1`, d.n)

@@ -8,14 +8,14 @@ import (
 	"svc/store"
 )
 
-// selection is conditions on traces with their arguments.
+// selection is SQL conditions on traces with their arguments.
 type selection struct {
 	where strings.Builder
 	args  []any
 }
 
-// traceSelection selects the traces of a tenant that are shown and pass a filter. The
-// text is made of constants alone.
+// traceSelection selects the traces of a tenant that are not hidden and match a
+// filter. The SQL consists of constants only.
 func traceSelection(tenant int32, horizon int64, f *store.TraceFilter) *selection {
 	q := &selection{args: []any{tenant}}
 	q.where.WriteString(`tenant = $1`)
@@ -50,13 +50,13 @@ func traceSelection(tenant int32, horizon int64, f *store.TraceFilter) *selectio
 	return q
 }
 
-// statusConditions is what a status asks for.
+// statusConditions is the SQL condition of each status.
 var statusConditions = map[store.TraceStatus]string{
 	"": ``, store.TraceError: ` AND error`, store.TraceSuccess: ` AND NOT error`,
 	store.TraceBlocked: ` AND error AND blocked`, store.TraceFailed: ` AND error AND NOT blocked`,
 }
 
-// details adds what a filter asks of the decision about a trace.
+// details adds the filter's conditions on the decision about a trace.
 func (q *selection) details(f *store.TraceFilter) {
 	for _, c := range [...]struct{ sql, value string }{
 		{`session = $%d AND session <> ''`, f.SessionID}, {`agent_name = $%d`, f.AgentName}, {`model = $%d`, f.ModelName}, {`tool = $%d`, f.ToolName}, {`rule = $%d`, f.RuleID},
@@ -76,13 +76,13 @@ func (q *selection) and(sql string, arg any) {
 	q.where.WriteString(` AND ` + fmt.Sprintf(sql, q.arg(arg)))
 }
 
-// arg adds an argument and returns its number.
+// arg adds an argument and returns its placeholder number.
 func (q *selection) arg(v any) int {
 	q.args = append(q.args, v)
 	return len(q.args)
 }
 
-// horizon is the time before which traces of the tenant are not shown.
+// horizon returns the retention cutoff, before which traces of the tenant are hidden.
 func (d *data) horizon() (horizon int64, err error) {
 	_, err = d.one([]any{&horizon}, `SELECT horizon FROM trace_state WHERE tenant = $1`, d.n)
 	return horizon, err
@@ -119,8 +119,8 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 	return list, total, err
 }
 
-// behind leaves out what is not behind a place. Where the trace of the place was
-// removed, what is as old was removed with it.
+// behind restricts the selection to traces after a position. If the trace at the
+// position was removed, all that are as old were removed with it.
 func (d *data) behind(q *selection, p store.Place) error {
 	var seq int64
 	_, err := d.one([]any{&seq}, `SELECT seq FROM trace_ids WHERE tenant = $1 AND id = $2 AND created = $3`, d.n, []byte(p.ID), nanos(p.At))
@@ -131,7 +131,7 @@ func (d *data) behind(q *selection, p store.Place) error {
 	return err
 }
 
-// GetTrace returns everything of one trace.
+// GetTrace returns a trace with all its fields.
 func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err error) {
 	err = t.read(ctx, func(d *data) error {
 		horizon, err := d.horizon()

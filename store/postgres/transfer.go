@@ -12,10 +12,10 @@ import (
 	"svc/store/transfer"
 )
 
-// Transfer is a database that is read or filled by a migration.
+// Transfer is a database that a migration reads or fills.
 type Transfer struct {
 	*Store
-	merged map[string]bool // tenants of which no batch has statistics of its own
+	merged map[string]bool // tenants whose statistics of batches are all merged
 }
 
 var (
@@ -23,11 +23,12 @@ var (
 	_ transfer.Target = (*Transfer)(nil)
 )
 
-// transferTimeout bounds each transaction of a migration: some count millions of rows.
+// transferTimeout bounds each transaction of a migration, because some count millions of
+// rows.
 const transferTimeout = 30 * time.Minute
 
-// OpenSource opens a database to read all of it. It returns [ErrInUse] where servers
-// have it open, and none opens it until it is closed.
+// OpenSource opens a database to read all of it. It returns [ErrInUse] if servers have it
+// open. Servers cannot open it until it is closed.
 func OpenSource(ctx context.Context, url string, opts Options) (*Transfer, error) {
 	return openTransfer(ctx, url, opts, exporting)
 }
@@ -46,7 +47,7 @@ func openTransfer(ctx context.Context, url string, opts Options, r role) (*Trans
 	return &Transfer{Store: s, merged: map[string]bool{}}, nil
 }
 
-// of runs fn with a tenant; the empty one is the database itself.
+// of runs fn with the data of a tenant; the empty id stands for the database itself.
 func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) error) error {
 	if tenantID != "" {
 		return (&tenant{t.Store, tenantID}).read(ctx, fn)
@@ -76,7 +77,7 @@ func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Ki
 	return list, err
 }
 
-// mergeAll merges what batches of a tenant counted, as servers do now and then.
+// mergeAll merges all statistics of batches of a tenant.
 func (t *Transfer) mergeAll(ctx context.Context, tenantID string) error {
 	if t.merged[tenantID] {
 		return nil
@@ -110,13 +111,12 @@ func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kin
 	return n, err
 }
 
-// traceKey is the position of a trace in the order of commits: its number.
+// traceKey is the position of a trace in commit order: its number.
 func traceKey(n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-// ExportTraces returns the next traces in the order of commits. Those that are hidden are
-// left out.
+// ExportTraces returns the next traces in commit order. Hidden traces are left out.
 func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
 	err = t.of(ctx, tenantID, func(d *data) error {
 		list = nil
@@ -189,7 +189,7 @@ func (t *Transfer) Finish(ctx context.Context, marker []byte) error {
 	})
 }
 
-// Import writes a batch with its marker.
+// Import writes a batch together with its marker.
 func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
 	if b.Kind == transfer.Traces {
 		days := map[int64]bool{}
@@ -233,10 +233,10 @@ func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
 // copiedIDs is the statement that fills trace_ids.
 const copiedIDs = `COPY trace_ids (tenant, id, created, seq) FROM STDIN BINARY`
 
-// filledBatch is how many traces count as one commit at most.
+// filledBatch bounds the traces that are stored as one commit.
 const filledBatch = 1000
 
-// commitsOf are the parts of a list whose numbers leave none out.
+// commitsOf splits a list of traces into runs of consecutive numbers.
 func commitsOf(list []transfer.Trace) (parts [][]transfer.Trace) {
 	from := 0
 	for i := range list {
@@ -247,7 +247,7 @@ func commitsOf(list []transfer.Trace) (parts [][]transfer.Trace) {
 	return append(parts, list[from:])
 }
 
-// fill appends traces. What was counted of them comes as rows of its own.
+// fill appends traces. Their statistics are transferred as separate rows.
 func (d *data) fill(list []transfer.Trace) error {
 	commits := commitsOf(list)
 	orders := make([]int64, 0, len(commits))

@@ -39,8 +39,8 @@ func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	return res, nil
 }
 
-// trimEvents removes audit events from the oldest on, so that those that are left are
-// one chain.
+// trimEvents removes the oldest audit events, so that the remaining ones are a chain
+// without gaps.
 func (d *data) trimEvents(before int64, limit int) (removed int, err error) {
 	var n, created, last int64
 	var hash []byte

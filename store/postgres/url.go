@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Bounds that a URL does not change unless it says so.
+// Default bounds, which a URL can change.
 const (
 	connectTimeout = 5 * time.Second
 	maxConns       = 20
 )
 
-// settings are parameters of each connection: no statement, no wait for a lock and no
-// transaction that its process has left lasts for ever.
+// settings are parameters of each connection. They bound every statement, every wait
+// for a lock and every transaction that its process has abandoned.
 var settings = map[string]string{
 	"statement_timeout":                   "30s",
 	"lock_timeout":                        "10s",
@@ -25,7 +25,7 @@ var settings = map[string]string{
 	"application_name":                    "svc",
 }
 
-// configOf reads a URL. Several hosts are tried in order until one takes writes.
+// configOf parses a URL. Several hosts are tried in order until one accepts writes.
 func configOf(text string) (*pgxpool.Config, error) {
 	if !strings.HasPrefix(text, "postgres://") && !strings.HasPrefix(text, "postgresql://") {
 		return nil, fmt.Errorf("a store on PostgreSQL is postgres://user@host/database")
@@ -58,19 +58,20 @@ func configOf(text string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// withoutSecrets is why a URL cannot be read, without the URL.
+// withoutSecrets returns why a URL cannot be parsed, without the URL, which may have
+// secrets.
 func withoutSecrets(err error) error {
 	text := err.Error()
 	if _, reason, ok := strings.Cut(text, "`: "); ok {
 		text = reason
 	}
 	if strings.Contains(text, "://") {
-		text = "it cannot be read"
+		text = "it cannot be parsed"
 	}
 	return fmt.Errorf("bad URL of a store on PostgreSQL: %s", text)
 }
 
-// Location is a URL without its password and other secrets.
+// Location returns a URL without its password and other secrets.
 func Location(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -83,7 +84,7 @@ func Location(text string) string {
 		authority = user + "@" + authority[at+1:]
 	}
 	shown := scheme + "://" + authority + "/" + database
-	// Where the host is a parameter it is part of where the store is.
+	// A host given as a parameter is part of the location.
 	if values, err := url.ParseQuery(query); err == nil {
 		kept := url.Values{}
 		for _, name := range []string{"host", "port", "dbname", "sslmode", "target_session_attrs", "search_path"} {

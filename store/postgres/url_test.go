@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLocationHasNoSecrets: what is shown of a URL never has its password, wherever it
-// is in it.
+// TestLocationHasNoSecrets: the location of a URL never has its password, wherever the
+// password is in the URL.
 func TestLocationHasNoSecrets(t *testing.T) {
 	for url, want := range map[string]string{
 		"postgres://svc:se:cr@et@a.example,b.example:5433/db?sslmode=verify-full&sslpassword=secret": "postgres://svc@a.example,b.example:5433/db?sslmode=verify-full",
@@ -26,7 +26,8 @@ func TestLocationHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestConnectionsHaveBounds: what a URL leaves open has a bound, and what it says wins.
+// TestConnectionsHaveBounds: bounds that a URL does not set have defaults, and values
+// in the URL override them.
 func TestConnectionsHaveBounds(t *testing.T) {
 	c, err := configOf("postgres://u@a,b/db?statement_timeout=7s&pool_max_conns=3&connect_timeout=2")
 	if err != nil {

@@ -8,15 +8,16 @@ import (
 	"svc/store"
 )
 
-// userRecord is what is kept of a user: also the newest event of each sort.
+// userRecord is a user as it is stored, with the positions of the newest applied
+// events.
 type userRecord struct {
 	store.User
-	Profile   eventMark // user.created, user.updated
-	State     eventMark // user.created, user.deactivated, user.reactivated, user.deleted
+	Profile   eventMark // newest of user.created, user.updated
+	State     eventMark // newest of user.created, user.deactivated, user.reactivated, user.deleted
 	Announced time.Time
 }
 
-// eventMark is the place of an event in a user's history.
+// eventMark is the position of an event in a user's history.
 type eventMark struct {
 	At   time.Time
 	Rank int
@@ -31,13 +32,13 @@ func (u *userRecord) hasAccess() bool {
 	return u.Status != store.UserDeactivated && u.Status != store.UserDeleted
 }
 
-// withAccess is hasAccess of a row of users in SQL.
+// withAccess is hasAccess as an SQL condition on rows of users.
 const withAccess = `u.status NOT IN ('deactivated', 'deleted')`
 
-// normalEmail is the form in which addresses are kept and compared.
+// normalEmail returns the form in which addresses are stored and compared.
 func normalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// newOwner is the first user of a tenant.
+// newOwner returns the first user of a tenant.
 func newOwner(id string, now time.Time) userRecord {
 	return userRecord{User: store.User{ID: id, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
 }
@@ -55,13 +56,13 @@ func (t *tenant) GetUser(ctx context.Context, id string) (out store.User, err er
 	return out, err
 }
 
-// user reads a user, also one that was deleted.
+// user reads a user, including a deleted one.
 func (d *data) user(id string) (userRecord, bool, error) {
 	return d.userBy(`id = $2`, id)
 }
 
-// userWith finds the user with an address: the one who is invited under it before
-// others who took it.
+// userWith finds the user with an address. A user who is invited under the address
+// takes precedence over others who took it.
 func (d *data) userWith(email string) (userRecord, bool, error) {
 	return d.userBy(`email = $2 AND email <> ''`, email)
 }
@@ -71,7 +72,8 @@ func (d *data) invitedWith(email string) (userRecord, bool, error) {
 	return d.userBy(`email = $2 AND email <> '' AND status = 'invited'`, email)
 }
 
-// userBy finds a user; of several the one that is invited, or else was changed last.
+// userBy finds a user; of several, the invited one or else the one that was changed
+// last.
 func (d *data) userBy(condition, arg string) (u userRecord, ok bool, err error) {
 	list, err := documents[userRecord](d, `SELECT doc FROM users WHERE tenant = $1 AND `+condition, d.n, []byte(arg))
 	if err != nil || len(list) == 0 {
@@ -86,7 +88,7 @@ func (d *data) userBy(condition, arg string) (u userRecord, ok bool, err error) 
 	return u, true, nil
 }
 
-// putUser writes a user, in the place of the one with its id.
+// putUser inserts a user, or replaces the one with its id.
 func (d *data) putUser(u userRecord) error {
 	doc, err := document(u)
 	if err == nil {
@@ -115,7 +117,7 @@ func (d *data) linkInvited(email string, u *userRecord) error {
 	return nil
 }
 
-// removeUser deletes what a deleted user leaves behind.
+// removeUser deletes the keys and memberships of a deleted user.
 func (d *data) removeUser(u *userRecord, out *store.UserEventOutcome) (err error) {
 	if out.MembershipsDeleted, err = d.count(`DELETE FROM members WHERE tenant = $1 AND usr = $2`, d.n, []byte(u.ID)); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// eventRanks orders events of one time.
+// eventRanks orders events with equal times.
 var eventRanks = map[store.UserEventType]int{
 	store.UserCreated: 1, store.UserUpdated: 2, store.UserSuspended: 3,
 	store.UserReactivated: 4, store.UserRemoved: 5, store.SessionTerminated: 6,
@@ -44,7 +44,8 @@ func (t *tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 	return out, err
 }
 
-// applyRanked applies an event of a type that has effects, dated now at the latest.
+// applyRanked applies an event of a type that has effects; a date in the future is
+// replaced by the current time.
 func (d *data) applyRanked(ev store.UserEvent, rank int, now time.Time, out *store.UserEventOutcome) error {
 	if now.Before(ev.CreatedAt) {
 		ev.CreatedAt = now
@@ -108,7 +109,7 @@ func (d *data) applyEvent(ev store.UserEvent, rank int, now time.Time, out *stor
 	return d.change(before, u.Object(), false)
 }
 
-// takeEvent makes what an event says of a user so, where nothing newer says otherwise.
+// takeEvent applies an event to a user, unless a newer event takes precedence.
 func (d *data) takeEvent(ev store.UserEvent, at eventMark, u *userRecord, out *store.UserEventOutcome) error {
 	if ev.Type == store.UserCreated && ev.CreatedAt.After(u.Announced) {
 		u.Announced = ev.CreatedAt
@@ -119,7 +120,7 @@ func (d *data) takeEvent(ev store.UserEvent, at eventMark, u *userRecord, out *s
 		ev.SetProfile(&u.User)
 		u.Profile, out.Applied = at, true
 	case u.Profile.At.IsZero() && ev.Type != store.UserRemoved:
-		ev.SetProfile(&u.User) // the best that is known so far
+		ev.SetProfile(&u.User) // the newest known so far
 	}
 	if isProfile && u.Status == store.UserInvited {
 		u.Status, out.Applied = store.UserActive, true

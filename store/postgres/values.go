@@ -14,7 +14,7 @@ import (
 	"svc/store"
 )
 
-// texts is strings as the engine keeps them.
+// texts encodes strings for the engine.
 func texts[S ~string](list []S) [][]byte {
 	out := make([][]byte, len(list))
 	for i := range list {
@@ -23,8 +23,7 @@ func texts[S ~string](list []S) [][]byte {
 	return out
 }
 
-// nanos is a time as the engine keeps it; times that it cannot tell apart from far
-// ones are the nearest that it can.
+// nanos encodes a time for the engine, clamped to the range of int64.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < math.MinInt64/int64(time.Second):
@@ -35,7 +34,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// timeOf is the time of nanos, of 0 none.
+// timeOf decodes a time; 0 is the zero time.
 func timeOf(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -43,10 +42,10 @@ func timeOf(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// document is a record as JSON.
+// document encodes a record as JSON.
 func document(v any) ([]byte, error) { return json.Marshal(v) }
 
-// parse reads what document wrote.
+// parse decodes a document.
 func parse(raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {
 		return fmt.Errorf("damaged record: %w", err)
@@ -54,7 +53,7 @@ func parse(raw []byte, v any) error {
 	return nil
 }
 
-// found reads one row into columns; false where there is none.
+// found reads one row into columns; it returns false when there is none.
 func found(row pgx.Row, into ...any) (bool, error) {
 	err := row.Scan(into...)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -73,12 +72,12 @@ func rows(ctx context.Context, tx pgx.Tx, sql string, args []any, into []any, ea
 	return err
 }
 
-// bad reports whether a string of a client cannot be kept as a name or an id.
+// bad reports whether a client's string is invalid as a name or an id.
 func bad(s string) bool {
 	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
 }
 
-// checkName refuses what cannot be a name.
+// checkName rejects an invalid name.
 func checkName(noun, name string) error {
 	switch {
 	case name == "":
@@ -89,7 +88,7 @@ func checkName(noun, name string) error {
 	return nil
 }
 
-// limitOf is the limit of a page for the engine, nil for none.
+// limitOf returns the limit of a page for the engine, nil for none.
 func limitOf(p store.Page) any {
 	if p.Limit <= 0 {
 		return nil

@@ -13,23 +13,23 @@ import (
 	"svc/store"
 )
 
-// watching is how the engine is watched. One that is frozen answers nothing and refuses
-// nothing: calls would wait for the whole timeout of the store.
+// watching are the intervals of the watch on the engine. A frozen engine neither responds nor rejects
+// connections: without the watch, calls would wait for the whole timeout of the store.
 type watching struct {
-	every   time.Duration // between two looks
-	answer  time.Duration // in which an engine that is there answers
-	connect time.Duration // in which it accepts a connection, for each host
+	every   time.Duration // between two probes
+	answer  time.Duration // timeout of a probe on an open connection
+	connect time.Duration // timeout of a connection attempt, per host
 }
 
-// watchedBy finds an engine that is frozen within ten seconds: it is after two looks that
-// end without an answer, the second of which connects to every host.
+// watchedBy detects a frozen engine within ten seconds: after two probes without a response, the second of
+// which connects to every host.
 var watchedBy = watching{every: time.Second, answer: 3 * time.Second, connect: 2 * time.Second}
 
-// presence is whether the engine answers, as far as is known.
+// presence is the last known state of the engine.
 type presence struct {
 	mu     sync.Mutex
-	frozen error           // why calls are not begun; nil: they are
-	here   context.Context // ends when the engine is found frozen
+	frozen error           // the reason why calls are rejected; nil: they are not
+	here   context.Context // canceled when the engine is found frozen
 	leave  func()
 }
 
@@ -39,14 +39,15 @@ func newPresence() *presence {
 	return p
 }
 
-// state returns a context that ends when the engine is found frozen, and why no call is begun while it is.
+// state returns a context that is canceled when the engine is found frozen, and the error for new calls
+// while it is.
 func (p *presence) state() (here context.Context, frozen error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.here, p.frozen
 }
 
-// set notes whether the engine is frozen. It reports whether that is new.
+// set records whether the engine is frozen. It reports whether that has changed.
 func (p *presence) set(frozen error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +64,8 @@ func (p *presence) set(frozen error) bool {
 	return false
 }
 
-// watch looks until the store is closed whether the engine answers, whatever it answers:
-// calls find out by themselves, and at once, that it refuses connections or statements.
+// watch probes the engine until the store is closed. Any response, including an error, counts: calls
+// notice rejected connections and statements by themselves, at once.
 func (s *Store) watch(w watching) {
 	config := s.pool.Config().ConnConfig.Copy()
 	config.ConnectTimeout = w.connect
@@ -73,7 +74,7 @@ func (s *Store) watch(w watching) {
 	defer end()
 	s.work.Go(func() {
 		select {
-		case <-s.closed: // closing does not wait for a look
+		case <-s.closed: // Close does not wait for a probe
 			end()
 		case <-open.Done():
 		}
@@ -119,14 +120,14 @@ func (s *Store) watch(w watching) {
 		}
 		switch {
 		case unanswered == 0 && s.presence.set(nil):
-			s.log.Info("the database answers again", "database", s.where)
-		case unanswered == 2 && s.presence.set(fmt.Errorf("%w: %s does not answer", store.ErrUnavailable, s.where)):
-			s.log.Warn("the database does not answer; calls are refused until it does", "database", s.where, "error", err)
+			s.log.Info("the database responds again", "database", s.where)
+		case unanswered == 2 && s.presence.set(fmt.Errorf("%w: %s does not respond", store.ErrUnavailable, s.where)):
+			s.log.Warn("the database does not respond; calls fail until it does", "database", s.where, "error", err)
 		}
 	}
 }
 
-// timedOut reports whether something was waited for in vain, at one of the hosts at least.
+// timedOut reports whether a timeout occurred at one of the hosts at least.
 func timedOut(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()

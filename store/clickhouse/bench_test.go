@@ -19,21 +19,20 @@ import (
 	"svc/store/memory"
 )
 
-// The benchmarks have writers that send batches of a thousand traces each:
+// The benchmarks ingest batches of a thousand traces each:
 //
 //	go test ./store/clickhouse -run '^$' -bench Ingest -benchtime 200x
 //	SVC_BENCH_TRACES=10000000 go test ./store/clickhouse -run '^$' -bench Queries -benchtime 100x
 //
-// SVC_BENCH_TRACES is how many traces one tenant has for the queries, beside others with a
-// twentieth each; a million where it is not set. SVC_BENCH_URL names an empty database of
-// a server that runs already: it is filled by the first run and measured as it is by the
-// next ones.
+// SVC_BENCH_TRACES is the number of traces of the tenant that is queried (default: a
+// million); other tenants have a twentieth each. SVC_BENCH_URL names an empty database of
+// a running server: the first run fills it, later runs measure it without changes.
 
 const (
 	benchWriters = 4
 	benchAgents  = 50
 	benchDays    = 30
-	benchTail    = 10 // batches that come last, and are not merged
+	benchTail    = 10 // the newest batches, which are not merged
 )
 
 func benchStore(b *testing.B) (*Store, *tenant) {
@@ -50,7 +49,7 @@ func benchStore(b *testing.B) (*Store, *tenant) {
 	return s, &tenant{s, "bench"}
 }
 
-// benchBatch is a batch of the present.
+// benchBatch returns a batch of the current time.
 func benchBatch(batch int) store.Batch {
 	at := time.Now()
 	b := store.Batch{Traces: make([]store.Trace, store.MaxIngestBatch)}
@@ -68,9 +67,9 @@ func benchBatch(batch int) store.Batch {
 	return b
 }
 
-// BenchmarkIngest measures batches through the store, and batches of the client itself
-// whose columns were made before, into the same table. ratio is of the first to the
-// second, measured in turns.
+// BenchmarkIngest compares batches through the store with batches of the client library,
+// whose columns were built before, into the same table. ratio is the rate of the store
+// divided by the rate of the client, measured in turns.
 func BenchmarkIngest(b *testing.B) {
 	ctx := context.Background()
 	s, tn := benchStore(b)
@@ -124,7 +123,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
 }
 
-// fill makes traces of the last days in the engine itself.
+// fill generates traces of the last days in the engine itself.
 func fill(b *testing.B, sh *shard, tenant string, n int, now int64) {
 	b.Helper()
 	ctx := context.Background()
@@ -144,7 +143,7 @@ func fill(b *testing.B, sh *shard, tenant string, n int, now int64) {
 	}
 }
 
-// fillAll makes the traces of all tenants, and merges their statistics.
+// fillAll generates the traces of all tenants, and merges their statistics.
 func fillAll(b *testing.B, s *Store, tn *tenant, n int) {
 	b.Helper()
 	ctx := context.Background()
@@ -184,7 +183,7 @@ func fillAll(b *testing.B, s *Store, tn *tenant, n int) {
 	}
 }
 
-// BenchmarkQueries measures what the control plane asks most.
+// BenchmarkQueries measures the most frequent queries of the control plane.
 func BenchmarkQueries(b *testing.B) {
 	ctx := context.Background()
 	n := 1_000_000
@@ -197,7 +196,7 @@ func BenchmarkQueries(b *testing.B) {
 	if err := s.shards[0].row(ctx, "SELECT max(created) FROM traces WHERE tenant = 'bench'", &latest); err != nil {
 		b.Fatal(err)
 	}
-	now := timeOf(latest) // of the filling
+	now := timeOf(latest) // duration of the fill
 	stats := func(days int, by store.GroupBy) func() error {
 		return func() error {
 			_, err := tn.Stats(ctx, store.StatsQuery{From: now.AddDate(0, 0, -days), To: now, GroupBy: by})
@@ -248,5 +247,5 @@ func BenchmarkQueries(b *testing.B) {
 	}
 }
 
-// benchID is the id of a trace that fill made.
+// benchID returns the id of a trace that fill generated.
 func benchID(n int) string { return fmt.Sprintf("018f3c5e-7b1a-7c3d-9e2e-%012x", n) }

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// claims are the ids of traces that are on their way into the engine: a batch with one of
-// them waits, and then finds it stored. Of other processes nothing is known; what both
-// write at once is there twice, and shown once.
+// claims are the ids of traces that this process is writing: a batch with one of them
+// waits, and then finds the trace stored. Other processes are not covered: traces that
+// two processes write concurrently are stored twice, and shown once.
 type claims struct {
 	mu   sync.Mutex
-	held map[claim]chan struct{} // closed when the batch has ended
+	held map[claim]chan struct{} // closed when the batch has finished
 }
 
 type claim struct{ tenant, id string }
 
-// claim waits until no other batch has one of the ids, and has them from then on. Nobody
-// waits who has any.
+// claim waits until no other batch has one of the ids, and then claims all of them. A
+// waiter holds no claims, so that there is no deadlock.
 func (c *claims) claim(ctx context.Context, tenant string, ids []string) (release func(), err error) {
 	done := make(chan struct{})
 	for {
@@ -32,7 +32,7 @@ func (c *claims) claim(ctx context.Context, tenant string, ids []string) (releas
 	}
 }
 
-// take takes all of the ids, or returns what is to be waited for.
+// take claims all of the ids, or returns the channel to wait for.
 func (c *claims) take(tenant string, ids []string, done chan struct{}) (wait chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,16 +1,17 @@
-// Package clickhouse is the traces of a control plane on ClickHouse, beside records in
-// another engine. Several processes have it open at the same time, and nothing of it
-// needs a lock or a transaction, which the engine does not have.
+// Package clickhouse is the store of a control plane's traces on ClickHouse; the records
+// are in another engine. Several processes can open it at the same time. It needs no
+// locks and no transactions, which the engine does not have.
 //
-// It owns the schema (migrations), the SQL, and what is done about an engine that fails.
-// A tenant lives on one shard. Batches that come at the same time are written together.
-// A trace is looked for by its id before it is written; one that was sent again while the
-// answer to it was lost can still be there twice, and every reader shows each id once.
-// Statistics are sums of generations, which are merged from what was committed up to a
-// place, and of what came behind that place: whichever process merges, and however often,
-// a reader uses one generation alone, so that nothing counts twice.
+// It contains the schema (migrations), the SQL, and the handling of engine failures. All
+// traces of a tenant are on one shard. Batches that arrive at the same time are written
+// together. A trace is looked up by its id before it is written. A trace whose response
+// was lost and that was sent again can still be stored twice; every reader shows each id
+// once. Statistics are the sum of a generation, which is merged from everything that was
+// committed up to a position, and of the traces after that position. Any process may
+// merge, any number of times: a reader uses a single generation, so that nothing is
+// counted twice.
 //
-// What differs between versions of the engine is in dialect.go.
+// The differences between versions of the engine are in dialect.go.
 package clickhouse
 
 import (
@@ -30,23 +31,23 @@ import (
 
 // Options are the settings of a store.
 type Options struct {
-	// Agents is asked which agents the traces of a tenant mean. It is required.
+	// Agents resolves the agents that the traces of a tenant name. It is required.
 	Agents func(tenant string) store.AgentDirectory
-	// Now is the clock by which traces are dated; time.Now when nil.
+	// Now is the clock for the dates of traces; time.Now when nil.
 	Now func() time.Time
-	// Logger is told of what no caller hears about; nothing when nil.
+	// Logger receives errors that are not returned to a caller; nil discards them.
 	Logger *slog.Logger
 	// Timeout bounds each statement; 0: 15 seconds.
 	Timeout time.Duration
-	// MergeEvery is how often it is looked whether statistics are to be merged; 0: 10
+	// MergeEvery is the interval at which due merges of statistics are looked for; 0: 10
 	// seconds, below 0: never.
 	MergeEvery time.Duration
 
-	settle time.Duration // 0: settle
-	fault  func() error  // fails writes in tests
+	settle time.Duration // 0: the constant settle
+	fault  func() error  // makes writes fail in tests
 }
 
-// settle is for how long what is committed may become visible out of order: longer than
+// settle is the time during which commits may become visible out of order: longer than
 // any write takes.
 const settle = time.Minute
 
@@ -61,24 +62,24 @@ type Store struct {
 	claims claims
 
 	life    sync.RWMutex  // held for reading while calls are running
-	closed  chan struct{} // closed when Close begins
+	closed  chan struct{} // closed when Close starts
 	closing sync.Once
-	ended   context.Context // of what still runs
+	ended   context.Context // cancels running calls
 	ending  func()
 	work    sync.WaitGroup // the background goroutines
 
-	failure atomic.Pointer[error] // of the newest write
+	failure atomic.Pointer[error] // error of the newest write
 
 	mu    sync.Mutex
-	homes map[string]*shard // of tenants
-	feeds map[string]*feed  // of tenants whose traces are followed
-	fresh map[string]int    // traces of tenants that this process wrote and nobody has merged
+	homes map[string]*shard // shards of tenants
+	feeds map[string]*feed  // feeds of tenants whose traces are streamed
+	fresh map[string]int    // number of traces of tenants that this process wrote and that are not merged yet
 }
 
 var _ store.Traces = (*Store)(nil)
 
-// Open opens what a URL names, clickhouse://user@host1,host2/database, and brings the
-// schema of every shard to the version of this package.
+// Open opens the store of a URL, clickhouse://user@host1,host2/database, and migrates the
+// schema of every shard to the newest version.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -127,8 +128,8 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// openShards connects to the shards: each host of the URL is one, or the shards are
-// those of the cluster.
+// openShards connects to the shards: each host of the URL is one, or they are the shards
+// of the cluster.
 func (s *Store) openShards(ctx context.Context, a *address) error {
 	groups := make([][]string, 0, len(a.hosts))
 	if a.cluster != "" {
@@ -154,7 +155,7 @@ func (s *Store) openShards(ctx context.Context, a *address) error {
 	return nil
 }
 
-// connect makes the pool of connections to a shard, which are made when they are needed.
+// connect makes the pool of connections to a shard; connections are opened on demand.
 func (s *Store) connect(a *address, hosts []string) (*shard, error) {
 	conn, err := driver.Open(&driver.Options{
 		Protocol: a.protocol, Addr: hosts, TLS: a.tls(),
@@ -173,7 +174,7 @@ func (s *Store) connect(a *address, hosts []string) (*shard, error) {
 	return newShard(s, hosts, conn), nil
 }
 
-// clusterShards asks a host which shards its cluster has.
+// clusterShards reads the shards of a cluster from a host.
 func (s *Store) clusterShards(ctx context.Context, a *address) (groups [][]string, err error) {
 	sh, err := s.connect(a, a.hosts)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *Store) clusterShards(ctx context.Context, a *address) (groups [][]strin
 	return groups, err
 }
 
-// usable refuses calls on a closed store and with a context that has ended.
+// usable rejects calls on a closed store and calls with an ended context.
 func (s *Store) usable(ctx context.Context) error {
 	select {
 	case <-s.closed:
@@ -219,7 +220,7 @@ func (s *Store) run(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// Ready reports the failure of the newest write, and whether a shard is away.
+// Ready reports the error of the newest write, or a shard that is unavailable.
 func (s *Store) Ready(ctx context.Context) error {
 	return s.run(ctx, func() error {
 		if failed := s.failure.Load(); failed != nil {
@@ -234,7 +235,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	})
 }
 
-// wrote remembers how a write ended.
+// wrote records the result of a write.
 func (s *Store) wrote(err error) error {
 	if err == nil {
 		s.failure.Store(nil)
@@ -244,7 +245,7 @@ func (s *Store) wrote(err error) error {
 	return err
 }
 
-// Info describes the store. Its size is what the engine says of all shards.
+// Info describes the store. Its size is the sum of the sizes that the shards report.
 func (s *Store) Info(ctx context.Context) (store.Info, error) {
 	info := store.Info{Backend: "clickhouse", Location: s.where, SchemaVersion: s.schema}
 	err := s.run(ctx, func() error {
@@ -280,7 +281,7 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
-// closeWait bounds how long Close waits for running calls before it ends them.
+// closeWait bounds how long Close waits for running calls before it cancels them.
 const closeWait = 10 * time.Second
 
 // tenant is the traces of one tenant.

@@ -20,7 +20,7 @@ import (
 	"svc/store/storetest"
 )
 
-// open opens a store whose agents another store knows.
+// open opens a store whose agents are in another store.
 func open(t testing.TB, url string, records store.Records, opts Options) *Store {
 	t.Helper()
 	opts.Agents = func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }
@@ -32,8 +32,8 @@ func open(t testing.TB, url string, records store.Records, opts Options) *Store 
 	return s
 }
 
-// fewChecks lets tests of random calls make few, unless told how many with -rapid.checks:
-// each call is several statements of a real engine.
+// fewChecks reduces the number of random checks, unless -rapid.checks sets it: each check
+// runs several statements on a real engine.
 func fewChecks(t *testing.T) {
 	t.Helper()
 	given := false
@@ -45,12 +45,13 @@ func fewChecks(t *testing.T) {
 	}
 }
 
-// recordsVariable names the store of the records beside which TestConformance runs: memory,
-// which is the default and the only one whose writes fail when asked to, bolt or postgres.
+// recordsVariable is the environment variable with the store of the records for
+// TestConformance: memory (the default, and the only one with fault injection), bolt or
+// postgres.
 const recordsVariable = "SVC_TEST_RECORDS"
 
-// TestConformance: traces on a real engine keep every promise, beside records in
-// another store.
+// TestConformance: traces on a real engine, with records in another store, fulfil the
+// contract of package store.
 func TestConformance(t *testing.T) {
 	fewChecks(t)
 	server := clickhousetest.Start(t)

@@ -10,19 +10,18 @@ import (
 	"svc/store"
 )
 
-// cursor is a place in the order of commits of several writers: everything up to floor
-// has been read, and of each writer what is behind floor up to a place of its own. It
-// needs the writers of the last minute alone: what is older than that is visible, or
-// never will be.
+// cursor is a position in the commit order of several writers: everything up to floor
+// has been read and, per writer, everything up to a position after floor. It needs
+// only the writers of the last minute: older commits are visible, or never will be.
 type cursor struct {
 	floor int64
 	seen  map[uint64]int64
 }
 
-// maxWriters bounds the writers of a cursor that comes from outside.
+// maxWriters bounds the writers of a cursor from a client.
 const maxWriters = 1000
 
-// text is the cursor for clients.
+// text returns the cursor as clients get it.
 func (c cursor) text() store.Cursor {
 	if c.floor == 0 && len(c.seen) == 0 {
 		return store.CursorStart
@@ -44,7 +43,7 @@ func (c cursor) writers() []uint64 {
 	return list
 }
 
-// parseCursor reads what text wrote.
+// parseCursor parses a cursor.
 func parseCursor(text store.Cursor) (c cursor, err error) {
 	c.seen = map[uint64]int64{}
 	if text == store.CursorStart {
@@ -85,7 +84,7 @@ func parseCursor(text store.Cursor) (c cursor, err error) {
 	return c, nil
 }
 
-// clone is a cursor that shares nothing with another.
+// clone returns a copy that shares no memory with the cursor.
 func (c cursor) clone() cursor {
 	seen := make(map[uint64]int64, len(c.seen))
 	for w, n := range c.seen {
@@ -94,7 +93,7 @@ func (c cursor) clone() cursor {
 	return cursor{c.floor, seen}
 }
 
-// read moves the cursor behind a commit, in the order of places.
+// read moves the cursor past a commit; commits must be passed in order.
 func (c *cursor) read(seq int64, writer uint64, settled int64) {
 	c.seen[writer] = max(c.seen[writer], seq)
 	c.floor = max(c.floor, seq-settled)
@@ -105,7 +104,7 @@ func (c *cursor) read(seq int64, writer uint64, settled int64) {
 	}
 }
 
-// behind selects what is behind the cursor.
+// behind returns the SQL condition for commits after the cursor.
 func (c cursor) behind() string {
 	var b strings.Builder
 	b.WriteString(committedBehind(c.floor))

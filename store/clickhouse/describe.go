@@ -8,7 +8,7 @@ import (
 	"svc/store"
 )
 
-// Describe describes the store that a URL names, and changes nothing: one without a
+// Describe describes the store of a URL without changing it. A store without a
 // schema has version 0.
 func Describe(ctx context.Context, url string) (info store.Info, err error) {
 	a, err := parseURL(url)
@@ -50,7 +50,7 @@ func Describe(ctx context.Context, url string) (info store.Info, err error) {
 	return info, nil
 }
 
-// size is how much of its disk the server uses for the tables.
+// size returns the disk space of the tables on the server.
 func (sh *shard) size(ctx context.Context) (int64, error) {
 	var bytes uint64
 	err := sh.row(ctx, "SELECT toUInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = currentDatabase()", &bytes)

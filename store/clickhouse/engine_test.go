@@ -34,7 +34,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-// rig is a store on a real engine, beside records in memory.
+// rig is a store on a real engine, with records in memory.
 type rig struct {
 	*Store
 	records *memory.Store
@@ -56,7 +56,7 @@ func (r rig) tenant(t testing.TB, name string) *tenant {
 	return &tenant{r.Store, info.ID}
 }
 
-// batch is traces of several agents, models and days.
+// batch returns traces of several agents, models and days.
 func (r rig) batch(prefix string, n int) store.Batch {
 	var b store.Batch
 	for i := range n {
@@ -72,7 +72,7 @@ func (r rig) batch(prefix string, n int) store.Batch {
 	return b
 }
 
-// answers is all that statistics say of a tenant.
+// answers holds all statistics of a tenant.
 func (r rig) answers(t testing.TB, tn *tenant) (all []any) {
 	t.Helper()
 	now := r.clock.Now().Truncate(time.Hour).Add(time.Hour) // the same window in each call
@@ -97,8 +97,8 @@ func (r rig) answers(t testing.TB, tn *tenant) (all []any) {
 	return append(all, must(tn.PolicyFires(ctx, []string{"pol_1", "pol_2", "pol_3"}))(t))
 }
 
-// TestMerge: statistics are the same before and after they are merged, whoever merges
-// and however often, and what comes later is added.
+// TestMerge: statistics are the same before and after a merge, by any process and any number
+// of times, and later traces are added.
 func TestMerge(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
@@ -108,7 +108,7 @@ func TestMerge(t *testing.T) {
 		must(tn.Ingest(ctx, r.batch(fmt.Sprint("round ", round, " "), n)))(t)
 		want = r.answers(t, tn)
 		settled := sh.clock() + int64(time.Second)
-		if round == 2 { // two processes at once, from the same generation
+		if round == 2 { // two processes concurrently, from the same generation
 			g := must(tn.newestGeneration(ctx, sh))(t)
 			must(tn.merge(ctx, sh, settled))(t)
 			if err := sh.exec(ctx, fmt.Sprintf("INSERT INTO generations SELECT tenant, seq, version - 1, days, versions FROM generations WHERE tenant = %s AND seq = %d", quote(tn.id), g.seq)); err != nil {
@@ -126,7 +126,7 @@ func TestMerge(t *testing.T) {
 	if err := sh.row(ctx, "SELECT count() FROM rollups", &rows); err != nil || rows == 0 {
 		t.Errorf("%d merged rows, %v", rows, err)
 	}
-	// The feed is not needed for what was merged.
+	// The feed is not needed for merged statistics.
 	if err := sh.exec(ctx, fmt.Sprintf("ALTER TABLE feed DROP PARTITION %d", dayOf(sh.clock()))); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestTwice: traces that were written twice, as when the answer to the first attempt was
-// lost, are shown and counted once.
+// TestTwice: traces that were written twice, as after a lost response to the first attempt,
+// are shown and counted once.
 func TestTwice(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
@@ -185,7 +185,7 @@ func TestTwice(t *testing.T) {
 	if diff := cmp.Diff(list, paged); diff != "" {
 		t.Errorf("pages: %s", diff)
 	}
-	// More rows are there twice than a page reads in vain.
+	// There are more duplicate rows than a page reads in excess.
 	if got, total, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, store.Page{Limit: 120, Offset: 3}); err != nil || total != n || cmp.Diff(list[3:123], got) != "" {
 		t.Errorf("a long page: %d of %d traces, %v", len(got), total, err)
 	}
@@ -198,7 +198,7 @@ func TestTwice(t *testing.T) {
 	if diff := cmp.Diff(want, r.answers(t, tn)); diff != "" {
 		t.Errorf("merged statistics count traces twice: %s", diff)
 	}
-	// Rows that come while the first of the same traces were just merged.
+	// Duplicate rows of traces that were merged just before.
 	for i, c := range columns {
 		if c == "seq + 1000" {
 			columns[i] = fmt.Sprint("seq + ", int64(20*time.Second))
@@ -215,7 +215,8 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// TestShards: tenants are on the shard that chose them, also after one is added.
+// TestShards: tenants stay on the shard that was chosen for them, also after a shard is
+// added.
 func TestShards(t *testing.T) {
 	one, two := clickhousetest.Start(t), clickhousetest.Start(t)
 	for _, s := range []*clickhousetest.Server{one, two} {
@@ -252,8 +253,8 @@ func TestShards(t *testing.T) {
 			t.Errorf("tenant %d: sent again: %+v", i, got)
 		}
 	}
-	// One shard away: its tenants wait, the others do not, also those that a process has
-	// not served before.
+	// One shard is unavailable: calls for its tenants fail, and others succeed, including
+	// those of tenants that a process has not served before.
 	unused := open(t, clickhousetest.URL("shards", one, two), alone.records, Options{Now: alone.clock.Now, MergeEvery: -1, Timeout: time.Minute})
 	follow := func(sh *shard) (*tenant, store.TraceStream) {
 		for _, tn := range tenants {
@@ -295,8 +296,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestAway: while the engine is killed or frozen calls say so, and soon; afterwards they
-// are served, and what was acknowledged is there.
+// TestAway: while the engine is killed or frozen, calls fail with ErrUnavailable within a
+// short time. Afterwards they succeed, and all acknowledged traces are stored.
 func TestAway(t *testing.T) {
 	server := clickhousetest.Start(t)
 	c := storetest.NewClock()
@@ -344,7 +345,7 @@ func TestAway(t *testing.T) {
 		}
 		fail.end()
 		patient(what)
-		patient("lost " + what) // sent again, whatever became of the first attempt
+		patient("lost " + what) // sent again, whatever the outcome of the first attempt
 	}
 	if _, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{}); err != nil || total != stored {
 		t.Errorf("%d traces, want %d, %v", total, stored, err)
@@ -354,13 +355,13 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// killsVariable is how often TestKilledWhileWriting kills the engine; 3 times where it is not
-// set.
+// killsVariable is the environment variable with the number of kills in
+// TestKilledWhileWriting; default 3.
 const killsVariable = "SVC_TEST_KILLS"
 
-// TestKilledWhileWriting: an engine that is killed while it writes a batch has no id of a
-// trace without the trace, its statistics and its session: the batch is sent again, and then
-// everything is there.
+// TestKilledWhileWriting: an engine that is killed while it writes a batch must not have the
+// id of a trace without the trace, its statistics and its session. After the batch is sent
+// again, everything is stored.
 func TestKilledWhileWriting(t *testing.T) {
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv(killsVariable)); err == nil {
@@ -373,7 +374,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	var tn *tenant
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
-	took := 100 * time.Millisecond // of a batch
+	took := 100 * time.Millisecond // traces of a batch
 	for kill := range kills + 1 {
 		r := rig{open(t, url, records, Options{Now: c.Now, MergeEvery: -1, Timeout: time.Minute}), records, c}
 		if tn == nil {
@@ -408,7 +409,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 		killed := make(chan struct{})
 		time.AfterFunc(time.Duration(random.Int64N(int64(took))), func() { server.Kill(); close(killed) })
-		_, _ = tn.Ingest(ctx, batch(kill+1)) // it may be stored or not
+		_, _ = tn.Ingest(ctx, batch(kill+1)) // the batch may be stored or not
 		<-killed
 		_ = r.Close()
 		server.StartAgain()
@@ -423,7 +424,8 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-// TestUncounted: totals that were not counted say so, and end no loop over pages early.
+// TestUncounted: totals that are lower bounds are marked as such, and do not end a loop over
+// pages early.
 func TestUncounted(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
@@ -450,8 +452,8 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// TestDeepPages: pages far behind the first are those of the whole list, and totals of a
-// filter are lower bounds where it was not asked of every trace.
+// TestDeepPages: pages far down the list agree with the whole list, and totals of a filter
+// are lower bounds if not every trace was checked.
 func TestDeepPages(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
@@ -471,7 +473,7 @@ func TestDeepPages(t *testing.T) {
 	}
 }
 
-// TestSweep: days that are hidden are dropped, and their statistics stay.
+// TestSweep: days that are hidden are dropped, and their statistics are kept.
 func TestSweep(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")

@@ -14,16 +14,16 @@ import (
 // Codes of the engine's errors.
 const (
 	duplicateColumn = 15
-	illegalColumn   = 44 // what old versions answer for a column that is there
+	illegalColumn   = 44 // the error of old versions for a column that exists
 	unknownTable    = 60
 	unknownDatabase = 81
 	timeoutExceeded = 159
 )
 
-// passing are errors of an engine that may be gone with the next try: it is busy, has
-// no room, starts, or is cut off from its keeper.
+// passing are errors that may not occur on the next try: the engine is busy, out of memory or
+// disk, starting, or disconnected from its keeper.
 var passing = map[int32]bool{
-	timeoutExceeded: true, 160: true, // too slow
+	timeoutExceeded: true, 160: true, // timeout
 	202: true,                       // too many statements at once
 	209: true, 210: true, 279: true, // network
 	241: true, 243: true, // memory, disk
@@ -31,7 +31,7 @@ var passing = map[int32]bool{
 	236: true, 394: true, // aborted, cancelled
 }
 
-// code is the code of an error of the engine, 0 of any other.
+// code returns the code of an engine's error, 0 for any other error.
 func code(err error) int32 {
 	var e *driver.Exception
 	if errors.As(err, &e) {
@@ -40,15 +40,14 @@ func code(err error) int32 {
 	return 0
 }
 
-// connectionLost reports whether an error is about the connection and not about what
-// was asked over it.
+// connectionLost reports whether an error is a failure of the connection, not of the statement.
 func connectionLost(err error) bool {
 	var own *store.Error
 	return code(err) == 0 && !errors.As(err, &own) && !errors.Is(err, store.ErrTooSlow)
 }
 
-// explain turns an error of the engine into one of package store. asked is the context
-// of the caller, who may have ended it.
+// explain converts an error of the engine into one of package store. asked is the context of
+// the caller, which the caller may have canceled.
 func (sh *shard) explain(asked context.Context, err error) error {
 	var own *store.Error
 	switch {
@@ -66,10 +65,11 @@ func (sh *shard) explain(asked context.Context, err error) error {
 	return fmt.Errorf("shard %s: %w", sh.name, err)
 }
 
-// withoutSecrets is an error of the driver about its settings without what may hold a password.
+// withoutSecrets replaces an error of the driver about its settings, which may contain a
+// password.
 func withoutSecrets(err error) error {
 	if strings.Contains(err.Error(), "://") {
-		return errors.New("the URL of the store of traces cannot be read")
+		return errors.New("the URL of the store of traces cannot be parsed")
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"svc/store/rollup"
 )
 
-// Expire hides what is too old at once, in one step. What is hidden to all tenants is
-// removed day by day, now and then.
+// Expire hides traces and statistics that are too old at once, in one step. Partitions
+// that are hidden for all tenants are dropped later, in the background.
 func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Expired, err error) {
 	err = t.on(ctx, func(sh *shard) error {
 		if fault := t.s.opts.fault; fault != nil {
@@ -43,7 +43,7 @@ func (t *tenant) Expire(ctx context.Context, b store.ExpireBounds) (res store.Ex
 	return res, err
 }
 
-// hide moves the horizon of the tenant, where that hides something.
+// hide moves the horizon (the retention cutoff) of the tenant, if that hides a trace.
 func (t *tenant) hide(ctx context.Context, sh *shard, horizon, bound int64) (int, error) {
 	if bound <= horizon {
 		return 0, nil
@@ -56,7 +56,7 @@ func (t *tenant) hide(ctx context.Context, sh *shard, horizon, bound int64) (int
 	return int(n), err
 }
 
-// dropMinutes lets statistics by the minute begin at the hour of a time.
+// dropMinutes sets the start of statistics by the minute to the hour of a time.
 func (t *tenant) dropMinutes(ctx context.Context, sh *shard, begin int64, bound time.Time) (int, error) {
 	hour := nanos(bound.UTC().Truncate(time.Hour))
 	if hour <= begin {
@@ -88,10 +88,11 @@ func (t *tenant) dropMinutes(ctx context.Context, sh *shard, begin int64, bound 
 	return len(gone), err
 }
 
-// sweepEvery is how often a process looks for partitions that nobody sees any more.
+// sweepEvery is the interval at which a process looks for partitions that are hidden for
+// all tenants.
 const sweepEvery = 10 * time.Minute
 
-// sweep drops the days that are hidden to every tenant that has traces in them.
+// sweep drops the days that are hidden for every tenant with traces in them.
 func (s *Store) sweep(ctx context.Context, sh *shard) error {
 	s.mu.Lock()
 	due := time.Since(sh.swept) >= sweepEvery
@@ -105,12 +106,12 @@ func (s *Store) sweep(ctx context.Context, sh *shard) error {
 	return sh.dropHidden(ctx)
 }
 
-// partitioned are the tables of whole days or months, and how many nanoseconds a unit of
-// their partitions is.
+// partitioned are the tables with partitions by day or month, and the nanoseconds of a
+// unit of their partitions.
 var partitioned = []struct {
 	table, column string
 	unit          int64
-	ahead         int64 // what is in a partition was created at most this long after its end
+	ahead         int64 // maximum time between the end of a partition and the creation of the data in it
 }{
 	{"traces", "day", dayNanos, 0},
 	{"ids", "month", 30 * dayNanos, 0},
@@ -118,8 +119,8 @@ var partitioned = []struct {
 	{"feed", "committed", dayNanos, int64(store.MaxAhead)},
 }
 
-// dropHidden drops the partitions of a shard whose traces are all hidden. Of the feed
-// everything is merged before.
+// dropHidden drops the partitions of a shard whose traces are all hidden. Rows of the
+// feed are merged before.
 func (sh *shard) dropHidden(ctx context.Context) error {
 	horizons := map[string]int64{}
 	var tenant string
@@ -166,8 +167,8 @@ func (sh *shard) dropHidden(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// allMerged merges what was committed before a time, and reports whether that is so of
-// all tenants.
+// allMerged merges the commits before a time, and reports whether that succeeded for all
+// tenants.
 func (sh *shard) allMerged(ctx context.Context, tenants []string, before int64) bool {
 	for _, id := range tenants {
 		t := &tenant{sh.s, id}

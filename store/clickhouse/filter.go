@@ -10,7 +10,7 @@ import (
 	"svc/store"
 )
 
-// conditions is conditions on traces as SQL.
+// conditions are SQL conditions on traces.
 type conditions struct{ strings.Builder }
 
 // and adds a condition.
@@ -21,13 +21,14 @@ func (c *conditions) and(sql string) {
 	c.WriteString(sql)
 }
 
-// horizonOf is the creation before which traces of a tenant are not shown.
+// horizonOf returns SQL for the retention cutoff of a tenant, before which traces are
+// hidden.
 func horizonOf(tenant string) string {
 	return "(SELECT max(created) FROM horizons WHERE tenant = " + quote(tenant) + ")"
 }
 
-// selection selects the traces of a tenant that are shown and pass a filter, but for
-// the time of their creation, whose bounds it returns.
+// selection selects the traces of a tenant that are not hidden and match a filter, except
+// for the time of creation, whose bounds it returns.
 func selection(tenant string, f *store.TraceFilter) (c *conditions, from, to int64) {
 	c = &conditions{}
 	c.and("tenant = " + quote(tenant))
@@ -71,8 +72,8 @@ func selection(tenant string, f *store.TraceFilter) (c *conditions, from, to int
 	return c, from, to
 }
 
-// selection is the selection of a filter, between the times of its session where it asks for
-// one.
+// selection is the selection of a filter; a filter on a session also narrows the times to
+// those of the session.
 func (t *tenant) selection(ctx context.Context, sh *shard, f *store.TraceFilter) (c *conditions, from, to int64, err error) {
 	c, from, to = selection(t.id, f)
 	if f.SessionID == "" {
@@ -86,15 +87,15 @@ func (t *tenant) selection(ctx context.Context, sh *shard, f *store.TraceFilter)
 		return nil, 0, 0, err
 	}
 	if n == 0 {
-		first, last = 1, 0 // nothing
+		first, last = 1, 0 // the session has no traces
 	}
-	if since > 0 { // older traces are not in that table
+	if since > 0 { // sessions of older traces are not in that table
 		first, last = min(first, 0), max(last, since)
 	}
 	return c, max(from, first), min(to, last), nil
 }
 
-// statusConditions is what a status asks for.
+// statusConditions is the SQL condition of each status.
 var statusConditions = map[store.TraceStatus]string{
 	"": "", store.TraceError: "error = 1", store.TraceSuccess: "error = 0",
 	store.TraceBlocked: "error = 1 AND blocked = 1", store.TraceFailed: "error = 1 AND blocked = 0",

@@ -9,16 +9,16 @@ import (
 	"svc/store/rollup"
 )
 
-// generation is merged statistics of a tenant: of everything that was committed up to a
-// place. The rows of a day count where they have the day's version. The zero value is
-// that of a tenant of which nothing was merged.
+// generation is the merged statistics of a tenant: of everything that was committed up to
+// a position. Of each day, the rows with the day's version are valid. The zero value
+// stands for a tenant without merged statistics.
 type generation struct {
 	seq     int64
 	version int64
 	days    map[uint16]int64
 }
 
-// newestGeneration is the one that readers use.
+// newestGeneration returns the generation that readers use.
 func (t *tenant) newestGeneration(ctx context.Context, sh *shard) (g generation, err error) {
 	var days []uint16
 	var versions []int64
@@ -33,7 +33,7 @@ func (t *tenant) newestGeneration(ctx context.Context, sh *shard) (g generation,
 	return g, err
 }
 
-// rows selects the merged rows between two days; false where there are none.
+// rows selects the merged rows between two days; it returns false when there are none.
 func (g *generation) rows(from, to uint16) (string, bool) {
 	var b strings.Builder
 	for day, version := range g.days {
@@ -51,18 +51,19 @@ func (g *generation) rows(from, to uint16) (string, bool) {
 // feedColumns are the columns of the feed that statistics need.
 const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model, input, output, cost, duration, bin, policies, call_tools, call_counts"
 
-// unmerged selects what came behind a generation, up to a place, each trace once. extra
-// is more conditions. A trace that is there twice came twice within the time of a write:
-// only a merge looks at what came shortly before, too, so that one whose two rows are on
-// both sides of the place counts twice until then.
+// unmerged selects the traces that were committed after a generation, up to a position,
+// each trace once. extra is an additional condition. A trace that is stored twice was
+// committed twice within the duration of a write. Only a merge also checks commits shortly
+// before the position, so a trace with one row on each side of it counts twice until the
+// next merge.
 func (t *tenant) unmerged(g *generation, upTo int64, extra string) string {
 	return t.since(g.seq, 0, upTo, extra)
 }
 
-// since selects what was committed behind a place, up to another one, each trace once, and
-// none of which there is a row at most lookBack before the place. Of what came before, the
-// ids of the traces that came now are read alone: at many traces a second lookBack has far
-// more rows than what came.
+// since selects the traces that were committed after a position, up to another one, each
+// trace once, without traces that have a row at most lookBack before the position. Of the
+// rows in lookBack only those with ids of the new traces are read: at high rates lookBack
+// has far more rows than the new range.
 func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
 	now := fmt.Sprintf("tenant = %s AND %s AND seq <= %d", quote(t.id), committedBehind(after), upTo)
 	if lookBack > 0 {
@@ -72,17 +73,18 @@ func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
 	return fmt.Sprintf("(SELECT %s FROM feed WHERE %s%s ORDER BY seq, writer LIMIT 1 BY id, again)", feedColumns, now, extra)
 }
 
-// The values of dimensions as SQL, as agentWord and modelWord make them.
+// SQL for the values of dimensions, as agentWord and modelWord build them.
 const (
 	agentSQL  = "if(agent != '', concat('i', agent), concat('n', agent_name))"
 	modelSQL  = "if(provider = '' AND model = '', '', concat(provider, '\\0', model))"
 	minuteSQL = "toUInt32(intDiv(created, 60000000000))"
-	// sumsSQL are the sums of traces whose durations are in one bin.
+	// sumsSQL are the sums over traces whose durations are in one bin.
 	sumsSQL = "bin, count(), toInt64(sum(error)), toInt64(sum(blocked)), sum(input), sum(output), sum(cost), " +
 		"if(sum(toFloat64(duration)) > 9.2e18, toInt64(9223372036854775807), sum(duration)), min(duration), max(duration)"
 )
 
-// agentWord is an agent as a dimension: one that is not registered is its name.
+// agentWord returns an agent as a value of a dimension: its id, or the name of an agent
+// that is not registered.
 func agentWord(id, name string) string {
 	if id == "" {
 		return "n" + name
@@ -104,11 +106,11 @@ func (s *sums) list() []any {
 	return []any{&s.bin, &s.n, &s.errors, &s.blocked, &s.input, &s.output, &s.cost, &s.duration, &s.least, &s.most}
 }
 
-// partial is the row as one of merged statistics.
+// partial returns the row as merged statistics.
 func (s *sums) partial() rollup.Partial {
 	return rollup.Partial{Traces: int64(s.n), Errors: s.errors, Blocked: s.blocked, InputTokens: s.input, OutputTokens: s.output, Cost: s.cost,
 		Duration: s.duration, Min: s.least, Max: s.most, Bins: []rollup.Bin{{Index: s.bin, Count: s.n}}}
 }
 
-// dayOfTime is the day of a time.
+// dayOfTime returns the day of a time.
 func dayOfTime(t time.Time) uint16 { return dayOf(nanos(t)) }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxHomes bounds the tenants whose shards a process remembers.
+// maxHomes bounds the tenants whose shards a process caches.
 const maxHomes = 100_000
 
-// home returns the shard of a tenant: where it is already, whatever shards were added
-// since, or the one that its id and the names of the shards choose.
+// home returns the shard of a tenant: the one that has its traces, even if shards were
+// added since, or the one chosen by the hash of its id and the names of the shards.
 func (s *Store) home(ctx context.Context, id string) (*shard, error) {
 	if len(s.shards) == 1 {
 		return s.shards[0], nil
@@ -38,8 +38,8 @@ func (s *Store) rememberHome(id string, sh *shard) {
 	s.homes[id] = sh
 }
 
-// findHome asks every shard. The one that has had the tenant for longest keeps it. noted
-// is false where none has it.
+// findHome queries every shard. The shard that has had the tenant for the longest time
+// keeps it. noted is false when none has it.
 func (s *Store) findHome(ctx context.Context, id string) (found *shard, noted bool, err error) {
 	first := int64(0)
 	for _, sh := range s.shards {
@@ -57,10 +57,11 @@ func (s *Store) findHome(ctx context.Context, id string) (found *shard, noted bo
 	return s.chosen(id), false, nil
 }
 
-// learnEvery is how often the shards of tenants are read that came at other processes.
+// learnEvery is the interval at which the shards of tenants that other processes have
+// placed are read.
 const learnEvery = time.Minute
 
-// learnNowAndThen reads the shards of all tenants now and then.
+// learnNowAndThen reads the shards of all tenants periodically.
 func (s *Store) learnNowAndThen() {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
@@ -70,13 +71,13 @@ func (s *Store) learnNowAndThen() {
 			return
 		case <-tick.C:
 		}
-		_ = s.learnHomes(s.ended) // a shard that is away is logged where it is watched
+		_ = s.learnHomes(s.ended) // watch logs that the shard is unavailable
 	}
 }
 
-// learnHomes remembers the shards of all tenants, up to maxHomes: while a shard is away
-// nothing can be found out about tenants that this process has not served yet, not even
-// that they are on another one.
+// learnHomes caches the shards of all tenants, up to maxHomes. Without the cache, while
+// one shard is unavailable, a process could not find the shard of any tenant that it has
+// not served before, not even of tenants on other shards.
 func (s *Store) learnHomes(ctx context.Context) error {
 	type home struct {
 		sh    *shard
@@ -98,7 +99,7 @@ func (s *Store) learnHomes(ctx context.Context) error {
 			return err
 		}
 		if n == maxHomes && (last == "" || id < last) {
-			last = id // of the tenants behind it the shard has not told all
+			last = id // the shard has not returned all tenants after it
 		}
 	}
 	s.mu.Lock()
@@ -111,15 +112,15 @@ func (s *Store) learnHomes(ctx context.Context) error {
 	return nil
 }
 
-// chosen is the shard with the highest hash of its name and the id: adding one moves
-// the fewest new tenants.
+// chosen returns the shard with the highest hash of its name and the id (rendezvous
+// hashing), so that an added shard moves the fewest new tenants.
 func (s *Store) chosen(id string) (best *shard) {
 	most := uint64(0)
 	for _, sh := range s.shards {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(sh.name + "\x00" + id))
 		n := h.Sum64()
-		n ^= n >> 33 // the end of the id is in all bits
+		n ^= n >> 33 // mix, so that the end of the id changes all bits
 		n *= 0xff51afd7ed558ccd
 		n ^= n >> 33
 		if best == nil || n > most {
@@ -129,7 +130,7 @@ func (s *Store) chosen(id string) (best *shard) {
 	return best
 }
 
-// settleHome notes that a tenant has its traces on a shard, before the first is there.
+// settleHome records the shard of a tenant, before its first trace is stored.
 func (s *Store) settleHome(ctx context.Context, sh *shard, id string) error {
 	s.mu.Lock()
 	noted := s.homes[id] != nil
@@ -141,7 +142,7 @@ func (s *Store) settleHome(ctx context.Context, sh *shard, id string) error {
 	if err := sh.row(ctx, "SELECT min(since) FROM homes WHERE tenant = "+quote(id), &since); err != nil {
 		return err
 	}
-	if since == 0 { // also where there is one shard alone, so that a second one finds it
+	if since == 0 { // also if there is only one shard, so that a second one can find it
 		if err := sh.exec(ctx, fmt.Sprintf("INSERT INTO homes SELECT %s, toInt64(%d)", quote(id), sh.clock())); err != nil {
 			return err
 		}

@@ -8,17 +8,17 @@ import (
 	"svc/store"
 )
 
-// ingest is a batch on its way.
+// ingest is a batch that is being stored.
 type ingest struct {
 	t     *tenant
 	list  []store.Trace
-	again []int64 // of each: creation of the removed trace that had its id; 0: none had
-	fresh []bool  // of each: it is to be stored
+	again []int64 // per trace: creation of the removed trace that had its id; 0: none
+	fresh []bool  // per trace: whether it is to be stored
 	res   store.IngestResult
 }
 
-// Ingest stores a batch of traces. A batch that is sent again finds the traces of the
-// first attempt by their ids.
+// Ingest stores a batch of traces. When a batch is sent again, the traces of the first
+// attempt are found by their ids.
 func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.IngestResult, err error) {
 	if err := store.CheckBatch(&batch); err != nil {
 		return res, err
@@ -68,12 +68,12 @@ func (t *tenant) prepare(batch *store.Batch) (*ingest, error) {
 	return in, nil
 }
 
-// look finds out which traces are stored already, or are too old.
+// look determines which traces are stored already, or are too old.
 func (in *ingest) look(ctx context.Context, sh *shard, ids []string) error {
 	known := make(map[string]int64)
 	var id string
 	var created int64
-	// The horizon is that of the empty id, which no trace has.
+	// The horizon is returned under the empty id, which no trace has.
 	tenant := quote(in.t.id)
 	err := sh.rows(ctx, "SELECT id, max(created) FROM ids WHERE tenant = "+tenant+" AND id IN ("+quoted(ids)+") GROUP BY id UNION ALL SELECT '' AS id, max(created) FROM horizons WHERE tenant = "+tenant,
 		[]any{&id, &created}, func() error {
@@ -106,8 +106,8 @@ func (in *ingest) look(ctx context.Context, sh *shard, ids []string) error {
 	return nil
 }
 
-// resolve asks for the agents of the traces that are to be stored, and refuses a batch
-// that names one that does not exist. What is not stored registers nothing.
+// resolve resolves the agents of the traces that are to be stored, and rejects a batch
+// that names one that does not exist. Traces that are not stored register nothing.
 func (in *ingest) resolve(ctx context.Context) error {
 	var asked []store.NamedAgent
 	var at []int
@@ -139,8 +139,7 @@ func (in *ingest) resolve(ctx context.Context) error {
 	return nil
 }
 
-// nanos is a time as the engine keeps it; times that it cannot tell apart from far ones
-// are the nearest that it can.
+// nanos encodes a time for the engine, clamped to the range of int64.
 func nanos(t time.Time) int64 {
 	const most = 1<<63 - 1
 	switch s := t.Unix(); {
@@ -152,5 +151,5 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// timeOf is the time of nanos.
+// timeOf decodes a time.
 func timeOf(n int64) time.Time { return time.Unix(0, n).UTC() }

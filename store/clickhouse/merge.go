@@ -12,14 +12,15 @@ import (
 )
 
 // Statistics of a tenant are merged when there are mergeFrom traces, or after
-// mergeAfter; at most mergeMost at once.
+// mergeAfter. One merge covers at most mergeMost.
 const (
 	mergeFrom  = 20_000
 	mergeAfter = 5 * time.Minute
 	mergeMost  = 500_000
 )
 
-// mergeNowAndThen merges the statistics of what this process wrote.
+// mergeNowAndThen periodically merges the statistics of traces that this process
+// wrote.
 func (s *Store) mergeNowAndThen() {
 	tick := time.NewTicker(s.opts.MergeEvery)
 	defer tick.Stop()
@@ -38,14 +39,14 @@ func (s *Store) mergeNowAndThen() {
 	}
 }
 
-// due are the tenants whose statistics are to be merged.
+// due returns the tenants whose statistics are to be merged.
 func (s *Store) due(merged map[string]time.Time) (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for tenant, n := range s.fresh {
 		if last, known := merged[tenant]; !known {
-			merged[tenant] = now // of what came just now most is not settled
+			merged[tenant] = now // most of the newest commits are not settled yet
 		} else if n >= mergeFrom && now.Sub(last) >= s.opts.settle/2 || now.Sub(last) >= mergeAfter {
 			list = append(list, tenant)
 			merged[tenant] = now
@@ -60,7 +61,7 @@ func (s *Store) due(merged map[string]time.Time) (list []string) {
 	return list
 }
 
-// mergeTenant merges all that is settled of a tenant.
+// mergeTenant merges all settled commits of a tenant.
 func (s *Store) mergeTenant(ctx context.Context, id string) error {
 	t := &tenant{s, id}
 	sh, err := s.home(ctx, id)
@@ -76,9 +77,9 @@ func (s *Store) mergeTenant(ctx context.Context, id string) error {
 	return err
 }
 
-// merge makes a generation of the newest one and of what came since, up to a place. It
-// reports whether there is more up to there. Two processes that do so at once make two
-// generations, each whole: readers use one.
+// merge makes a generation from the newest one and the commits after it, up to a
+// position. It reports whether there is more up to the position. Two processes that
+// merge concurrently make two complete generations; readers use one.
 func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool, err error) {
 	g, err := t.newestGeneration(ctx, sh)
 	if err != nil {
@@ -110,12 +111,13 @@ func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool
 	for day, version := range next.days {
 		days, versions = append(days, day), append(versions, version)
 	}
-	// Last: what was written before counts from here on.
+	// The row of the generation is written last: it makes the rows written before
+	// valid.
 	err = sh.insert(ctx, generationTarget, []any{[]string{t.id}, []int64{next.seq}, []int64{next.version}, [][]uint16{days}, [][]int64{versions}})
 	return n == mergeMost, err
 }
 
-// numbered is minutes whose dimensions are numbers of words.
+// numbered holds minutes whose dimensions are numbers of words.
 type numbered struct {
 	words   []string
 	known   map[string]uint32
@@ -132,7 +134,8 @@ func (r *numbered) number(word string) uint32 {
 	return n
 }
 
-// minutesOf are the statistics of what came behind a generation, up to a place.
+// minutesOf returns the statistics of the commits after a generation, up to a
+// position.
 func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo int64) (*numbered, error) {
 	r := &numbered{words: []string{""}, known: map[string]uint32{"": 0}}
 	var minute uint32
@@ -147,7 +150,7 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 	return r, err
 }
 
-// mergeDays writes the rows of the days that have something new, in the version of a
+// mergeDays writes the rows of the days that have new statistics, in the version of a
 // generation.
 func (t *tenant) mergeDays(ctx context.Context, sh *shard, g, next *generation, r *numbered) error {
 	byDay := map[uint16][]rollup.Entry{}
@@ -181,17 +184,17 @@ func (t *tenant) mergeDays(ctx context.Context, sh *shard, g, next *generation, 
 	return sh.insert(ctx, rollupTarget, rows.columns())
 }
 
-// maxRollupRows bounds the rows of one statement, but for those of one day.
+// maxRollupRows bounds the rows of one statement, except for the rows of a single day.
 const maxRollupRows = 50_000
 
-// rowKey names a row of merged statistics.
+// rowKey is the key of a row of merged statistics.
 type rowKey struct {
 	table             uint8
 	bucket            uint32
 	agent, model, env string
 }
 
-// mergeDay appends the rows of a day: those of a generation with what is new.
+// mergeDay appends the rows of a day: those of a generation merged with the new ones.
 func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r *numbered, day uint16, entries []rollup.Entry, first uint32, rows *rollupRows) error {
 	stored := map[rowKey]string{}
 	if version, some := g.days[day]; some {
@@ -229,7 +232,7 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 var rollupTarget = newTarget("rollups", "tenant", "String", "tbl", "UInt8", "bucket", "UInt32", "agent", "String", "model", "String", "env", "String",
 	"day", "UInt16", "version", "Int64", "traces", "Int64", "errors", "Int64", "cost", "Int64", "data", "String")
 
-// rollupRows is rows of merged statistics, column by column.
+// rollupRows holds rows of merged statistics by column.
 type rollupRows struct {
 	tenant, agent, model, env, data []string
 	table                           []uint8
@@ -291,10 +294,11 @@ func (t *tenant) keepUses(ctx context.Context, sh *shard, next *generation, uses
 	return sh.insert(ctx, usesTarget, []any{tenants, versions, of, tools, firsts, lasts, calls})
 }
 
-// Generations that no reader uses any more are removed when there are cleanFrom.
+// Generations that no reader uses any more are removed when there are cleanFrom of
+// them.
 const (
 	cleanFrom  = 32
-	cleanAfter = 10 * time.Minute // longer than any reader takes
+	cleanAfter = 10 * time.Minute // longer than any read takes
 )
 
 // clean removes generations that were replaced long ago, and rows that only they use.
@@ -318,7 +322,7 @@ func (t *tenant) clean(ctx context.Context, sh *shard) error {
 	used, old := map[int64]bool{}, map[int64]bool{}
 	var gone int64
 	for i, one := range list {
-		// The newest that is older than the bound may have been replaced just now.
+		// The newest generation before the bound may have been replaced just now.
 		if i == 0 || one.seq >= before || i > 0 && list[i-1].seq >= before {
 			used[one.own] = true
 			for _, v := range one.versions {

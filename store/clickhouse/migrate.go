@@ -11,11 +11,11 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// schema are the migrations of this package, in order. The engine has no transactions:
-// every statement may run again, and at two processes at once.
+// schema are the embedded migrations, in order. The engine has no transactions, so
+// every statement must be safe to run again, and in two processes concurrently.
 var schema = migrations.MustRead(files)
 
-// statementsOf splits a file at semicolons, and leaves comments out.
+// statementsOf splits a file at semicolons, and removes comments.
 func statementsOf(text string) (list []string) {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -30,10 +30,11 @@ func statementsOf(text string) (list []string) {
 	return list
 }
 
-// schemaTable notes which migrations were made. It is written alone, never changed.
+// schemaTable has a row for each migration that was made. Rows are inserted, never
+// changed.
 const schemaTable = "CREATE TABLE IF NOT EXISTS svc_schema @CLUSTER (version UInt32, oldest UInt32) ENGINE ORDER BY version"
 
-// migrate brings the shard to the newest of the migrations and returns its version.
+// migrate brings the shard to the newest schema version and returns it.
 func (sh *shard) migrate(ctx context.Context, database string, list []migrations.Migration) (int, error) {
 	version, oldest, err := sh.schemaOf(ctx)
 	if err != nil {
@@ -41,7 +42,7 @@ func (sh *shard) migrate(ctx context.Context, database string, list []migrations
 	}
 	newest := list[len(list)-1].Version
 	if oldest > newest {
-		return 0, fmt.Errorf("shard %s has schema %d, which programs use that know at least schema %d; this one knows %d: start a newer svc", sh.name, version, oldest, newest)
+		return 0, fmt.Errorf("shard %s has schema %d, which needs a program with at least schema %d; this program has schema %d: start a newer svc", sh.name, version, oldest, newest)
 	}
 	if version >= newest {
 		return version, nil
@@ -56,7 +57,7 @@ func (sh *shard) migrate(ctx context.Context, database string, list []migrations
 		for _, statement := range statementsOf(m.SQL) {
 			err := sh.exec(ctx, sh.dialect.table(statement, database))
 			if c := code(err); (c == illegalColumn || c == duplicateColumn) && strings.Contains(statement, "ADD COLUMN") {
-				err = nil // an earlier attempt or another process has added it
+				err = nil // an earlier attempt or another process has added the column
 			}
 			if err != nil {
 				return 0, fmt.Errorf("migration %d: %w", m.Version, err)
@@ -71,7 +72,7 @@ func (sh *shard) migrate(ctx context.Context, database string, list []migrations
 	return version, nil
 }
 
-// schemaOf is the version of a shard, 0 of one without a schema.
+// schemaOf returns the version of a shard, 0 for one without a schema.
 func (sh *shard) schemaOf(ctx context.Context) (version, oldest int, err error) {
 	var v, o uint32
 	err = sh.row(ctx, "SELECT max(version), max(oldest) FROM svc_schema", &v, &o)

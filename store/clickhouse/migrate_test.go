@@ -10,8 +10,8 @@ import (
 	"svc/store/clickhouse/clickhousetest"
 )
 
-// TestColumnsOfClients: traces of schema 1 are read after the migration that added the
-// client, and the statements of a migration may run again.
+// TestColumnsOfClients: traces of schema 1 can be read after the migration that added
+// the client, and the statements of a migration can be run again.
 func TestColumnsOfClients(t *testing.T) {
 	url := clickhousetest.Start(t).Database(t)
 	r := newRig(t, url)
@@ -25,7 +25,7 @@ func TestColumnsOfClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second time all columns are there
+	for range 2 { // in the second run all columns exist
 		if version, err := sh.migrate(ctx, "", schema); err != nil || version != len(schema) {
 			t.Fatal(version, err)
 		}
@@ -45,8 +45,8 @@ func TestColumnsOfClients(t *testing.T) {
 	}
 }
 
-// TestSessionsBefore: the traces of a session are found that are older than the table of
-// sessions, also where it goes on.
+// TestSessionsBefore: traces of a session that are older than the table of sessions are
+// found, also if the session continues.
 func TestSessionsBefore(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))
 	tn := r.tenant(t, "t")
@@ -71,7 +71,7 @@ func TestSessionsBefore(t *testing.T) {
 	if version, err := sh.migrate(ctx, "", schema); err != nil || version != len(schema) {
 		t.Fatal(version, err)
 	}
-	session("late", 40*time.Hour, "ended") // later than the table, and dated before it
+	session("late", 40*time.Hour, "ended") // later than the table, with an earlier date
 	session("new", time.Hour, "goes on")
 	session("fresh", time.Hour, "begins")
 	for name, want := range map[string]int{"goes on": 6, "ended": 6, "begins": 3, "is not": 0} {

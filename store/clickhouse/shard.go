@@ -20,10 +20,10 @@ import (
 const (
 	dialTimeout = 3 * time.Second
 	maxConns    = 16
-	// answerTime is how much longer than a statement may take its answer is waited for:
-	// the engine ends a statement by itself before.
+	// answerTime is how much longer than the time limit of a statement its response is
+	// waited for: normally the engine ends the statement itself before.
 	answerTime = 3 * time.Second
-	// probeEvery is how often it is looked whether a shard is there.
+	// probeEvery is the interval of probes of a shard.
 	probeEvery = 2 * time.Second
 	probeTime  = 3 * time.Second
 )
@@ -36,12 +36,12 @@ type shard struct {
 	dialect dialect
 	queue   chan *job
 
-	offset atomic.Int64 // of its clock to that of this process
-	swept  time.Time    // when hidden partitions were last looked for; s.mu guards it
+	offset atomic.Int64 // offset of its clock from the clock of this process
+	swept  time.Time    // when hidden partitions were last looked for; guarded by s.mu
 
 	mu    sync.Mutex
-	away  error           // why it cannot be reached; nil: it can
-	here  context.Context // ends when it is found to be away
+	away  error           // why the shard is unavailable; nil: it is available
+	here  context.Context // canceled when the shard becomes unavailable
 	leave func()
 }
 
@@ -52,7 +52,7 @@ func newShard(s *Store, hosts []string, conn driver.Conn) *shard {
 }
 
 func joinPort(host string, port uint16, a *address) string {
-	if a.protocol == driver.HTTP { // the cluster knows the ports of the native protocol
+	if a.protocol == driver.HTTP { // the cluster table has the ports of the native protocol
 		_, own, _ := net.SplitHostPort(a.hosts[0])
 		return net.JoinHostPort(host, own)
 	}
@@ -66,7 +66,7 @@ func compression(p driver.Protocol) *driver.Compression {
 	return &driver.Compression{Method: driver.CompressionLZ4}
 }
 
-// begin learns of the server and makes its tables.
+// begin reads the server's version and creates its tables.
 func (sh *shard) begin(ctx context.Context, a *address) error {
 	v, err := sh.conn.ServerVersion()
 	if err != nil {
@@ -81,7 +81,7 @@ func (sh *shard) begin(ctx context.Context, a *address) error {
 	return err
 }
 
-// readClock measures how far the clock of the server is from that of this process, to
+// readClock measures the offset of the server's clock from this process's clock, to
 // within a second.
 func (sh *shard) readClock(ctx context.Context) error {
 	before := time.Now()
@@ -91,48 +91,48 @@ func (sh *shard) readClock(ctx context.Context) error {
 	}
 	middle := before.Add(time.Since(before) / 2)
 	offset := time.Unix(int64(seconds), 0).Add(time.Second / 2).Sub(middle)
-	if offset.Abs() < 2*time.Second { // it tells seconds alone
+	if offset.Abs() < 2*time.Second { // the result has a resolution of seconds
 		offset = 0
 	}
 	sh.offset.Store(int64(offset))
 	return nil
 }
 
-// clock is the present by the clock of the server.
+// clock returns the current time by the clock of the server.
 func (sh *shard) clock() int64 { return time.Now().UnixNano() + sh.offset.Load() }
 
-// reachable reports why the shard cannot be reached, as far as is known.
+// reachable reports why the shard is unavailable, by its last known state.
 func (sh *shard) reachable() error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.away
 }
 
-// found notes whether the shard can be reached. Statements that still wait for one that
-// cannot are ended.
+// found records whether the shard is available. If it is not, statements that wait for it
+// are canceled.
 func (sh *shard) found(err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	switch {
 	case err != nil && sh.away == nil:
 		sh.leave()
-		sh.s.log.Warn("a shard of the store of traces cannot be reached", "shard", sh.name, "error", err)
+		sh.s.log.Warn("a shard of the store of traces is unavailable", "shard", sh.name, "error", err)
 	case err == nil && sh.away != nil:
 		sh.here, sh.leave = context.WithCancel(context.Background())
-		sh.s.log.Info("a shard of the store of traces can be reached again", "shard", sh.name)
+		sh.s.log.Info("a shard of the store of traces is available again", "shard", sh.name)
 	}
 	sh.away = err
 }
 
-// present ends when the shard is found to be away.
+// present returns a context that is canceled when the shard becomes unavailable.
 func (sh *shard) present() context.Context {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.here
 }
 
-// watch looks now and then whether the shard is there, so that calls need not wait to
-// find out.
+// watch probes the shard periodically, so that calls to an unavailable shard fail at
+// once.
 func (sh *shard) watch() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -151,7 +151,7 @@ func (sh *shard) watch() {
 			return
 		default:
 		}
-		// One probe alone may be late on a busy machine.
+		// A single probe may time out on a busy machine.
 		if failed++; err == nil {
 			failed = 0
 		}
@@ -161,13 +161,13 @@ func (sh *shard) watch() {
 	}
 }
 
-// probe asks the server for its clock.
+// probe reads the server's clock.
 func (sh *shard) probe(ctx context.Context) error {
 	var seconds uint32
 	before := time.Now()
 	err := sh.conn.QueryRow(ctx, "SELECT toUInt32(now())").Scan(&seconds)
 	if err != nil {
-		return sh.explain(context.Background(), err) // nobody asked who could have given up
+		return sh.explain(context.Background(), err) // the probe has no caller that could have canceled it
 	}
 	offset := time.Unix(int64(seconds), 0).Add(time.Second / 2).Sub(before)
 	if offset.Abs() < 2*time.Second {
@@ -177,9 +177,10 @@ func (sh *shard) probe(ctx context.Context) error {
 	return nil
 }
 
-// bounded gives a statement its settings and its time. The driver gives the deadline of
-// a context to the connection, which would then fail shortly before the context has ended
-// and look like one that was lost: of the caller it hears that it has given up, alone.
+// bounded adds the settings and the time limit to a statement. The driver applies the
+// deadline of a context to the connection, which would then fail shortly before the
+// context ends and look like a lost connection. So the driver gets a context without the
+// caller's deadline, which is canceled when the caller's context ends.
 func (sh *shard) bounded(asked context.Context) (context.Context, context.CancelFunc) {
 	limit := sh.s.opts.Timeout
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(asked), limit+answerTime)
@@ -189,7 +190,7 @@ func (sh *shard) bounded(asked context.Context) (context.Context, context.Cancel
 	return driver.Context(ctx, driver.WithSettings(sh.dialect.settings(limit))), func() { given(); closed(); away(); cancel() }
 }
 
-// do runs a statement of this shard, where it can be reached.
+// do runs a statement on this shard, if the shard is available.
 func (sh *shard) do(asked context.Context, fn func(ctx context.Context) error) error {
 	if err := sh.reachable(); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (sh *shard) do(asked context.Context, fn func(ctx context.Context) error) e
 	return err
 }
 
-// rows runs a question, which may be asked twice, and calls each with every row.
+// rows runs a query, which may be retried once, and calls each with every row.
 func (sh *shard) rows(ctx context.Context, sql string, into []any, each func() error) error {
 	return sh.do(ctx, func(ctx context.Context) error {
 		list, err := sh.conn.Query(ctx, sql)
@@ -228,17 +229,17 @@ func (sh *shard) rows(ctx context.Context, sql string, into []any, each func() e
 	})
 }
 
-// row runs a question whose answer is one row.
+// row runs a query that returns one row.
 func (sh *shard) row(ctx context.Context, sql string, into ...any) error {
 	return sh.rows(ctx, sql, into, func() error { return nil })
 }
 
-// exec runs a statement without an answer.
+// exec runs a statement without a result.
 func (sh *shard) exec(ctx context.Context, sql string) error {
 	return sh.do(ctx, func(ctx context.Context) error { return sh.conn.Exec(ctx, sql) })
 }
 
-// insert writes rows, column by column.
+// insert writes rows, by column.
 func (sh *shard) insert(ctx context.Context, into *target, columns []any) error {
 	return sh.do(ctx, func(ctx context.Context) error {
 		ctx = driver.Context(ctx, driver.WithColumnNamesAndTypes(into.types))
@@ -256,13 +257,13 @@ func (sh *shard) insert(ctx context.Context, into *target, columns []any) error 
 	})
 }
 
-// target is a table with the columns that are written.
+// target is a table with the columns to write.
 type target struct {
 	statement string
 	types     []driver.ColumnNameAndType
 }
 
-// newTarget makes a target of names and types in turn.
+// newTarget makes a target from alternating names and types.
 func newTarget(table string, columns ...string) *target {
 	t := &target{}
 	names := make([]string, 0, len(columns)/2)

@@ -13,7 +13,7 @@ import (
 	"svc/store/rollup"
 )
 
-// plan is which rows answer a question about a window.
+// plan is the rows of rollups that answer a query about a window.
 func (t *tenant) plan(ctx context.Context, sh *shard, q rollup.Query) (rollup.Plan, error) {
 	var from int64
 	err := sh.row(ctx, "SELECT max(minutes) FROM horizons WHERE tenant = "+quote(t.id), &from)
@@ -40,7 +40,7 @@ func within(p rollup.Plan) string {
 	return fmt.Sprintf("created >= %d AND created < %d", nanos(p.From), nanos(p.To))
 }
 
-// Stats sums up the traces of a window.
+// Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
 	by, ok := figures.Dimension(q.GroupBy)
 	if !ok {
@@ -87,7 +87,8 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	return out, nil
 }
 
-// sum adds up a window by the words of a dimension: merged rows, and what came since.
+// sum aggregates a window by the words of a dimension: merged rows, and traces after
+// them.
 func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Dimension, agent string, groups sumsOf) error {
 	g, err := t.newestGeneration(ctx, sh)
 	if err != nil {
@@ -106,7 +107,7 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	if agent != "" {
 		merged, unmerged = " AND agent = "+quote(agentWord(agent, "")), " AND agent = "+quote(agent)
 	}
-	// What is merged and what came since are read at the same time.
+	// The merged rows and the unmerged traces are read concurrently.
 	read := make(chan error, 1)
 	go func() { read <- t.addMerged(ctx, sh, &g, p, column, merged, groups) }()
 	recent := sumsOf{}
@@ -120,7 +121,7 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	return nil
 }
 
-// sumsOf is sums by the words of a dimension.
+// sumsOf holds sums by the words of a dimension.
 type sumsOf map[string]*rollup.Sum
 
 func (m sumsOf) of(word string) *rollup.Sum {
@@ -132,7 +133,7 @@ func (m sumsOf) of(word string) *rollup.Sum {
 	return s
 }
 
-// addMerged adds the rows of a generation that a plan names.
+// addMerged adds the rows of a generation that a plan selects.
 func (t *tenant) addMerged(ctx context.Context, sh *shard, g *generation, p rollup.Plan, column, extra string, groups sumsOf) error {
 	days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To))
 	if !some {
@@ -143,7 +144,7 @@ func (t *tenant) addMerged(ctx context.Context, sh *shard, g *generation, p roll
 		[]any{&word, &data}, func() error { return groups.of(word).Add([]byte(data), true) })
 }
 
-// addUnmerged adds the traces of a window that came behind a generation.
+// addUnmerged adds the traces of a window that were committed after a generation.
 func (t *tenant) addUnmerged(ctx context.Context, sh *shard, g *generation, p rollup.Plan, expression, extra string, groups sumsOf) error {
 	var word string
 	var row sums
@@ -156,7 +157,7 @@ func (t *tenant) addUnmerged(ctx context.Context, sh *shard, g *generation, p ro
 	})
 }
 
-// Spend is the cost of agents' traces in windows, of each trace once.
+// Spend returns the cost of agents' traces in windows, each trace once.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.on(ctx, func(sh *shard) error {
 		spent = make([]store.NanoUSD, len(q))
@@ -168,7 +169,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 			return err
 		}
 		type window struct{ from, to time.Time }
-		windows := map[window][]int{} // budgets of a period ask about the same time
+		windows := map[window][]int{} // budgets of the same period share a query
 		var agents []string
 		for i := range q {
 			if q[i].AgentID != "" {
@@ -218,7 +219,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 	return spent, err
 }
 
-// mergedCost adds what merged rows say that agents have spent.
+// mergedCost adds the agents' costs in merged rows.
 func (t *tenant) mergedCost(ctx context.Context, sh *shard, g *generation, p rollup.Plan, q []store.SpendQuery, asked []int, byAgent map[string]int64) error {
 	days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To))
 	if !some || len(p.Ranges) == 0 {
@@ -238,7 +239,7 @@ func (t *tenant) mergedCost(ctx context.Context, sh *shard, g *generation, p rol
 	})
 }
 
-// addCap adds what is never negative and stays at the largest value.
+// addCap adds two non-negative values and saturates at the maximum.
 func addCap(a, b int64) int64 {
 	if s := a + b; s >= a {
 		return s

@@ -8,17 +8,17 @@ import (
 	"svc/store"
 )
 
-// feed is the commits of a tenant whose traces are followed at this process.
+// feed publishes the commits of a tenant whose traces are streamed in this process.
 type feed struct {
 	followers int
-	state     [2]int64      // what was last seen of the engine: how many, and the newest
+	state     [2]int64      // last known state of the engine: the number of commits, and the newest
 	changed   chan struct{} // closed and replaced with every newer commit
 }
 
-// followEvery is how often the commits of other processes are looked for.
+// followEvery is the interval of polls for commits of other processes.
 const followEvery = 200 * time.Millisecond
 
-// follow begins to look for the commits of a tenant.
+// follow starts polling for the commits of a tenant.
 func (s *Store) follow(tenant string) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,20 +41,20 @@ func (s *Store) unfollow(tenant string) {
 	}
 }
 
-// nextCommit is closed with the next commit.
+// nextCommit returns a channel that is closed by the next commit.
 func (s *Store) nextCommit(f *feed) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return f.changed
 }
 
-// wake tells those who follow a tenant. s.mu is held.
+// wake wakes the streams of a tenant. s.mu must be held.
 func (f *feed) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// committed notes traces that this process has written.
+// committed records traces that this process has written.
 func (s *Store) committed(tenant string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *Store) committed(tenant string, n int) {
 	}
 }
 
-// pollFollowed looks for the commits of other processes on one shard: one that is frozen
-// holds up none of the others.
+// pollFollowed polls one shard for commits of other processes. Each shard has its own
+// goroutine, so that a frozen shard does not block the others.
 func (sh *shard) pollFollowed() {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -79,8 +79,8 @@ func (sh *shard) pollFollowed() {
 	}
 }
 
-// followed are the tenants of the shard that are followed. One that has no traces yet gets
-// them on the shard that its id chooses.
+// followed returns the tenants of the shard that are streamed. The shard of a tenant
+// without traces is the one that its id chooses.
 func (sh *shard) followed() (list []string) {
 	s := sh.s
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (sh *shard) followed() (list []string) {
 	return list
 }
 
-// poll asks once about all tenants of the shard that are followed.
+// poll reads the newest commits of all streamed tenants of the shard with one query.
 func (sh *shard) poll(ctx context.Context) {
 	s, tenants := sh.s, sh.followed()
 	if len(tenants) == 0 {
@@ -106,7 +106,7 @@ func (sh *shard) poll(ctx context.Context) {
 	var tenant string
 	var n uint64
 	var newest int64
-	// An error is logged where the shard is watched, and asked again.
+	// The watch of the shard logs the error; the next poll retries.
 	_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND %s GROUP BY tenant", quoted(tenants), committedBehind(sh.clock()-2*int64(s.opts.settle))),
 		[]any{&tenant, &n, &newest}, func() error {
 			s.mu.Lock()
@@ -121,14 +121,14 @@ func (sh *shard) poll(ctx context.Context) {
 
 const defaultStreamBatch = 256
 
-// stream reads committed traces in the order of commits, from the engine: it holds no
-// queue, and ingest does not know of it.
+// stream reads committed traces from the engine in commit order: it has no queue, and
+// ingest does not depend on it.
 type stream struct {
 	t      *tenant
 	feed   *feed
 	opts   store.StreamOptions
 	cursor cursor
-	opened cursor // the newest commits when it was opened
+	opened cursor // the newest commits when the stream was opened
 }
 
 // StreamTraces opens a stream.
@@ -154,7 +154,8 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	s.cursor = s.opened.clone()
 	if opts.After != "" {
 		s.cursor = after
-		// A place of the future is that of another store: what comes is behind the present.
+		// A position in the future comes from another store: the stream starts at the
+		// current time.
 		if now := s.opened; after.floor > now.floor+2*int64(t.s.opts.settle) {
 			s.cursor = now.clone()
 		}
@@ -163,7 +164,7 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	return s, nil
 }
 
-// newest is the place behind everything that is committed.
+// newest returns the position after everything that is committed.
 func (t *tenant) newest(ctx context.Context, sh *shard) (cursor, error) {
 	c := cursor{floor: max(sh.clock()-int64(t.s.opts.settle), 0), seen: map[uint64]int64{}}
 	var writer uint64
@@ -176,7 +177,7 @@ func (t *tenant) newest(ctx context.Context, sh *shard) (cursor, error) {
 	return c, err
 }
 
-// Cursor is the place up to which everything has been read.
+// Cursor returns the position up to which everything has been read.
 func (s *stream) Cursor() store.Cursor { return s.cursor.text() }
 
 // Close ends the stream.
@@ -187,13 +188,13 @@ func (s *stream) Close() {
 	}
 }
 
-// Next waits for traces that match.
+// Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
 	return store.Following{Changed: func() <-chan struct{} { return s.t.s.nextCommit(s.feed) }, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
-// read returns the next traces that match, and whether there may be more behind what it
-// looked at.
+// read returns the next matching traces, and whether there may be more after the scanned
+// ones.
 func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool, err error) {
 	c := s.cursor.clone()
 	err = s.t.on(ctx, func(sh *shard) error {
@@ -221,7 +222,8 @@ func (s *stream) read(ctx context.Context) (events []store.TraceEvent, more bool
 	return events, more, nil
 }
 
-// events are the traces of commits that match, and moves the cursor behind all.
+// events returns the matching traces of commits, and moves the cursor past all of the
+// commits.
 func (s *stream) events(ctx context.Context, sh *shard, c *cursor, list []place) (events []store.TraceEvent, err error) {
 	traces := map[place]store.Trace{}
 	for begin := 0; begin < len(list); begin += rowsAtOnce {
@@ -241,14 +243,14 @@ func (s *stream) events(ctx context.Context, sh *shard, c *cursor, list []place)
 		c.read(p.seq, p.writer, int64(s.t.s.opts.settle))
 		tr, ok := traces[p]
 		if first, known := firsts[p.id]; !ok || !known || first != p || !s.opts.Filter.Match(&tr) {
-			continue // it was removed, is there twice, or is not asked for
+			continue // the trace was removed, is a duplicate row, or does not match
 		}
 		events = append(events, store.TraceEvent{Cursor: c.text(), Trace: tr})
 	}
 	return events, nil
 }
 
-// firsts are the rows of traces that count, where a trace is there twice.
+// firsts returns, for each trace that may be stored twice, the row that counts.
 func (t *tenant) firsts(ctx context.Context, sh *shard, list []place) (map[string]place, error) {
 	firsts := make(map[string]place, len(list))
 	for begin := 0; begin < len(list); begin += rowsAtOnce {
@@ -271,8 +273,8 @@ func (t *tenant) firsts(ctx context.Context, sh *shard, list []place) (map[strin
 	return firsts, nil
 }
 
-// tooSlow ends a stream whose reader is too far behind. What lay behind when it was
-// opened does not count.
+// tooSlow ends a stream that lags by more than MaxLag. Commits before the stream was opened
+// do not count.
 func (s *stream) tooSlow(ctx context.Context, sh *shard) error {
 	if s.opts.MaxLag <= 0 {
 		return nil

@@ -9,32 +9,31 @@ import (
 	"svc/store"
 )
 
-// Lists are read from the newest trace on, window by window, each wider than the one
-// before it: the page of a busy tenant is in the first, and the engine sorts no more
-// than a window.
+// Lists are read from the newest trace on in windows of time, each longer than the one before it:
+// the page of a busy tenant is in the first window, and the engine sorts no more than one window.
 const (
 	firstWindow  = int64(clockSkew + time.Minute)
 	secondWindow = int64(15 * time.Minute)
-	// clockSkew is how far traces may be ahead of the clock of this process: they were
-	// dated, and bounded, by that of another one.
+	// clockSkew bounds how far traces may be ahead of the clock of this process, because another
+	// process with another clock dated them.
 	clockSkew = time.Hour
-	// After guessedWindows windows it is asked between which times there are traces.
+	// After guessedWindows windows the range of the tenant's traces is queried.
 	guessedWindows = 5
 	widening       = 8
-	// skipBySorting is how many traces before a page are read to be skipped; more are
-	// counted, window by window.
+	// skipBySorting bounds the traces before a page that are read and skipped; more are counted,
+	// window by window.
 	skipBySorting = 5_000
-	// windowParts is in how many parts a window is counted to skip traces.
+	// windowParts is the number of parts in which a window is counted to skip traces.
 	windowParts = 256
-	// rowsAtOnce bounds the places of traces that one statement names.
+	// rowsAtOnce bounds the keys of traces in one statement.
 	rowsAtOnce = 500
-	// countedAtMost is up to how many traces a list is counted exactly.
+	// countedAtMost bounds an exact count of a list.
 	countedAtMost = 10_000
-	// countedAmong is among how many traces those of a filter are counted exactly.
+	// countedAmong bounds the traces that are scanned to count those that match a filter.
 	countedAmong = 300_000
 )
 
-// place is where a trace is.
+// place is the key of a trace's row.
 type place struct {
 	created, seq int64
 	writer       uint64
@@ -43,7 +42,7 @@ type place struct {
 
 func (p *place) list() []any { return []any{&p.created, &p.seq, &p.writer, &p.id} }
 
-// before reports whether a trace is shown before another one, or is that one.
+// before reports whether a trace is at or before another one in a list.
 func (p place) before(o place) bool {
 	switch {
 	case p.created != o.created:
@@ -54,7 +53,7 @@ func (p place) before(o place) bool {
 	return p.writer >= o.writer
 }
 
-// ListTraces returns the traces that pass the filter, newest first, and counts them all.
+// ListTraces returns the traces that pass the filter, newest first, with the exact total.
 func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, err error) {
 	err = t.on(ctx, func(sh *shard) error {
 		if list, err = t.list(ctx, sh, &f, page); err != nil {
@@ -74,7 +73,7 @@ func (t *tenant) ListTraces(ctx context.Context, f store.TraceFilter, page store
 	return list, total, err
 }
 
-// ListUncounted is ListTraces without counting further than a few thousand traces.
+// ListUncounted is ListTraces with a count of at most a few thousand traces.
 func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page store.Page) (list []store.Trace, total int, atLeast bool, err error) {
 	type count struct {
 		n    int
@@ -82,7 +81,7 @@ func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page st
 		err  error
 	}
 	err = t.on(ctx, func(sh *shard) error {
-		// Most pages are not the last, and are counted; the engine does both at the same time.
+		// Most pages are not the last one and need the count, so both queries run concurrently.
 		counts := make(chan count, 1)
 		go func() {
 			n, more, err := t.countAbout(ctx, sh, &f)
@@ -106,8 +105,8 @@ func (t *tenant) ListUncounted(ctx context.Context, f store.TraceFilter, page st
 	return list, total, atLeast, err
 }
 
-// countAbout counts traces that pass a filter, at most countedAtMost and one, among at most
-// countedAmong that are in its time. more is true where there may be more.
+// countAbout counts traces that match a filter, up to countedAtMost plus one, among at most
+// countedAmong traces in its range of time. more reports whether there may be more.
 func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter) (n int, more bool, err error) {
 	where, from, to, err := t.selection(ctx, sh, f)
 	if err != nil {
@@ -117,7 +116,7 @@ func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter
 	all.and("tenant = " + quote(t.id))
 	all.and(createdBetween(from, to))
 	all.and("created >= " + horizonOf(t.id))
-	// The conditions of the filter are asked of the traces that the limit lets through.
+	// The conditions of the filter are applied after the limit on scanned traces.
 	var counted, among uint64
 	err = sh.row(ctx, fmt.Sprintf("SELECT count() FROM (SELECT id FROM (SELECT id, (%s) AS passes FROM traces WHERE %s LIMIT %d) WHERE passes LIMIT 1 BY id LIMIT %d)",
 		where.String(), all.String(), countedAmong, countedAtMost+1), &counted)
@@ -128,18 +127,19 @@ func (t *tenant) countAbout(ctx context.Context, sh *shard, f *store.TraceFilter
 	return int(counted), among >= countedAmong, err
 }
 
-// createdBetween bounds the creation of rows of traces, and their days: the parts of other
-// days are not looked at.
+// createdBetween is the condition on the creation of traces, with their days, so that parts of
+// other days are not read.
 func createdBetween(from, to int64) string {
 	return between64("created", from, to) + fmt.Sprintf(" AND day >= %d AND day <= %d", dayOf(from), dayOf(to))
 }
 
-// committedBehind selects rows that were committed behind a place, of the feed, likewise.
+// committedBehind is the condition for rows of the feed that were committed after a position, also
+// with their days.
 func committedBehind(seq int64) string {
 	return fmt.Sprintf("seq > %d AND committed >= %d", seq, dayOf(seq))
 }
 
-// between64 bounds a column.
+// between64 is the condition for the range of a column.
 func between64(column string, from, to int64) string {
 	return fmt.Sprintf("%s >= %d AND %s <= %d", column, from, column, to)
 }
@@ -170,7 +170,7 @@ func (t *tenant) list(ctx context.Context, sh *shard, f *store.TraceFilter, page
 			return nil, err
 		}
 		for _, p := range part {
-			if tr, ok := found[p]; ok { // otherwise it was removed meanwhile
+			if tr, ok := found[p]; ok { // otherwise the trace was removed meanwhile
 				list = append(list, tr)
 			}
 		}
@@ -178,8 +178,8 @@ func (t *tenant) list(ctx context.Context, sh *shard, f *store.TraceFilter, page
 	return list, nil
 }
 
-// placeOf is where the trace of a place is. Where it was removed, what is as old was
-// removed with it.
+// placeOf returns the key of the trace at a position. If the trace was removed, all that are as
+// old were removed with it.
 func (t *tenant) placeOf(ctx context.Context, sh *shard, of store.Place) (place, error) {
 	p := place{created: nanos(of.At), seq: math.MinInt64}
 	var one place
@@ -193,7 +193,7 @@ func (t *tenant) placeOf(ctx context.Context, sh *shard, of store.Place) (place,
 	return p, err
 }
 
-// places finds the traces of a page between two times, behind a place.
+// places finds the traces of a page between two times, after a position.
 func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from, to int64, after *place, page store.Page) (list []place, err error) {
 	where.and("created >= " + horizonOf(t.id))
 	high, oldest := min(to, nanos(t.s.opts.Now().Add(clockSkew))), from
@@ -240,7 +240,7 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 		if err != nil {
 			return nil, err
 		}
-		if skip > 0 && len(part) == 0 { // all that the window has is skipped
+		if skip > 0 && len(part) == 0 { // all traces of the window are skipped
 			var n uint64
 			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+window(low, high), &n); err != nil {
 				return nil, err
@@ -265,9 +265,9 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	return list, nil
 }
 
-// skipParts skips traces of a window, part by part from its end. It returns how many are
-// still to be skipped in the part in which the page begins, and the bounds of that part;
-// found is false where the page begins before the window.
+// skipParts skips traces of a window, part by part from its end. It returns how many are still to
+// be skipped in the part in which the page begins, and the bounds of that part. found is false
+// when the page begins before the window.
 func (t *tenant) skipParts(ctx context.Context, sh *shard, window func(low, high int64) string, low, high int64, skip int) (left int, from, to int64, found bool, err error) {
 	step := max((high-low)/windowParts, 1)
 	var part int64
@@ -287,10 +287,10 @@ func (t *tenant) skipParts(ctx context.Context, sh *shard, window func(low, high
 	return skip, from, to, found, err
 }
 
-// newestPlaces finds the newest traces that pass a condition, but for the first skip of them, each
-// once. Rows of the same trace are rare, and the engine finds the first rows of an order
-// much sooner than it sorts all of them to leave such rows out: a few rows more than the
-// page needs are read, and it is asked to leave them out where that is not enough.
+// newestPlaces finds the newest traces that match a condition, except for the first skip of them,
+// each once. Duplicate rows are rare, and the engine finds the first rows of an order much faster
+// than it sorts all rows to remove duplicates. So it reads a few rows more than the page needs,
+// and only if that is not enough it removes duplicates in the query.
 func (t *tenant) newestPlaces(ctx context.Context, sh *shard, where string, skip, limit int) (list []place, err error) {
 	const order = "SELECT created, seq, writer, id FROM traces WHERE %s ORDER BY created DESC, seq DESC, writer DESC LIMIT "
 	var p place
@@ -318,16 +318,16 @@ func (t *tenant) newestPlaces(ctx context.Context, sh *shard, where string, skip
 	return list, err
 }
 
-// rowsTwice is how many rows of a page may be of traces that are there twice.
+// rowsTwice is the expected maximum of duplicate rows in a page.
 const rowsTwice = 50
 
-// extent is between which times the tenant has traces; 0 where it has none.
+// extent returns the range of creation times of the tenant's traces; 0 when there are none.
 func (t *tenant) extent(ctx context.Context, sh *shard, from, to int64) (newest, oldest int64, err error) {
 	err = sh.row(ctx, fmt.Sprintf("SELECT max(created), min(created) FROM traces WHERE tenant = %s AND %s", quote(t.id), createdBetween(from, to)), &newest, &oldest)
 	return newest, oldest, err
 }
 
-// notShown leaves out traces of which another row was shown before a place.
+// notShown removes traces of which another row was shown before a position.
 func (t *tenant) notShown(ctx context.Context, sh *shard, list []place, after place) ([]place, error) {
 	shown := map[string]bool{}
 	for begin := 0; begin < len(list); begin += rowsAtOnce {
@@ -356,7 +356,7 @@ func (t *tenant) notShown(ctx context.Context, sh *shard, list []place, after pl
 	return kept, nil
 }
 
-// at reads the traces at places, as lists and streams show them.
+// at reads the traces with given keys, as lists and streams show them.
 func (t *tenant) at(ctx context.Context, sh *shard, places []place) (map[place]store.Trace, error) {
 	found := make(map[place]store.Trace, len(places))
 	if len(places) == 0 {
@@ -383,7 +383,7 @@ func (t *tenant) at(ctx context.Context, sh *shard, places []place) (map[place]s
 	return found, err
 }
 
-// GetTrace returns everything of one trace.
+// GetTrace returns a trace with all its fields.
 func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err error) {
 	err = t.on(ctx, func(sh *shard) error {
 		firsts, err := t.firsts(ctx, sh, []place{{id: id}})
@@ -417,7 +417,7 @@ const (
 	wholeColumns = listColumns + ", scores, spans"
 )
 
-// traceRow is a row of traces.
+// traceRow holds a row of traces that is read.
 type traceRow struct {
 	created, seq int64
 	writer       uint64
@@ -432,7 +432,7 @@ type traceRow struct {
 	spans        string
 }
 
-// list are the places for listColumns.
+// list returns the destinations for listColumns.
 func (r *traceRow) list() []any {
 	t := &r.t
 	return []any{&r.created, &r.seq, &r.writer, &t.ID, &t.AgentID, &t.AgentName, &r.failed, &r.blocked, &t.Environment, &t.SessionID, &t.ModelProvider, &t.ModelName, &t.ToolName,
@@ -440,10 +440,10 @@ func (r *traceRow) list() []any {
 		&r.cost, &r.duration, &t.InjectionScore, &r.pii, &r.fired}
 }
 
-// whole are the places for wholeColumns.
+// whole returns the destinations for wholeColumns.
 func (r *traceRow) whole() []any { return append(r.list(), &r.scores, &r.spans) }
 
-// trace is the trace of the row.
+// trace returns the trace of the row.
 func (r *traceRow) trace() (t store.Trace, err error) {
 	t = r.t
 	t.CreatedAt = timeOf(r.created)

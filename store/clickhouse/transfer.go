@@ -13,7 +13,7 @@ import (
 	"svc/store/transfer"
 )
 
-// Transfer is a store of traces that a migration fills.
+// Transfer is a store of traces that a migration reads or fills.
 type Transfer struct{ *Store }
 
 var _ transfer.TraceTarget = (*Transfer)(nil)
@@ -28,8 +28,8 @@ func OpenTarget(ctx context.Context, url string, opts Options) (*Transfer, error
 	return &Transfer{s}, nil
 }
 
-// transferWriter is the writer of all traces of a migration: their places are chosen by
-// it, so that a batch that is written again has the places that it had.
+// transferWriter is the writer id of all traces of a migration. The migration chooses
+// their positions, so that a retried batch gets the same positions again.
 const transferWriter = 1
 
 func (t *Transfer) of(ctx context.Context, id string, fn func(tn *tenant, sh *shard) error) error {
@@ -37,7 +37,7 @@ func (t *Transfer) of(ctx context.Context, id string, fn func(tn *tenant, sh *sh
 	return tn.on(ctx, func(sh *shard) error { return fn(tn, sh) })
 }
 
-// Empty reports whether there is nothing on any shard.
+// Empty returns an error unless all tables of all shards are empty.
 func (t *Transfer) Empty(ctx context.Context) error {
 	return t.run(ctx, func() error {
 		for _, sh := range t.shards {
@@ -55,7 +55,7 @@ func (t *Transfer) Empty(ctx context.Context) error {
 	})
 }
 
-// ImportState writes what is hidden of a tenant.
+// ImportState writes the retention cutoffs of a tenant.
 func (t *Transfer) ImportState(ctx context.Context, id string, state transfer.State) error {
 	if state.Horizon == 0 && state.MinutesFrom == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (t *Transfer) ImportState(ctx context.Context, id string, state transfer.St
 	})
 }
 
-// ImportTraces writes traces at their places.
+// ImportTraces writes traces at given positions.
 func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, list []transfer.Trace, again bool) error {
 	return t.of(ctx, id, func(_ *tenant, sh *shard) error {
 		if err := t.settleHome(ctx, sh, id); err != nil {
@@ -98,9 +98,9 @@ func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, lis
 	})
 }
 
-// completed returns the places of a batch that are taken. Traces of an insert that the
-// engine did not end may be in one table and not in those that are made of it: what is
-// missing there is written.
+// completed returns the positions of a batch that are stored. The traces of an
+// interrupted insert may be in one table and not in the tables derived from it: missing
+// rows are written.
 func (t *Transfer) completed(ctx context.Context, sh *shard, id string, place int64, list []transfer.Trace) (map[int64]bool, error) {
 	if err := awaitInserts(ctx, sh); err != nil {
 		return nil, err
@@ -140,8 +140,7 @@ func (t *Transfer) completed(ctx context.Context, sh *shard, id string, place in
 	return there, nil
 }
 
-// awaitInserts waits until the engine has ended the statements of processes that were
-// killed.
+// awaitInserts waits until the engine has finished the statements of killed processes.
 func awaitInserts(ctx context.Context, sh *shard) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -180,8 +179,8 @@ func numbers(list []int64) string {
 	return string(b)
 }
 
-// ImportStatistics writes a generation of everything up to a place. A generation that is
-// there already is complete: its row is written last.
+// ImportStatistics writes a generation of everything up to a position. A generation that
+// exists already is complete, because its row is written last.
 func (t *Transfer) ImportStatistics(ctx context.Context, id string, place int64, next func() (transfer.Kind, []transfer.Row, error)) error {
 	return t.of(ctx, id, func(tn *tenant, sh *shard) error {
 		old, err := tn.newestGeneration(ctx, sh)
@@ -222,7 +221,7 @@ func (t *Transfer) ImportStatistics(ctx context.Context, id string, place int64,
 	})
 }
 
-// removeOthers removes what attempts have left that were killed.
+// removeOthers removes the rows of interrupted attempts.
 func removeOthers(ctx context.Context, sh *shard, table, tenant string, version int64) error {
 	where := fmt.Sprintf("tenant = %s AND version != %d", quote(tenant), version)
 	var n uint64
@@ -244,7 +243,7 @@ type generationWriter struct {
 	some   bool
 }
 
-// useRows is uses of tools and policies, column by column.
+// useRows holds uses of tools and policies by column.
 type useRows struct {
 	tenant, agent, tool         []string
 	version, first, last, calls []int64
@@ -367,7 +366,7 @@ func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string,
 	if err != nil {
 		return err
 	}
-	var from [2][]byte // JSON keeps any bytes
+	var from [2][]byte // JSON preserves any bytes
 	if after != "" {
 		if err := json.Unmarshal([]byte(after), &from); err != nil {
 			return err
@@ -386,8 +385,8 @@ func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string,
 	})
 }
 
-// statisticsPage is how many rows of statistics are read at least: each page sorts those
-// behind it.
+// statisticsPage is the minimum number of rows of statistics per read, because each page
+// sorts all rows after it.
 const statisticsPage = 20_000
 
 func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, limit int, out func(key, v any) error) error {
@@ -426,9 +425,9 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 		})
 }
 
-// ExportTraces returns the next traces, by their creation: those of one time come
-// together. Each row is one, also where two have an id; a trace that is not among the ids
-// or not in the feed is an error.
+// ExportTraces returns the next traces by their creation; all traces of one time are in
+// one page. Each row is one trace, even if two have the same id. A trace that is not in
+// the table of ids or not in the feed is an error.
 func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int) (list []transfer.Trace, err error) {
 	err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
 		from := int64(-1)
@@ -438,7 +437,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int
 			return err
 		}
 		where := fmt.Sprintf("tenant = %s AND created > %d AND created >= %s", quote(id), from, horizonOf(id))
-		// The day first: what is read of narrow columns is at most that of a day.
+		// The day first, so that at most one day of the narrow columns is read.
 		var day uint16
 		var n uint64
 		if err := sh.row(ctx, fmt.Sprintf("SELECT min(day), count() FROM traces WHERE %s AND day >= %d", where, dayOf(from)), &day, &n); err != nil || n == 0 {
@@ -459,7 +458,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int
 	return list, err
 }
 
-// countedAlike refuses traces that are not in all tables that are made of them.
+// countedAlike returns an error unless all derived tables have the same number of traces.
 func countedAlike(ctx context.Context, sh *shard, id string) error {
 	var counts [3]uint64
 	for i, table := range []string{"traces", "ids", "feed"} {

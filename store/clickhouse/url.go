@@ -11,19 +11,19 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// address is what a URL names.
+// address is a parsed URL.
 type address struct {
 	hosts    []string // with ports
 	protocol driver.Protocol
 	secure   bool
-	insecure bool // the certificate is not looked at
+	insecure bool // the certificate is not verified
 	user     string
 	password string
 	database string
 	cluster  string
 }
 
-// schemes are the schemes of URLs: how the engine is spoken to, and at which port.
+// schemes are the supported URL schemes, with their protocol and default port.
 var schemes = map[string]struct {
 	protocol    driver.Protocol
 	secure      bool
@@ -45,7 +45,7 @@ func IsURL(text string) bool {
 // maxHosts bounds the hosts of a URL.
 const maxHosts = 256
 
-// parseURL reads a URL. No error shows a password.
+// parseURL parses a URL. Its errors never contain a password.
 func parseURL(text string) (a address, err error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	kind, ok := schemes[scheme]
@@ -73,7 +73,7 @@ func parseURL(text string) (a address, err error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return bad("its parameters cannot be read")
+		return bad("its parameters cannot be parsed")
 	}
 	for name, list := range values {
 		value := list[len(list)-1]
@@ -110,7 +110,7 @@ func parseURL(text string) (a address, err error) {
 	return a, nil
 }
 
-// tls is how connections are secured; nil: they are not.
+// tls returns the TLS configuration of connections; nil: no TLS.
 func (a *address) tls() *tls.Config {
 	if !a.secure {
 		return nil
@@ -118,7 +118,7 @@ func (a *address) tls() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.insecure}
 }
 
-// Location is a URL without its password and other secrets.
+// Location returns a URL without its password and other secrets.
 func Location(text string) string {
 	a, err := parseURL(text)
 	if err != nil {

@@ -35,7 +35,8 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestReplicated: on a cluster every table is a replicated one, on all hosts.
+// TestReplicated: on a cluster every table is replicated and created on all
+// hosts.
 func TestReplicated(t *testing.T) {
 	d := dialectOf(26, "main")
 	for _, m := range schema {

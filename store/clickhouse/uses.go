@@ -10,11 +10,10 @@ import (
 	"svc/store"
 )
 
-// use is what is counted of a tool of an agent, or of a policy that fired, whose agent
-// is empty.
+// use is the key of a counter: a tool of an agent, or a policy, whose agent is empty.
 type use struct{ agent, tool string }
 
-// counted is when a tool was first heard of and last called, and how often.
+// counted is the first and the last call of a tool, and the number of calls.
 type counted struct{ first, last, calls int64 }
 
 func (c counted) add(o counted) counted {
@@ -24,9 +23,9 @@ func (c counted) add(o counted) counted {
 	return counted{min(c.first, o.first), max(c.last, o.last), addCap(c.calls, o.calls)}
 }
 
-// uses adds up what a generation has, and what came since up to a place. lookBack is
-// how far before its place it is looked for rows of the same traces; merged and unmerged
-// are more conditions.
+// uses adds up the counters of a generation and of the traces after it, up to a
+// position. lookBack is how far before the generation's position rows of the same traces
+// are looked for; merged and unmerged are additional conditions.
 func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo, lookBack int64, tools, policies bool, merged, unmerged string) (map[use]counted, error) {
 	sum := map[use]counted{}
 	var u use
@@ -58,7 +57,7 @@ func (t *tenant) uses(ctx context.Context, sh *shard, g *generation, upTo, lookB
 	return sum, nil
 }
 
-// PolicyFires returns how many traces say that policies fired.
+// PolicyFires returns how many traces each policy fired in.
 func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[string]int64, err error) {
 	err = t.on(ctx, func(sh *shard) error {
 		fires = make(map[string]int64, len(ids))
@@ -80,7 +79,7 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 	return fires, err
 }
 
-// maxTools bounds the tools that are kept of one agent: tool names come from outside.
+// maxTools bounds the tools stored per agent, because tool names come from outside.
 const maxTools = 1000
 
 // ListTools returns the tools that traces of an agent named, newest first.
@@ -112,7 +111,8 @@ func (t *tenant) ListTools(ctx context.Context, agentID string, page store.Page)
 	return list, total, err
 }
 
-// firstTools are the tools of an agent that are kept, in the order in which they came.
+// firstTools returns the first tools of an agent up to the bound, in the order of their
+// first call.
 func firstTools(uses map[use]counted, agent string) []string {
 	var names []string
 	for u := range uses {

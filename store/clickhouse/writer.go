@@ -13,20 +13,20 @@ import (
 	"svc/store/rollup"
 )
 
-// Bounds of what is written together.
+// Bounds of a group of batches that is written together.
 const (
-	maxQueued = 256    // batches that wait
+	maxQueued = 256    // batches in the queue
 	maxGroup  = 20_000 // traces of one statement
 )
 
-// job is a batch that waits to be written.
+// job is a batch in the queue.
 type job struct {
 	in   *ingest
 	done chan error
 }
 
-// store has the fresh traces of a batch written, with those of other batches that come
-// at the same time.
+// store writes the new traces of a batch, together with other batches that arrive at
+// the same time, and waits for the result.
 func (sh *shard) store(ctx context.Context, in *ingest) error {
 	j := &job{in, make(chan error, 1)}
 	select {
@@ -38,25 +38,26 @@ func (sh *shard) store(ctx context.Context, in *ingest) error {
 	case err := <-j.done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err() // it may be stored or not
+		return ctx.Err() // the batch may be stored or not
 	}
 }
 
-// writer is the order of commits of one process on one shard: one statement after the
-// other, so that a place is visible only when all smaller ones of the writer are.
+// writer defines the commit order of one process on one shard. It runs one statement
+// after another, so that a position becomes visible only after all smaller positions
+// of the writer.
 type writer struct {
 	id   uint64
 	last int64
 }
 
-// newWriter makes a writer that nobody knows.
+// newWriter makes a writer with a new random id.
 func newWriter() writer {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return writer{id: binary.BigEndian.Uint64(b[:]) | 1}
 }
 
-// write writes what waits, until the queue is closed.
+// write writes queued batches until the queue is closed.
 func (sh *shard) write() {
 	w := newWriter()
 	for first := range sh.queue {
@@ -75,7 +76,8 @@ func (sh *shard) write() {
 		}
 		err := sh.writeGroup(&w, group)
 		if errors.Is(err, store.ErrUnavailable) {
-			// It may still be committed: nothing of this writer comes behind it.
+			// The failed group may still be committed later, so this writer must not
+			// be used for further commits.
 			w = newWriter()
 		}
 		for _, j := range group {
@@ -84,7 +86,7 @@ func (sh *shard) write() {
 	}
 }
 
-// writeGroup writes the batches of a group in one statement.
+// writeGroup writes the batches of a group with one statement.
 func (sh *shard) writeGroup(w *writer, group []*job) error {
 	if fault := sh.s.opts.fault; fault != nil {
 		if err := fault(); err != nil {
@@ -113,14 +115,14 @@ func (sh *shard) writeGroup(w *writer, group []*job) error {
 	return err
 }
 
-// traceTarget is the columns of traceRows.
+// traceTarget has the columns of traceRows.
 var traceTarget = newTarget("traces", "day", "UInt16", "committed", "UInt16", "tenant", "String", "created", "Int64", "seq", "Int64", "writer", "UInt64",
 	"id", "String", "again", "Int64", "agent", "String", "agent_name", "String", "error", "UInt8", "blocked", "UInt8", "env", "String", "session", "String",
 	"provider", "String", "model", "String", "tool", "String", "request", "String", "client", "String", "client_name", "String", "client_version", "String", "rule", "String", "reason", "String", "error_kind", "String",
 	"input", "Int64", "output", "Int64", "cache_read", "Int64", "cache_made", "Int64", "cost", "Int64", "duration", "Int64", "bin", "UInt16", "score", "Float64",
 	"pii", "Array(String)", "policies", "Array(String)", "fired", "String", "scores", "String", "spans", "String", "call_tools", "Array(String)", "call_counts", "Array(Int64)")
 
-// traceRows is traces, column by column.
+// traceRows holds traces by column.
 type traceRows struct {
 	day, committed, bin                                                        []uint16
 	created, seq, again, input, output, cacheRead, cacheMade, cost, duration   []int64
@@ -134,7 +136,7 @@ type traceRows struct {
 	callCounts                                                                 [][]int64
 }
 
-// columns are those of traceTarget.
+// columns returns the columns in the order of traceTarget.
 func (r *traceRows) columns() []any {
 	return []any{r.day, r.committed, r.tenant, r.created, r.seq, r.writer, r.id, r.again, r.agent, r.agentName, r.failed, r.blocked, r.env, r.session,
 		r.provider, r.model, r.tool, r.request, r.principal, r.clientName, r.clientVersion, r.rule, r.reason, r.errorKind, r.input, r.output, r.cacheRead, r.cacheMade, r.cost, r.duration, r.bin, r.score,
@@ -143,7 +145,7 @@ func (r *traceRows) columns() []any {
 
 const dayNanos = int64(24 * time.Hour)
 
-// dayOf is the day of a time, since 1970.
+// dayOf returns the day of a time, since 1970.
 func dayOf(nanos int64) uint16 { return uint16(min(max(nanos/dayNanos, 0), 1<<16-1)) }
 
 // add appends a trace.
@@ -183,7 +185,7 @@ func bit(b bool) uint8 {
 	return 0
 }
 
-// listText is a list as JSON, an empty one as nothing.
+// listText encodes a list as JSON; an empty list as the empty string.
 func listText[T any](list []T) (string, error) {
 	if len(list) == 0 {
 		return "", nil
@@ -192,7 +194,7 @@ func listText[T any](list []T) (string, error) {
 	return string(raw), err
 }
 
-// listOf reads what listText wrote.
+// listOf decodes a list.
 func listOf[T any](text string) (list []T, err error) {
 	if text == "" {
 		return nil, nil
@@ -203,7 +205,7 @@ func listOf[T any](text string) (list []T, err error) {
 	return list, nil
 }
 
-// policyIDs are the policies that fired, each once.
+// policyIDs returns the policies that fired, each once.
 func policyIDs(fired []store.PolicyFired) (ids []string) {
 	once := map[string]bool{"": true}
 	for _, p := range fired {
@@ -215,7 +217,7 @@ func policyIDs(fired []store.PolicyFired) (ids []string) {
 	return ids
 }
 
-// calls are the tools that a trace called, where its agent is registered.
+// calls returns the tools that a trace of a registered agent called.
 func calls(tr *store.Trace) (tools []string, counts []int64) {
 	if tr.AgentID == "" {
 		return nil, nil

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package clickhousetest runs a real ClickHouse for tests: a server of its own on
-// loopback, in a folder of its own, ended with the test. A test is skipped where the
-// program is missing, and only then.
+// Package clickhousetest runs a real ClickHouse for tests: a separate server on
+// loopback, with its own directory, which is stopped at the end of the test. A test is
+// skipped only if the program is missing.
 package clickhousetest
 
 import (
@@ -22,20 +22,20 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// Program names the program clickhouse-server; without it the one that Debian's package
-// has is looked for.
+// Program is the environment variable with the path of clickhouse-server. By default the
+// program of Debian's package is used.
 const Program = "SVC_TEST_CLICKHOUSE"
 
-// Embedded names a folder with the npm package chdb in its node_modules: the engine of
-// a newer version, as a library, which a small front serves over HTTP. It is used in
-// place of a server where it is set.
+// Embedded is the environment variable with a directory that has the npm package chdb in
+// its node_modules: the engine of a newer version as a library, which a small front end
+// serves over HTTP. If it is set, the front end is used instead of a server.
 const Embedded = "SVC_TEST_CHDB"
 
-// startTime bounds how long a server may take to be ready.
+// startTime bounds the start of a server.
 const startTime = 60 * time.Second
 
-// Server is one ClickHouse. It keeps its port and its data when it is killed and started
-// again.
+// Server is a ClickHouse server. It keeps its port and its data when it is killed and
+// started again.
 type Server struct {
 	t         testing.TB
 	dir       string
@@ -131,7 +131,7 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// StartAgain starts the server and waits until it serves.
+// StartAgain starts the server and waits until it accepts statements.
 func (s *Server) StartAgain() {
 	s.t.Helper()
 	cmd := exec.Command(s.args[0], s.args[1:]...)
@@ -156,7 +156,7 @@ func (s *Server) StartAgain() {
 			s.t.Fatalf("clickhouse-server ended: %s", out)
 		case <-late:
 			s.Kill()
-			s.t.Fatalf("clickhouse-server did not begin to serve: %s", out)
+			s.t.Fatalf("clickhouse-server did not start: %s", out)
 		}
 	}
 }
@@ -177,7 +177,8 @@ func (s *Server) exec(sql string) error {
 	return conn.Exec(ctx, sql)
 }
 
-// Kill ends the server as a failure would, and waits until it has ended. Its data stays.
+// Kill kills the server, to simulate a crash, and waits until it has ended. Its data
+// stays.
 func (s *Server) Kill() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
@@ -194,30 +195,31 @@ func (s *Server) Signal(sig syscall.Signal) {
 	}
 }
 
-// Port is where the server listens, on loopback.
+// Port returns the port of the server, on loopback.
 func (s *Server) Port() string { return s.port }
 
-// Process is the server's.
+// Process returns the process of the server.
 func (s *Server) Process() int { return s.cmd.Process.Pid }
 
-// Database makes an empty database and returns its URL. It is dropped with its test.
+// Database creates an empty database and returns its URL. The database is dropped at the
+// end of the test.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	return s.scheme + "://default@127.0.0.1:" + s.port + "/" + s.Name(t, fmt.Sprintf("test_%d", s.databases.Add(1)))
 }
 
-// Name makes an empty database with a name, which several servers that are the shards of
-// one store share.
+// Name creates an empty database with a given name, for several servers that are the
+// shards of one store.
 func (s *Server) Name(t testing.TB, name string) string {
 	t.Helper()
 	if err := s.exec("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.exec("DROP DATABASE " + name) }) // what is left is removed with the folder
+	t.Cleanup(func() { _ = s.exec("DROP DATABASE " + name) }) // remaining databases are removed with the directory
 	return name
 }
 
-// URL is the URL of a database over several servers.
+// URL returns the URL of a database on several servers.
 func URL(database string, servers ...*Server) string {
 	hosts := make([]string, 0, len(servers))
 	for _, s := range servers {

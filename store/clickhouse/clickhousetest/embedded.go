@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 )
 
-// front serves the engine of the npm package chdb as the client's HTTP mode asks for it.
+// front is the HTTP front end of the engine in the npm package chdb; it implements the
+// requests of the client's HTTP mode.
 //
 //go:embed front.mjs
 var front []byte
 
-// embedded prepares the front of an engine without a server.
+// embedded prepares the front end of the embedded engine.
 func (s *Server) embedded(folder string) {
 	s.scheme = "clickhouse+http"
 	folder, err := filepath.Abs(folder)

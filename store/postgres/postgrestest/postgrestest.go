@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package postgrestest runs a real PostgreSQL for tests: a cluster of its own on
-// loopback, in a folder of its own, ended with the test. A test is skipped where the
-// programs are missing, and only then.
+// Package postgrestest runs a real PostgreSQL for tests: a separate cluster on loopback,
+// with its own directory, which is stopped at the end of the test. A test is skipped
+// only if the programs are missing.
 package postgrestest
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Folder names the folder with the programs initdb and postgres; without it they are
-// looked for where Debian's packages put them.
+// Folder is the environment variable with the directory of the programs initdb and
+// postgres. By default the directories of Debian's packages are searched.
 const Folder = "SVC_TEST_POSTGRES"
 
-// startTime bounds how long a cluster may take to be made, and to be ready.
+// startTime bounds the creation, and the start, of a cluster.
 const startTime = 60 * time.Second
 
-// Server is one PostgreSQL. It keeps its port and its data when it is killed and
+// Server is a PostgreSQL server. It keeps its port and its data when it is killed and
 // started again.
 type Server struct {
 	t         testing.TB
@@ -47,8 +47,9 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// Start makes a cluster and starts it with further settings, as in "fsync=on"; without
-// that one its data does not survive a failure of the machine, and is written faster.
+// Start creates a cluster and starts it with additional settings, such as "fsync=on". By
+// default fsync is off: writes are faster, and the data does not survive a failure of
+// the machine.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	programs, err := find()
@@ -79,7 +80,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// find returns the folder of the programs.
+// find returns the directory of the programs.
 func find() (string, error) {
 	if dir := os.Getenv(Folder); dir != "" {
 		if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
@@ -99,8 +100,8 @@ func find() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// unprivileged makes the programs run as somebody else where the test is of root, whom
-// PostgreSQL refuses.
+// unprivileged makes the programs run as another user when the test runs as root,
+// because PostgreSQL does not run as root.
 func (s *Server) unprivileged() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -118,7 +119,7 @@ func (s *Server) unprivileged() error {
 		s.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 		return os.Chown(s.dir, uid, gid)
 	}
-	return errors.New("there is neither a user postgres nor nobody")
+	return errors.New("neither of the users postgres and nobody exists")
 }
 
 func (s *Server) command(program string, args ...string) *exec.Cmd {
@@ -138,7 +139,7 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// StartAgain starts the server and waits until it serves.
+// StartAgain starts the server and waits until it accepts connections.
 func (s *Server) StartAgain() {
 	s.t.Helper()
 	cmd := s.command("postgres", s.args...)
@@ -163,7 +164,7 @@ func (s *Server) StartAgain() {
 			s.t.Fatalf("postgres ended: %s", out)
 		case <-late:
 			s.Kill()
-			s.t.Fatal("postgres did not begin to serve")
+			s.t.Fatal("postgres did not start")
 		}
 	}
 }
@@ -178,7 +179,7 @@ func (s *Server) url(database string) string {
 	return fmt.Sprintf("postgres://svc@127.0.0.1:%s/%s?sslmode=disable", s.port, database)
 }
 
-// Kill ends the server and its children as a failure would, and waits until they have
+// Kill kills the server and its children, to simulate a crash, and waits until they have
 // ended. Its data stays.
 func (s *Server) Kill() {
 	if s.cmd == nil || s.cmd.Process == nil {
@@ -196,8 +197,8 @@ func (s *Server) Signal(sig syscall.Signal) {
 	}
 }
 
-// Database makes an empty database and returns its URL. The database is dropped with its
-// test: each takes 8 MB of the disk.
+// Database creates an empty database and returns its URL. The database is dropped at the
+// end of the test, because each takes 8 MB of disk space.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	conn, err := s.connect()
@@ -213,7 +214,7 @@ func (s *Server) Database(t testing.TB) string {
 	return s.url(name)
 }
 
-// drop drops a database, where the server is there.
+// drop drops a database, if the server is running.
 func (s *Server) drop(name string) {
 	conn, err := s.connect()
 	if err != nil {
@@ -222,10 +223,10 @@ func (s *Server) drop(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	defer conn.Close(ctx)
-	_, _ = conn.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)") // what is left is removed with the cluster
+	_, _ = conn.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)") // remaining databases are removed with the cluster
 }
 
-// Processes returns the server and the processes that it has started.
+// Processes returns the server process and its descendants.
 func (s *Server) Processes() []int {
 	list := []int{s.cmd.Process.Pid}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -235,7 +236,7 @@ func (s *Server) Processes() []int {
 	for _, path := range stats {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		// pid (name) state parent …
 		_, rest, ok := strings.Cut(string(raw), ") ")
@@ -252,8 +253,8 @@ func (s *Server) Processes() []int {
 
 var schemas atomic.Int64
 
-// Schema makes an empty schema in the database of a URL, and returns the URL of a store
-// in it: many small stores in one database are made faster than databases.
+// Schema creates an empty schema in the database of a URL, and returns the URL of a
+// store in it: for many small stores, schemas are created faster than databases.
 func Schema(t testing.TB, url string) string {
 	t.Helper()
 	ctx := context.Background()

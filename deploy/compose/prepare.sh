@@ -13,7 +13,7 @@ svc license init --dir secrets/license --subject "${1:-self-issued}" >/dev/null
 cp secrets/license/license.jwt secrets/license/license.pub secrets/gateway/
 openssl rand -base64 32 >secrets/gateway/session.key
 svc keygen --id first-client -o json >secrets/first-client.json
-# A hash has dollar signs, which Compose would read as variables without the quotes.
+# A hash contains dollar signs, which Compose would expand as variables without the quotes.
 printf "SVC_FIRST_CLIENT_HASH='%s'\nSVC_TOOLS_URL=http://host.docker.internal:9000/mcp\nSVC_INGEST_KEY=\n" \
   "$(sed -n 's/.*"hash": *"\([^"]*\)".*/\1/p' secrets/first-client.json)" >secrets/gateway.env
-chown -R 65532:65532 secrets/gateway # the user of the image; its files have to be private
+chown -R 65532:65532 secrets/gateway # the user of the image; only this user may read its files

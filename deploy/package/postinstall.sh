@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tells systemd of the units. Nothing is started: the gateway needs a license
-# and keys first. On an upgrade what runs is restarted.
+# Makes systemd load the units. Nothing is started, because the gateway needs a license
+# and keys first. An upgrade restarts the units that are running.
 set -e
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload || true

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The store, the audit files and the user stay: they are evidence, and nothing
-# here can bring them back. A purge says where they are.
+# The store, the audit files and the user are kept, because they are evidence and cannot
+# be restored. A purge prints their folders.
 set -e
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 if [ "$1" = purge ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the users of the two servers before the files are unpacked: a gateway,
-# which agents reach, has nothing to do with the control plane's store.
+# Makes the users of the two servers before the files are unpacked. The gateway has its own
+# user, because agents can reach it and it must not read the control plane's store.
 set -e
 for name in svc svc-gateway; do
   if ! getent group "$name" >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stops the servers when the package goes, not when it is upgraded.
+# Stops the servers when the package is removed, but not when it is upgraded.
 set -e
 case "$1" in
 upgrade | 1) exit 0 ;;

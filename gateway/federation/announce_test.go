@@ -299,3 +299,26 @@ func TestListsAreReadWhenTheirChangesAreAnnouncedFromThenOn(t *testing.T) {
 		}
 	})
 }
+
+// Failed readings that others requested early do not lengthen the pause until the next reading.
+func TestEarlyReadingsDoNotLengthenTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &server{modern: true, scope: "public", tools: []string{"x"}}
+		b := start(t, "", nil, own)
+		defer b.stop()
+		pass(5 * time.Second)
+		own.change(func(s *server) { s.down = true })
+		for range maxAnnounced {
+			b.Changed("a")
+			pass(2 * minBurst)
+		}
+		if failures := b.Stats()[0].Failures; failures != maxAnnounced {
+			t.Fatalf("%d failures", failures)
+		}
+		own.change(func(s *server) { s.down = false })
+		pass(firstBackoff)
+		if s := b.Stats()[0]; s.Unavailable || s.Items != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

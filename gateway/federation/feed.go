@@ -130,7 +130,7 @@ func (fd *feed) private(offer *lister.Offer, list *lister.List) bool {
 func (f *Federation) follow(ctx context.Context, fd *feed) {
 	asked := sync.OnceFunc(func() { close(fd.asked) })
 	defer asked()
-	fails := 0
+	fails, early := 0, false
 	for ctx.Err() == nil {
 		announced := fd.announced.Swap(false)
 		pause, err := f.refresh(ctx, fd)
@@ -138,7 +138,9 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 			return
 		}
 		if err != nil {
-			fails++
+			if !early || fails == 0 { // clients and upstreams can request many early readings in a short time
+				fails++
+			}
 			pause = backoff.After(fails, firstBackoff, maxBackoff)
 			f.opts.Logger.Warn("the lists of an upstream could not be read", "upstream", fd.name, "again_in", pause.String(), "error", err)
 		} else {
@@ -155,7 +157,7 @@ func (f *Federation) follow(ctx context.Context, fd *feed) {
 		if announced {
 			f.forgetPrivate(fd)
 		}
-		f.wait(ctx, fd, pause)
+		early = f.wait(ctx, fd, pause)
 	}
 }
 
@@ -173,15 +175,15 @@ func (f *Federation) forgetPrivate(fd *feed) {
 }
 
 // wait returns after a pause, or earlier when an early reading is requested, at the rate of
-// minAnnounced.
-func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
+// minAnnounced; early is set in the second case.
+func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) (early bool) {
 	rest := max(minBurst, fd.owes(f.opts.Now())-(maxAnnounced-1)*minAnnounced)
 	soonest, latest := time.NewTimer(min(pause, rest)), time.NewTimer(pause)
 	defer soonest.Stop()
 	defer latest.Stop()
 	select {
 	case <-ctx.Done():
-		return
+		return false
 	case <-soonest.C:
 	}
 	select {
@@ -190,7 +192,9 @@ func (f *Federation) wait(ctx context.Context, fd *feed, pause time.Duration) {
 	case <-fd.again:
 		now := f.opts.Now()
 		fd.paid = now.Add(fd.owes(now) + minAnnounced)
+		return true
 	}
+	return false
 }
 
 // owes returns the rest of the pauses of the early readings so far.

@@ -123,8 +123,12 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	}
 	var sources []toolsearch.Source
 	if !cfg.Federation.Enabled { // the search reads the merged lists instead
+		protocols := map[string]string{}
+		for i := range cfg.Upstreams {
+			protocols[cfg.Upstreams[i].Name] = cfg.Upstreams[i].Protocol
+		}
 		for _, name := range g.services.Router.Upstreams() { // tools of other upstreams cannot be called
-			sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct})
+			sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct, Protocol: protocols[name]})
 		}
 	}
 	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: toolsearch.New(toolsearch.Options{

@@ -57,7 +57,7 @@ type deviating struct {
 func newGuarded(c *upstream.Config, t *transport.Upstream, version string) *guarded {
 	u := &guarded{
 		name: c.Name, block: c.PinTools == upstream.PinBlock, perCaller: c.PerCaller(),
-		reader:  lister.Lister{Agent: agent, Version: version, Bounds: lister.Bounds{Time: readTime}},
+		reader:  lister.Lister{Agent: agent, Version: version, Protocol: c.Protocol, Bounds: lister.Bounds{Time: readTime}},
 		reading: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		callers: map[[sha256.Size]byte]*list.Element{}, order: list.New(), logged: map[pins.Subject]pins.Digest{},
 	}

@@ -19,7 +19,7 @@ func TestChangesAreNoticedAcrossRestarts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			f := &fake{tools: tools}
-			r := New(Options{Sources: []Source{{"u", f}, {"v", &fake{tools: `{"name":"x"}`}}}, Route: everywhere("u"), Interval: time.Minute, State: state, Changed: func(upstream, tool string) {
+			r := New(Options{Sources: []Source{{Name: "u", Transport: f}, {Name: "v", Transport: &fake{tools: `{"name":"x"}`}}}, Route: everywhere("u"), Interval: time.Minute, State: state, Changed: func(upstream, tool string) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, upstream+"/"+tool)

@@ -39,7 +39,7 @@ type toolLister struct {
 
 func newToolLister(s Source, opts *Options) toolLister {
 	return toolLister{name: s.Name, keep: opts.Keep, lister: lister.Lister{
-		Transport: s.Transport, Agent: userAgent, Version: opts.Version, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
+		Transport: s.Transport, Agent: userAgent, Version: opts.Version, Protocol: s.Protocol, Bounds: lister.Bounds{Items: maxTools, Bytes: maxBytes},
 	}}
 }
 

@@ -29,6 +29,7 @@ const maxLoggedChanges = 100
 type Source struct {
 	Name      string
 	Transport transport.Transport
+	Protocol  string // upstreams[].protocol
 }
 
 // Options are the parameters of a refresher.

@@ -96,7 +96,7 @@ func TestRefreshCadence(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{tools: `{"name":"a"}`, hints: tt.hints}
-			stop := running(New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute}))
+			stop := running(New(Options{Sources: []Source{{Name: "u", Transport: f}}, Route: everywhere("u"), Interval: time.Minute}))
 			<-time.After(3*tt.want + time.Millisecond)
 			stop()
 			at := f.times()
@@ -119,7 +119,7 @@ func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := &fake{tools: `{"name":"bad"}`}, &fake{tools: `{"name":"good"}`}
 		route := func(tool string) (string, bool) { return tool, true }
-		r := New(Options{Sources: []Source{{"bad", bad}, {"good", good}}, Route: route, Interval: time.Minute})
+		r := New(Options{Sources: []Source{{Name: "bad", Transport: bad}, {Name: "good", Transport: good}}, Route: route, Interval: time.Minute})
 		stop := running(r)
 		defer stop()
 		<-time.After(time.Second)
@@ -156,7 +156,7 @@ func TestBackoff(t *testing.T) {
 func TestHealthyUpstreamsPopulate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := &fake{err: errors.New("down")}, &fake{tools: `{"name":"good"}`}
-		r := New(Options{Sources: []Source{{"bad", bad}, {"good", good}}, Route: everywhere("good"), Interval: time.Minute})
+		r := New(Options{Sources: []Source{{Name: "bad", Transport: bad}, {Name: "good", Transport: good}}, Route: everywhere("good"), Interval: time.Minute})
 		defer running(r)()
 		if !r.Ready(t.Context()) || r.Index().Len() != 1 {
 			t.Errorf("%d tools", r.Index().Len())
@@ -175,7 +175,7 @@ func TestIndexFollowsRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fake{tools: `{"name":"both"},{"name":"lost"},{"name":"mcp_search"}`}, &fake{tools: `{"name":"both"},{"name":"mine"}`}
 		route := func(tool string) (string, bool) { return "b", tool != "lost" }
-		r := New(Options{Sources: []Source{{"a", a}, {"b", b}}, Route: route, Reserved: Name, Interval: time.Minute})
+		r := New(Options{Sources: []Source{{Name: "a", Transport: a}, {Name: "b", Transport: b}}, Route: route, Reserved: Name, Interval: time.Minute})
 		defer running(r)()
 		r.Ready(t.Context())
 		got := r.Index().Search("both mine lost mcp_search", 9, everyone)
@@ -190,7 +190,7 @@ func TestIndexFollowsRoutes(t *testing.T) {
 func TestPrivateListsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"public"`}
-		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute})
+		r := New(Options{Sources: []Source{{Name: "u", Transport: f}}, Route: everywhere("u"), Interval: time.Minute})
 		defer running(r)()
 		r.Ready(t.Context())
 		if r.Index().Len() != 1 {
@@ -210,7 +210,7 @@ func TestPrivateListsAreAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer // read while the refresher is idle
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"private"`}
-		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute,
+		r := New(Options{Sources: []Source{{Name: "u", Transport: f}}, Route: everywhere("u"), Interval: time.Minute,
 			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		defer running(r)()
 		r.Ready(t.Context())
@@ -258,7 +258,7 @@ func TestChangedDefinitionsAreTold(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
 		f := &fake{tools: `{"name":"a","description":"1"}`}
-		r := New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Interval: time.Minute, Changed: func(upstream, tool string) {
+		r := New(Options{Sources: []Source{{Name: "u", Transport: f}}, Route: everywhere("u"), Interval: time.Minute, Changed: func(upstream, tool string) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, upstream+"/"+tool)
@@ -281,7 +281,7 @@ func TestChangedDefinitionsAreTold(t *testing.T) {
 
 // Ready returns when its context ends.
 func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
-	r := New(Options{Sources: []Source{{"u", &fake{}}}, Route: everywhere("u"), Interval: time.Minute})
+	r := New(Options{Sources: []Source{{Name: "u", Transport: &fake{}}}, Route: everywhere("u"), Interval: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if r.Ready(ctx) {

@@ -51,7 +51,7 @@ func TestWhatTheServiceTakes(t *testing.T) {
 func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tools: `{"name":"order_get","description":"Look an order up"},{"name":"order_delete","description":"Delete an order"}`}
-		s := &Service{Refresher: New(Options{Sources: []Source{{"u", f}}, Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
+		s := &Service{Refresher: New(Options{Sources: []Source{{Name: "u", Transport: f}}, Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
 		stop := running(s.Refresher)
 		defer stop()
 		const capable = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -103,7 +103,7 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 // Right after the start a search waits for the lists, for a bounded time.
 func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{Refresher: New(Options{Sources: []Source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
+		s := &Service{Refresher: New(Options{Sources: []Source{{Name: "u", Transport: &fake{tools: `{"name":"order_get"}`}}}, Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
 		began := time.Now()
 		got, refused := s.Answer(context.Background(), nil, scanned(t, search(`{"query":"order"}`)), "", func(string, string) bool { return true })
 		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {

@@ -138,6 +138,7 @@ async function main(dir) {
   const merged = (results) => [new Map(results.flatMap((checks) => [...checks]))];
   await Promise.all(upstreams.map(async (up) => {
     const wanted = flags.short ? all.filter((run) => run.suite === suites[1] && up.short.includes(run.title)) : all;
+    if (flags.short && wanted.length !== up.short.length) throw new Error(`${up.name}: the suite does not have all of the runs ${up.short}`);
     const runs = up.tasks ? extensions : wanted;
     const join = up.tasks ? merged : (r) => r;
     const titles = up.tasks ? [{ suite: suites[1], title: 'scenarios of the extension' }] : wanted;

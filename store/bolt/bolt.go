@@ -188,7 +188,7 @@ func stillAt(path string, file *os.File) error {
 		return fmt.Errorf("open store: %w", err)
 	}
 	if there, err := os.Stat(path); err != nil || !os.SameFile(opened, there) {
-		return &FileError{Path: path, Problem: "replaced while it was opened", Advice: "start again", Err: err}
+		return &FileError{Path: path, Problem: "the file was replaced during the open", Advice: "start again", Err: err}
 	}
 	return nil
 }

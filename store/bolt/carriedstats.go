@@ -73,7 +73,7 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 func putStatistic(w *filler, s *transfer.Statistic) error {
 	t, ok := rollup.TableNamed(s.Table)
 	if !ok {
-		return fmt.Errorf("statistics of table %q are not known", s.Table)
+		return fmt.Errorf("unknown table of statistics %q", s.Table)
 	}
 	k := rollup.Key{Table: t, Bucket: s.Bucket}
 	for _, part := range []struct {

@@ -127,7 +127,7 @@ func (t *Transfer) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx
 func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
 	k, ok := carried[kind]
 	if !ok {
-		return nil, fmt.Errorf("rows of kind %q are not known", kind)
+		return nil, fmt.Errorf("unknown kind of rows %q", kind)
 	}
 	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
 		list = nil
@@ -156,7 +156,7 @@ func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kin
 		}
 		k, ok := carried[kind]
 		if !ok {
-			return fmt.Errorf("rows of kind %q are not known", kind)
+			return fmt.Errorf("unknown kind of rows %q", kind)
 		}
 		return k.export(tx, d, tenantID, nil, func([]byte, any) (bool, error) {
 			n++

@@ -259,7 +259,7 @@ func (w *generationWriter) add(kind transfer.Kind, doc []byte) error {
 		}
 		t, ok := rollup.TableNamed(s.Table)
 		if !ok {
-			return fmt.Errorf("statistics of table %q are not known", s.Table)
+			return fmt.Errorf("unknown table of statistics %q", s.Table)
 		}
 		day := dayOfTime(t.Level().Start(s.Bucket))
 		w.next.days[day] = w.next.version
@@ -356,7 +356,7 @@ func (t *Transfer) Export(ctx context.Context, id string, kind transfer.Kind, af
 		case transfer.PolicyFires:
 			return tn.exportUses(ctx, sh, "agent = ''", after, limit, out)
 		}
-		return fmt.Errorf("rows of kind %q are not here", kind)
+		return fmt.Errorf("rows of kind %q are not stored on this engine", kind)
 	})
 	return list, err
 }

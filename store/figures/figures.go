@@ -1,6 +1,6 @@
-// Package figures is what the engines with rollups share when they answer a query for
-// statistics: the dimension of a grouping, the group that a word of a dimension names, the
-// totals of a sum, and the order of the groups.
+// Package figures has the code for statistics queries that the engines with rollups share:
+// the dimension of a grouping, the group of a word of a dimension, the totals of a sum,
+// and the order of the groups.
 package figures
 
 import (
@@ -13,8 +13,8 @@ import (
 	"svc/store/rollup"
 )
 
-// Dimension is the dimension of the rollups by which a query groups; ok is false for a
-// grouping that does not exist.
+// Dimension returns the dimension of the rollups by which a query groups; ok is false for
+// an unknown grouping.
 func Dimension(by store.GroupBy) (d rollup.Dimension, ok bool) {
 	switch by {
 	case store.GroupNone:
@@ -29,9 +29,9 @@ func Dimension(by store.GroupBy) (d rollup.Dimension, ok bool) {
 	return rollup.None, false
 }
 
-// Group is the group that a word of a dimension names. The word of an agent is i and its
-// id, or n and its name where it has no id; that of a model is its provider, a zero byte
-// and its name.
+// Group returns the group of a word of a dimension. The word of an agent is "i" and its
+// id, or "n" and its name if it has no id. The word of a model is its provider, a zero
+// byte and its name.
 func Group(by rollup.Dimension, word string) (g store.StatsGroup) {
 	switch by {
 	case rollup.Agent:
@@ -48,7 +48,7 @@ func Group(by rollup.Dimension, word string) (g store.StatsGroup) {
 	return g
 }
 
-// Totals are the figures of a sum of aggregate states.
+// Totals returns the totals of a sum of aggregate states.
 func Totals(s *rollup.Sum) store.Totals {
 	return store.Totals{
 		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
@@ -59,8 +59,8 @@ func Totals(s *rollup.Sum) store.Totals {
 	}
 }
 
-// Sort puts groups in the order of answers: the most expensive first, then those with the
-// most traces, then by name.
+// Sort sorts groups in the order of results: by cost, then by number of traces, both
+// descending, then by name.
 func Sort(groups []store.StatsGroup) {
 	slices.SortFunc(groups, func(a, b store.StatsGroup) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),

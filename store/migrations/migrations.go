@@ -1,5 +1,5 @@
-// Package migrations reads the numbered SQL files by which an engine brings a database to a
-// version. The files are part of the program.
+// Package migrations reads the numbered SQL files that migrate the schema of an engine. The
+// files are embedded in the program.
 package migrations
 
 import (
@@ -11,18 +11,19 @@ import (
 	"strings"
 )
 
-// Migration brings a database to a version. Oldest is the version that a program has to know
-// at least to use the database then: a migration that only adds leaves it as it was, one that
-// takes something away comes a release after the one that stopped using it.
+// Migration migrates a database to a version. Oldest is the oldest program version, as a
+// schema version, that can use the database afterwards. A migration that only adds objects
+// does not change it; a migration that removes an object must come one release after the
+// program has stopped using the object.
 type Migration struct {
 	Version int
 	Oldest  int
 	SQL     string
 }
 
-// MustRead reads migrations/NUMBER_NAME.sql, in order. The numbers start at 1 and leave none
-// out, and the first line of each is "-- oldest: N". It panics where that is not so: the files
-// are part of the program, and its tests read them.
+// MustRead reads migrations/NUMBER_NAME.sql, in order. The numbers must start at 1 without
+// gaps, and the first line of each file must be "-- oldest: N". Otherwise it panics: the files
+// are embedded, so tests detect it.
 func MustRead(from fs.FS) []Migration {
 	names, err := fs.Glob(from, "migrations/*.sql")
 	if err != nil {

@@ -361,7 +361,7 @@ func exportStatistics(d *data, after []byte, limit int, out emit) error {
 func putStatistic(d *data, s *transfer.Statistic) error {
 	t, ok := rollup.TableNamed(s.Table)
 	if !ok {
-		return fmt.Errorf("statistics of table %q are not known", s.Table)
+		return fmt.Errorf("unknown table of statistics %q", s.Table)
 	}
 	var sum rollup.Sum
 	if err := sum.Add(s.Data, false); err != nil {

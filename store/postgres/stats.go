@@ -141,7 +141,7 @@ func (g *groups) named(d *data) error {
 	for n, sum := range g.numbers {
 		word, ok := names[n]
 		if !ok {
-			return fmt.Errorf("statistics of number %d, which has no word", n)
+			return fmt.Errorf("statistics with the unknown dimension number %d", n)
 		}
 		g.sum(word).Merge(sum)
 	}

@@ -59,7 +59,7 @@ func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) err
 func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
 	c, ok := carried[kind]
 	if !ok || c.export == nil {
-		return nil, fmt.Errorf("rows of kind %q are not known", kind)
+		return nil, fmt.Errorf("unknown kind of rows %q", kind)
 	}
 	if kind == transfer.Statistics || kind == transfer.Tools || kind == transfer.PolicyFires {
 		if err := t.mergeAll(ctx, tenantID); err != nil {
@@ -98,7 +98,7 @@ func (t *Transfer) mergeAll(ctx context.Context, tenantID string) error {
 func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kind) (n int64, err error) {
 	c, ok := carried[kind]
 	if !ok {
-		return 0, fmt.Errorf("rows of kind %q are not known", kind)
+		return 0, fmt.Errorf("unknown kind of rows %q", kind)
 	}
 	err = t.of(ctx, tenantID, func(d *data) error {
 		args := []any{d.n}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Partial is the sum of some traces: what one row holds.
+// Partial is the aggregate state of some traces: the contents of one row.
 type Partial struct {
 	Traces       int64
 	Errors       int64
@@ -17,7 +17,7 @@ type Partial struct {
 	OutputTokens int64
 	Cost         int64 // nano-dollars
 	Duration     int64 // nanoseconds, summed
-	Min, Max     int64 // no duration is below Min or above Max, nanoseconds; 0 without traces
+	Min, Max     int64 // bounds of the durations, nanoseconds; 0 without traces
 	Bins         []Bin // the duration sketch, by ascending Index
 }
 
@@ -43,7 +43,7 @@ func (p *Partial) addCounters(o *Partial) {
 	p.Duration = addCap(p.Duration, o.Duration)
 }
 
-// addCap adds what is never negative and stays at the largest value.
+// addCap adds two non-negative values and saturates at the maximum.
 func addCap(a, b int64) int64 {
 	if s := a + b; s >= a {
 		return s
@@ -57,9 +57,9 @@ func (p *Partial) Merge(o *Partial) {
 	p.Bins = sumBins(slices.Concat(p.Bins, o.Bins))
 }
 
-// A row begins with a zero byte and the version of its encoding. Rows written
-// before there were versions begin with the number of their traces, which is
-// not zero; they hold no bounds.
+// A row begins with a zero byte and the version of its encoding. Rows without a
+// version, from older programs, begin with the number of their traces, which is not
+// zero; they have no bounds.
 const (
 	versioned = 0
 	version   = 1
@@ -67,8 +67,8 @@ const (
 
 // Append encodes the partial: a zero byte and the version, nine unsigned varints
 // (traces, errors, blocked, input tokens, output tokens, cost, duration, Min,
-// distance from Min to Max), then pairs of the distance to the bin before and its
-// count, to the end.
+// distance from Min to Max), then pairs of the distance to the previous bin and the
+// count of the bin, to the end.
 func (p *Partial) Append(dst []byte) []byte {
 	dst = p.appendHeader(dst)
 	prev := uint16(0)
@@ -93,7 +93,7 @@ func (p *Partial) appendHeader(dst []byte) []byte {
 	return binary.AppendUvarint(dst, uint64(p.Max-p.Min))
 }
 
-// Decode reads what Append wrote, or wrote before there were versions. It returns
+// Decode decodes a partial, also in the encoding without a version. It returns
 // ErrPartial for anything else.
 func Decode(data []byte) (Partial, error) {
 	p, data, err := decodeHeader(data)
@@ -114,8 +114,8 @@ func Decode(data []byte) (Partial, error) {
 	return p, nil
 }
 
-// decodeHeader reads the fields before the bins. Of a row without bounds the
-// edges of its first and its last bin are the bounds.
+// decodeHeader reads the fields before the bins. For a row without bounds, the edges
+// of its first and its last bin are the bounds.
 func decodeHeader(data []byte) (p Partial, bins []byte, err error) {
 	p, bins, bounded, err := decodeNumbers(data)
 	if err == nil && !bounded {
@@ -166,8 +166,8 @@ func (p *Partial) boundByBins(bins []byte) error {
 	return nil
 }
 
-// AppendMerged appends the encoding of a stored partial and p together, without
-// building the stored one. An empty stored partial is one of no traces.
+// AppendMerged appends the encoding of a stored partial merged with p, without
+// decoding the stored one. An empty stored partial is one without traces.
 func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
 	if len(stored) == 0 {
 		return p.Append(dst), nil
@@ -181,14 +181,14 @@ func AppendMerged(dst, stored []byte, p *Partial) ([]byte, error) {
 	return appendMergedBins(dst, rest, p.Bins)
 }
 
-// appendMergedBins appends encoded bins and more bins together. A batch brings few
-// bins to a row that has hundreds: what lies between two of them is copied as it
-// stands, and only the bin after a new one is encoded again.
+// appendMergedBins appends encoded bins merged with more bins. A batch adds few bins
+// to a row with hundreds, so the bytes between two new bins are copied unchanged, and
+// only the bin after a new one is encoded again.
 func appendMergedBins(dst, stored []byte, bins []Bin) ([]byte, error) {
 	var (
-		index   int          // of the last bin read, and of the last one written before stored[run:]
-		run, at int          // stored[run:at] is read and not yet written
-		wanted  = next(bins) // where the next new bin belongs
+		index   int          // index of the last bin read, and of the last one written before stored[run:]
+		run, at int          // stored[run:at] has been read and not written yet
+		wanted  = next(bins) // position of the next new bin
 		first   = true
 	)
 	for at < len(stored) {
@@ -225,7 +225,8 @@ func appendMergedBins(dst, stored []byte, bins []Bin) ([]byte, error) {
 	return dst, nil
 }
 
-// next is the index of the first bin, beyond all when there is none.
+// next returns the index of the first bin, or an index beyond all bins when there is
+// none.
 func next(bins []Bin) int {
 	if len(bins) == 0 {
 		return NumBins
@@ -233,14 +234,14 @@ func next(bins []Bin) int {
 	return int(bins[0].Index)
 }
 
-// appendBin appends a bin after the one of index *prev.
+// appendBin appends a bin after the bin with index *prev.
 func appendBin(dst []byte, prev *int, b Bin) []byte {
 	dst = binary.AppendUvarint(dst, uint64(int(b.Index)-*prev))
 	*prev = int(b.Index)
 	return binary.AppendUvarint(dst, b.Count)
 }
 
-// uvarint is binary.Uvarint, quick where the number is one byte, as almost all are.
+// uvarint is binary.Uvarint with a fast path for one byte, the usual case.
 func uvarint(data []byte) (uint64, int) {
 	if len(data) > 0 && data[0] < 0x80 {
 		return uint64(data[0]), 1
@@ -248,7 +249,8 @@ func uvarint(data []byte) (uint64, int) {
 	return binary.Uvarint(data)
 }
 
-// MaxGrowth is by how much AppendMerged of p is longer than what was stored, at most.
+// MaxGrowth returns by how many bytes the result of AppendMerged can be longer than
+// the stored partial.
 func MaxGrowth(p *Partial) int {
 	return 2 + (counters+2)*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
 }
@@ -280,11 +282,11 @@ func (r *binReader) next() (Bin, bool) {
 	return Bin{Index: uint16(index), Count: count}, true
 }
 
-// Sum accumulates encoded partials: the result of a query over many rows. The
-// zero value is ready.
+// Sum accumulates encoded partials, for queries over many rows. The zero value is
+// ready for use.
 type Sum struct {
 	Partial          // its Bins are not used
-	bins    []uint64 // counts, from bin base on
+	bins    []uint64 // counts of bins, starting with bin base
 	base    int
 }
 
@@ -305,7 +307,7 @@ func (s *Sum) Add(data []byte, sketch bool) error {
 	}
 	index, first := 0, true
 	for len(rest) > 0 {
-		// Almost every distance and count is one byte.
+		// Fast path: almost every distance and count is one byte.
 		delta, n := uint64(rest[0]), 1
 		if delta >= 0x80 {
 			delta, n = binary.Uvarint(rest)
@@ -348,8 +350,8 @@ func (s *Sum) count(index int, n uint64) {
 		s.bins[i] += n
 		return
 	}
-	// Grow by whole octaves and with room to spare, so that it happens rarely: at
-	// first for durations around this one, then by as much as there is.
+	// Grow by whole octaves with spare capacity, so that it happens rarely: at first
+	// to durations around this one, then doubling.
 	lo, hi := index&^(subBins-1)-2*subBins, (index|(subBins-1))+1+5*subBins
 	if len(s.bins) > 0 {
 		lo, hi = s.base, s.base+len(s.bins)
@@ -369,10 +371,10 @@ func (s *Sum) count(index int, n uint64) {
 	s.bins[index-lo] += n
 }
 
-// Quantile is the nearest-rank quantile over the durations added with their
+// Quantile returns the nearest-rank quantile over the durations added with their
 // sketch: the value of the smallest bin such that at least ceil(q·n) of the n
-// durations lie in it or below. Its relative error is at most MaxRelativeError,
-// and it is not below the smallest duration or above the largest. It is 0 without
+// durations are in it or below. Its relative error is at most MaxRelativeError, and
+// it is not below the smallest duration or above the largest. It is 0 without
 // durations; q is clamped to 0..1.
 func (s *Sum) Quantile(q float64) time.Duration {
 	index, ok := s.bin(q)
@@ -382,9 +384,8 @@ func (s *Sum) Quantile(q float64) time.Duration {
 	return time.Duration(min(max(int64(binValue(index)), s.Min), s.Max))
 }
 
-// QuantileLow is the smallest duration that the quantile can be: what it is
-// measured against a limit with, so that a limit that is met is never exceeded by
-// the width of a bin.
+// QuantileLow returns the lower bound of the quantile. Limits are compared with it,
+// so that the width of a bin cannot make a limit look exceeded.
 func (s *Sum) QuantileLow(q float64) time.Duration {
 	index, ok := s.bin(q)
 	if !ok {
@@ -393,7 +394,7 @@ func (s *Sum) QuantileLow(q float64) time.Duration {
 	return time.Duration(min(max(int64(binLow(index)), s.Min), s.Max))
 }
 
-// bin finds the bin of a quantile.
+// bin returns the bin of a quantile.
 func (s *Sum) bin(q float64) (index uint16, ok bool) {
 	var total uint64
 	for _, n := range s.bins {

@@ -2,7 +2,7 @@ package rollup
 
 import "time"
 
-// Dimension is what rows of an answer are grouped by.
+// Dimension is the dimension by which the rows of a result are grouped.
 type Dimension uint8
 
 // The dimensions.
@@ -13,30 +13,30 @@ const (
 	Environment
 )
 
-// Query is about the traces of a window, all or those of one agent.
+// Query selects the traces of a window, all or those of one agent.
 type Query struct {
 	From, To time.Time
 	By       Dimension
 	OneAgent bool
-	// MinutesFrom is the time before which minute rows have been dropped; zero: none.
+	// MinutesFrom is the time before which minute rows have been removed; zero: none.
 	MinutesFrom time.Time
 }
 
-// Range is a run of buckets of a table: From inclusive, To exclusive.
+// Range is a range of buckets of a table: From inclusive, To exclusive.
 type Range struct {
 	Table    Table
 	From, To uint32
 }
 
-// Plan is which rows answer a query, without overlap.
+// Plan is the set of rows that answer a query, without overlap.
 type Plan struct {
-	From, To time.Time // the bounds that are really answered
+	From, To time.Time // the bounds after rounding
 	Ranges   []Range
 }
 
-// NewPlan moves the bounds of the query outwards to whole minutes (whole hours
-// where the minutes have been dropped) and covers them with days, hours at both
-// ends of the days, and minutes at both ends of the hours.
+// NewPlan rounds the bounds of the query outwards to whole minutes (whole hours where the
+// minutes have been removed) and covers the window with days, hours at both ends of the
+// days, and minutes at both ends of the hours.
 func NewPlan(q Query) Plan {
 	from, to := floorTo(q.From, 60), ceilTo(q.To, 60)
 	if !q.MinutesFrom.IsZero() {
@@ -80,7 +80,7 @@ func (p *Plan) add(t Table, from, to int64) {
 	}
 }
 
-// tables picks the narrowest tables that can answer; NumTables: none by day.
+// tables returns the smallest tables that can answer; NumTables: no table by day can.
 func tables(q Query) (hour, day Table) {
 	switch {
 	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:

@@ -1,17 +1,17 @@
-// Package rollup computes the mergeable statistics that every store backend
-// keeps beside its traces, in pure Go: no clock, no storage, no goroutines.
+// Package rollup computes the mergeable statistics that every store backend stores
+// beside its traces, in pure Go: no clock, no storage, no goroutines.
 //
-// It owns what a rollup is: the levels (minute, hour, day), the tables, the
-// partial that one row holds, its encoding, how partials merge, what a quantile
-// is, and which rows answer a query about a window of time. Backends own where
-// rows are kept; they number the values of the dimensions (agents, models,
-// environments) themselves and pass the numbers.
+// It defines the levels (minute, hour, day), the tables, the partial (aggregate state)
+// of a row and its encoding, the merge of partials, the quantiles, and the rows that
+// answer a query about a window of time. Backends store the rows; they number the
+// values of the dimensions (agents, models, environments) themselves and pass the
+// numbers.
 //
-// A batch of traces is turned into entries once ([Compute]), after
-// de-duplication; entries of several batches combine ([Combine]); a stored row
-// and an entry merge without decoding the row ([AppendMerged]). Merging is
-// commutative and associative, so late arrivals count where they belong and the
-// rows equal a recount in whatever order the traces came.
+// A batch of traces is turned into entries once ([Compute]), after de-duplication;
+// entries of several batches combine ([Combine]); a stored row and an entry merge
+// without decoding the row ([AppendMerged]). Merging is commutative and associative,
+// so late traces are counted in their own buckets, and the rows equal a recount
+// regardless of the order of arrival.
 package rollup
 
 import (
@@ -30,7 +30,7 @@ const (
 	ByDay
 )
 
-// Seconds is the width of a bucket of the level.
+// Seconds returns the width of a bucket of the level.
 func (l Level) Seconds() int64 {
 	switch l {
 	case ByMinute:
@@ -42,20 +42,20 @@ func (l Level) Seconds() int64 {
 	}
 }
 
-// Bucket is the number of the bucket that contains a time, counted from 1970 in
+// Bucket returns the number of the bucket that contains a time, counted from 1970 in
 // UTC. Times before 1970 are in bucket 0.
 func (l Level) Bucket(t time.Time) uint32 {
 	return uint32(max(t.Unix(), 0) / l.Seconds())
 }
 
-// Start is the first instant of a bucket.
+// Start returns the start of a bucket, inclusive.
 func (l Level) Start(bucket uint32) time.Time {
 	return time.Unix(int64(bucket)*l.Seconds(), 0).UTC()
 }
 
-// Table is a set of rows: a level, and which dimensions their keys carry. The
-// cubes carry agent, model and environment; the others carry one of them, so that
-// a query over weeks reads few rows.
+// Table is a set of rows: a level, and the dimensions of their keys. The cubes have
+// agent, model and environment; the others have one of them, so that a query over
+// weeks reads few rows.
 type Table uint8
 
 // The tables.
@@ -68,10 +68,10 @@ const (
 	DayAgent
 	DayModel
 	DayEnvironment
-	NumTables // how many there are
+	NumTables // the number of tables
 )
 
-// Level is the level of the table.
+// Level returns the level of the table.
 func (t Table) Level() Level {
 	switch t {
 	case Minute:
@@ -83,16 +83,16 @@ func (t Table) Level() Level {
 	}
 }
 
-// HasAllDimensions reports whether the keys of the table carry all three dimensions.
+// HasAllDimensions reports whether the keys of the table have all three dimensions.
 func (t Table) HasAllDimensions() bool { return t == Minute || t == Hour }
 
-// String is the name of the table.
+// String returns the name of the table.
 func (t Table) String() string {
 	return [...]string{"minute", "hour", "hour_agent", "hour_model", "hour_environment",
 		"day_agent", "day_model", "day_environment", "unknown"}[min(t, NumTables)]
 }
 
-// TableNamed is the table with a name.
+// TableNamed returns the table with a name.
 func TableNamed(name string) (Table, bool) {
 	for t := range NumTables {
 		if t.String() == name {
@@ -102,7 +102,7 @@ func TableNamed(name string) (Table, bool) {
 	return NumTables, false
 }
 
-// Key names a row. Dimensions that the table does not carry are 0.
+// Key identifies a row. Dimensions that the table does not have are 0.
 type Key struct {
 	Table  Table
 	Bucket uint32
@@ -117,7 +117,7 @@ func (k Key) Compare(o Key) int {
 		cmp.Compare(k.Agent, o.Agent), cmp.Compare(k.Model, o.Model), cmp.Compare(k.Env, o.Env))
 }
 
-// Observation is what the statistics see of one trace.
+// Observation has the fields of one trace that statistics use.
 type Observation struct {
 	At           time.Time
 	Agent        uint32
@@ -131,22 +131,23 @@ type Observation struct {
 	Duration     time.Duration
 }
 
-// Entry is a row, or what is to be merged into it.
+// Entry is a row, or an increment of it.
 type Entry struct {
 	Key     Key
 	Partial Partial
 }
 
-// Compute turns a de-duplicated batch into the entries of every table, in order.
+// Compute returns the entries of every table for a de-duplicated batch, sorted by key.
 func Compute(obs []Observation) []Entry { return Expand(each(obs)) }
 
-// Minutes turns a de-duplicated batch into the entries of the minutes, in order.
+// Minutes returns the entries of the minute table for a de-duplicated batch, sorted by
+// key.
 func Minutes(obs []Observation) []Entry {
 	rows := each(obs)
 	return groupAndMerge(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
-// each is a row of the minutes for each observation.
+// each returns a minute row per observation.
 func each(obs []Observation) []Entry {
 	rows := make([]Entry, len(obs))
 	bins := make([]Bin, len(obs))
@@ -164,12 +165,12 @@ func each(obs []Observation) []Entry {
 	return rows
 }
 
-// Expand turns entries of the minutes, in whatever order, into the entries of every
-// table, in order: what Compute makes of the same observations. An engine may keep the
-// minutes of a batch and make the rest later.
+// Expand returns the entries of every table, sorted by key, for entries of the minute
+// table in any order: the result equals Compute of the same observations. An engine
+// may store the minutes of a batch and compute the other tables later.
 func Expand(rows []Entry) []Entry {
-	// Each table is made from the one before it that is fine enough, in the order of
-	// tables; within a table rows come out in the order of keys.
+	// Each table is computed from the preceding table that is fine enough, in the
+	// order of tables; within a table rows are sorted by key.
 	all := make([]Entry, 0, 4*len(rows))
 	var at [NumTables + 1]int
 	for t, from := range [NumTables]Table{
@@ -187,7 +188,7 @@ func Expand(rows []Entry) []Entry {
 	return all
 }
 
-// Combine merges lists of entries, each in order, into one in order.
+// Combine merges sorted lists of entries into one.
 func Combine(lists ...[]Entry) []Entry {
 	if len(lists) == 1 {
 		return lists[0]
@@ -203,7 +204,7 @@ func one(b bool) int64 {
 	return 0
 }
 
-// in is the key of the row of a coarser table that a row is part of.
+// in returns the key of the row of a coarser table that includes a row.
 func (k Key) in(t Table) Key {
 	k.Bucket = uint32(int64(k.Bucket) / (t.Level().Seconds() / k.Table.Level().Seconds()))
 	k.Table = t
@@ -218,7 +219,7 @@ func (k Key) in(t Table) Key {
 	return k
 }
 
-// ranked is a row's key, packed for sorting, and where the row is.
+// ranked is a row's key, packed for sorting, with the row's index.
 type ranked struct {
 	table  Table
 	hi, lo uint64
@@ -227,9 +228,8 @@ type ranked struct {
 
 func (r *ranked) same(o *ranked) bool { return r.hi == o.hi && r.lo == o.lo && r.table == o.table }
 
-// groupAndMerge appends rows under new keys to dst, in the order of those keys, and
-// merges rows whose keys are equal. The rows are left as they are; dst may share
-// their bins.
+// groupAndMerge appends rows under new keys to dst, sorted by those keys, and merges
+// rows with equal keys. The input rows are not changed; dst may share their bins.
 func groupAndMerge(dst, rows []Entry, rekey func(Key) Key) []Entry {
 	order := make([]ranked, len(rows))
 	for i := range rows {

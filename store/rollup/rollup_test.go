@@ -22,7 +22,7 @@ var observations = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Observation {
 	}
 }), 0, 60)
 
-// rowStore keeps entries as a backend does.
+// rowStore stores entries as a backend does.
 type rowStore map[Key][]byte
 
 func (r rowStore) merge(t *rapid.T, entries []Entry) {
@@ -35,8 +35,8 @@ func (r rowStore) merge(t *rapid.T, entries []Entry) {
 	}
 }
 
-// TestMergeOrder merges batches in two orders, one by one and combined: the rows
-// are the same bytes.
+// TestMergeOrder merges batches in two orders, one by one and combined: the rows are
+// identical bytes.
 func TestMergeOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batches := rapid.SliceOfN(observations, 1, 5).Draw(t, "batches")
@@ -63,7 +63,7 @@ func TestMergeOrder(t *testing.T) {
 	})
 }
 
-// TestTablesAgree sums each table up: all say the same.
+// TestTablesAgree sums up each table: all sums are equal.
 func TestTablesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obs := observations.Draw(t, "observations")
@@ -90,7 +90,7 @@ func TestTablesAgree(t *testing.T) {
 func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		durations := rapid.SliceOfN(rapid.Map(rapid.Float64Range(0, 43), func(f float64) time.Duration {
-			return time.Duration(math.Exp(f)) // evenly over all orders of magnitude
+			return time.Duration(math.Exp(f)) // uniform over all orders of magnitude
 		}), 1, 200).Draw(t, "durations")
 		var obs []Observation
 		for _, d := range durations {
@@ -181,8 +181,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanCovers walks the ranges of any plan: they touch, do not overlap, and
-// cover the window.
+// TestPlanCovers checks the ranges of random plans: they are adjacent, do not overlap,
+// and cover the window.
 func TestPlanCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := Query{From: time.Unix(rapid.Int64Range(0, 1e7).Draw(t, "from"), rapid.Int64Range(0, 1).Draw(t, "nanos")),
@@ -211,8 +211,8 @@ func TestPlanCovers(t *testing.T) {
 	})
 }
 
-// TestAppendMergedIsMerge merges encoded rows of any bins and compares with the sum
-// of the decoded ones, byte for byte.
+// TestAppendMergedIsMerge merges encoded rows of random bins and compares the result
+// with the sum of the decoded ones, byte for byte.
 func TestAppendMergedIsMerge(t *testing.T) {
 	partials := rapid.Custom(func(t *rapid.T) Partial {
 		counts := rapid.MapOfN(rapid.Uint16Range(0, NumBins-1), rapid.Uint64Range(1, 1000), 0, 40).Draw(t, "bins")
@@ -240,7 +240,7 @@ func TestAppendMergedIsMerge(t *testing.T) {
 	})
 }
 
-// withoutBounds encodes a partial as it was before rows had versions.
+// withoutBounds encodes a partial without a version and bounds, as older programs did.
 func withoutBounds(p *Partial) []byte {
 	var out []byte
 	for _, n := range []int64{p.Traces, p.Errors, p.Blocked, p.InputTokens, p.OutputTokens, p.Cost, p.Duration} {
@@ -254,8 +254,8 @@ func withoutBounds(p *Partial) []byte {
 	return out
 }
 
-// TestRowsWithoutBounds reads rows of before there were versions: their sums are the
-// same, their bounds are the edges of their bins, and they merge with later ones.
+// TestRowsWithoutBounds reads rows without a version: their sums are the same, their
+// bounds are the edges of their bins, and they merge with newer ones.
 func TestRowsWithoutBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obs := observations.Draw(t, "observations")
@@ -298,8 +298,8 @@ func TestRowsWithoutBounds(t *testing.T) {
 	})
 }
 
-// FuzzDecode feeds the decoders with any bytes: they agree, and what they accept
-// merges and encodes again.
+// FuzzDecode decodes arbitrary bytes: the decoders agree, and a partial that they
+// accept can be merged and encoded again.
 func FuzzDecode(f *testing.F) {
 	p := Partial{Traces: 3, Errors: 1, Cost: 1 << 40, Duration: 77, Bins: []Bin{{0, 1}, {300, 2}}}
 	f.Add(p.Append(nil))
@@ -340,7 +340,7 @@ func BenchmarkCompute500(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendMerged merges a batch's few durations into a row that has hundreds.
+// BenchmarkAppendMerged merges a batch's few durations into a row with hundreds.
 func BenchmarkAppendMerged(b *testing.B) {
 	observe := func(n int) Partial {
 		obs := make([]Observation, n)
@@ -375,8 +375,8 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// TestExpandMinutes makes all tables of the minutes of batches, later and together: the
-// entries are those of the batches themselves.
+// TestExpandMinutes expands the minutes of several batches together: the entries equal
+// those of the batches themselves.
 func TestExpandMinutes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := observations.Draw(t, "one"), observations.Draw(t, "two")

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// The sketch is a histogram whose bins are fixed: up to 127 ns one bin per
-// nanosecond, above it 64 bins per power of two. A bin is at most 1/64 of its
-// lower edge wide and stands for its middle, so no duration is further than 1/128
-// of itself from the value of its bin. Fixed bins merge by adding counts, with no loss and
-// in any order, and need no logarithm: the same on every machine.
+// The sketch is a histogram with fixed bins: up to 127 ns one bin per nanosecond, above
+// that 64 bins per power of two. The width of a bin is at most 1/64 of its lower edge, and
+// the bin's value is its middle, so a duration differs from the value of its bin by at
+// most 1/128. Fixed bins are merged by adding counts, without loss and in any order. They
+// need no logarithm, so results are the same on every machine.
 
 const (
 	subBits = 6
 	subBins = 1 << subBits
 
-	// NumBins is how many bins there are: a time.Duration never needs more.
+	// NumBins is the number of bins for the whole range of time.Duration.
 	NumBins = (63-subBits)*subBins + subBins
 
-	// MaxRelativeError is the most that a quantile differs from the duration whose
-	// rank it has, as a share of that duration.
+	// MaxRelativeError bounds the relative difference between a quantile and the duration
+	// with its rank.
 	MaxRelativeError = 1.0 / 128
 )
 
@@ -30,7 +30,7 @@ type Bin struct {
 	Count uint64
 }
 
-// BinOf is the bin of a duration; negative ones count as 0.
+// BinOf returns the bin of a duration; negative ones count as 0.
 func BinOf(d time.Duration) uint16 {
 	v := uint64(max(d, 0))
 	if v < subBins {
@@ -40,13 +40,13 @@ func BinOf(d time.Duration) uint16 {
 	return uint16(shift*subBins) + uint16(v>>shift)
 }
 
-// binValue is the duration that a bin stands for.
+// binValue returns the duration that represents a bin.
 func binValue(index uint16) time.Duration {
 	low := binLow(index)
 	return low + (binHigh(index)-low)/2
 }
 
-// binLow is the smallest duration of a bin.
+// binLow returns the smallest duration of a bin.
 func binLow(index uint16) time.Duration {
 	if index < 2*subBins {
 		return time.Duration(index)
@@ -55,7 +55,7 @@ func binLow(index uint16) time.Duration {
 	return time.Duration(uint64(int(index)-shift*subBins) << shift)
 }
 
-// binHigh is the largest duration of a bin.
+// binHigh returns the largest duration of a bin.
 func binHigh(index uint16) time.Duration {
 	if index < 2*subBins {
 		return time.Duration(index)
@@ -63,10 +63,10 @@ func binHigh(index uint16) time.Duration {
 	return binLow(index) + time.Duration(uint64(1)<<binShift(index)-1)
 }
 
-// binShift is the logarithm of a bin's width, for bins above the first 128.
+// binShift returns the base-2 logarithm of a bin's width, for bins above the first 128.
 func binShift(index uint16) int { return int(index)/subBins - 1 }
 
-// sumBins sorts bins and adds up those of one index into a new slice.
+// sumBins sorts bins and adds up the counts of equal indexes into a new slice.
 func sumBins(bins []Bin) []Bin {
 	slices.SortFunc(bins, func(a, b Bin) int { return int(a.Index) - int(b.Index) })
 	distinct := 0

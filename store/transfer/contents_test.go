@@ -10,18 +10,18 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// numbering are columns that number rows, and differ between two databases with the same
-// contents.
+// numbering are columns with generated numbers, which differ between two databases with
+// the same contents.
 var numbering = map[string]string{
 	"tenants": "number", "traces": "seq", "trace_ids": "seq", "trace_batches": "n traces newest created seqs", "rollups": "agent model env",
 	"rollup_words": "n", "trace_state": "purged agents_gen",
 }
 
-// leftBehind are the tables that a migration does not carry.
+// leftBehind are the tables that a migration does not transfer.
 const leftBehind = " leases pulse migration handles traces_other svc_schema "
 
-// contentsOfPostgres is every column of every table, but for what numbers rows: a column
-// that a migration forgets makes a difference.
+// contentsOfPostgres returns every column of every table, except for generated numbers:
+// a column that a migration omits makes a difference.
 func contentsOfPostgres(t testing.TB, url string) (list []string) {
 	t.Helper()
 	conn := must(pgx.Connect(ctx, url))(t)
@@ -40,7 +40,7 @@ func contentsOfPostgres(t testing.TB, url string) (list []string) {
 	}
 	for table, names := range columns {
 		sql := fmt.Sprintf(`SELECT concat_ws('|', %s) FROM %s x`, strings.Join(names, ", "), table)
-		if table == "traces" || table == "trace_ids" { // those that are hidden stay behind
+		if table == "traces" || table == "trace_ids" { // hidden traces are not transferred
 			sql += ` WHERE created >= (SELECT horizon FROM trace_state s WHERE s.tenant = x.tenant)`
 		}
 		rows := must(conn.Query(ctx, sql))(t)
@@ -56,11 +56,11 @@ func contentsOfPostgres(t testing.TB, url string) (list []string) {
 	return list
 }
 
-// numbered are the buckets whose keys or values have numbers in them that differ between
-// two files with the same contents; leases stay behind.
+// numbered are the buckets whose keys or values contain numbers that differ between two
+// files with the same contents; leases are not transferred.
 const numbered = " dict dict_values traces trace_ids trace_blocks trace_facets tools leases "
 
-// contentsOfBolt is every key and value, but for numbers.
+// contentsOfBolt returns every key and value, except for the numbered buckets.
 func contentsOfBolt(t testing.TB, path string) (list []string) {
 	t.Helper()
 	db := must(bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true}))(t)

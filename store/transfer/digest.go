@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Digest is a number of rows and the sum of their hashes: it does not depend on the order
-// in which they are read, and rows that are there twice change it.
+// Digest is the number of rows and the sum of their hashes: it does not depend on the
+// order of the rows, and duplicate rows change it.
 type Digest struct {
 	N   int64
 	Sum [4]uint64
@@ -32,11 +32,11 @@ func (d Digest) String() string {
 	return fmt.Sprintf("%d rows, digest %016x", d.N, d.Sum[0]^d.Sum[1]^d.Sum[2]^d.Sum[3])
 }
 
-// group is what is compared as one: a kind, of traces a day of a tenant.
+// group is the unit of comparison: a kind, or for traces a day of a tenant.
 type group struct {
 	kind   Kind
 	tenant string
-	day    int64 // since 1970
+	day    int64 // days since 1970
 }
 
 func (g group) String() string {
@@ -50,7 +50,7 @@ func (g group) String() string {
 	return s
 }
 
-// appendTrace appends what is kept of a trace, in one form for all engines.
+// appendTrace appends the stored fields of a trace, in one encoding for all engines.
 func appendTrace(b []byte, t *Trace) []byte {
 	text := func(list ...string) {
 		for _, s := range list {
@@ -90,7 +90,7 @@ func appendTrace(b []byte, t *Trace) []byte {
 	return b
 }
 
-// compare names the groups in which two stores differ, in order.
+// compare returns the groups in which two stores differ, in order.
 func compare(from, to map[group]*Digest) []string {
 	var list []string
 	for g, d := range from {

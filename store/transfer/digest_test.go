@@ -9,11 +9,11 @@ import (
 	"svc/store"
 )
 
-// notKept are the fields of a trace that stores do not keep.
+// notKept are the fields of a trace that are not stored.
 var notKept = []string{"AgentNameSent", "ToolCalls"}
 
-// TestDigestOfEveryField: a trace that differs in one field that is kept has another
-// digest. A field that is new fails until it is in the digest.
+// TestDigestOfEveryField: a trace that differs in one stored field has another
+// digest. The test fails for a new field until the field is in the digest.
 func TestDigestOfEveryField(t *testing.T) {
 	plain := appendTrace(nil, &Trace{})
 	fields := reflect.TypeFor[store.Trace]()
@@ -51,7 +51,8 @@ func TestDigestOfEveryField(t *testing.T) {
 	}
 }
 
-// TestDigestOfRows: the order of rows does not matter, and their number does.
+// TestDigestOfRows: the order of rows does not change the digest, and their number
+// does.
 func TestDigestOfRows(t *testing.T) {
 	of := func(rows ...string) (d Digest) {
 		for _, row := range rows {
@@ -64,7 +65,7 @@ func TestDigestOfRows(t *testing.T) {
 	}
 	for _, other := range []Digest{of("a"), of("a", "a"), of("a", "c"), of("a", "b", "b"), of()} {
 		if of("a", "b") == other {
-			t.Errorf("%v is that of other rows", other)
+			t.Errorf("%v is also the digest of other rows", other)
 		}
 	}
 }

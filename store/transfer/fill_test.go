@@ -9,11 +9,11 @@ import (
 	"svc/store"
 )
 
-// fillTime is about when the traces of fill were created: now, since stores date what
-// they make.
+// fillTime is about the time of the traces of fill: the current time, because stores
+// date the records that they create.
 var fillTime = time.Now().UTC().Truncate(time.Second)
 
-// fill makes something of every kind for several tenants, with names beyond ASCII and
+// fill creates data of every kind for several tenants, with names beyond ASCII and
 // times finer than a millisecond. The traces are of the last days.
 func fill(t testing.TB, st store.Engine, traces, days int) {
 	t.Helper()
@@ -93,7 +93,7 @@ func fillTenant(t testing.TB, st store.Engine, id, key string, r *rand.Rand) {
 	check(err)
 }
 
-// fillTraces sends traces of some days, of which retention removes the oldest.
+// fillTraces stores traces of some days; retention removes the oldest.
 func fillTraces(t testing.TB, tn store.Tenant, tr store.TenantTraces, n, days int, r *rand.Rand) {
 	t.Helper()
 	policies, _, err := tn.ListPolicies(ctx, store.PolicyFilter{}, store.Page{})

@@ -26,8 +26,8 @@ import (
 	"svc/store/transfer"
 )
 
-// childVariable makes the test binary a migration that ends itself: seed, source file,
-// target database and store of traces.
+// childVariable makes the test binary run a migration that kills itself: seed, source
+// file, target database and store of traces.
 const childVariable = "SVC_TEST_MIGRATION"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child migrates, and is killed shortly after one of its writes has begun.
+// child runs a migration that is killed shortly after the start of one of its writes.
 func child(args []string) error {
 	seed, err := strconv.ParseUint(args[0], 10, 64)
 	if err != nil {
@@ -105,8 +105,8 @@ func (t *killedTraces) ImportStatistics(ctx context.Context, tenant string, plac
 	return t.k.write(func() error { return t.TraceTarget.ImportStatistics(ctx, tenant, place, next) })
 }
 
-// TestKilled kills a migration from bbolt to PostgreSQL and ClickHouse twenty times and
-// lets it end: everything is there once.
+// TestKilled kills a migration from bbolt to PostgreSQL and ClickHouse twenty times,
+// and then lets it finish: every row is in the target once.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	const kills = 20

@@ -7,12 +7,12 @@ import (
 	"svc/store"
 )
 
-// Kind is a kind of rows that a store consists of.
+// Kind is a kind of rows in a store.
 type Kind string
 
-// The kinds. Rows of the last five belong to [store.Traces].
+// The kinds. Rows of the last five are part of [store.Traces].
 const (
-	Watermarks   Kind = "watermarks" // of no tenant
+	Watermarks   Kind = "watermarks" // of the store itself, not of a tenant
 	Tenants      Kind = "tenants"    // one row of each tenant
 	Users        Kind = "users"
 	UserEvents   Kind = "user events"
@@ -39,9 +39,9 @@ const (
 	noKind       Kind = ""
 )
 
-// Kinds are all kinds in the order in which they are copied. It is the only list of
-// them: engines are tested against it, and every bucket and table of an engine against
-// what it says of the kinds.
+// Kinds are all kinds in the order in which they are copied. Tests compare the kinds of
+// every engine with it, and every bucket and table of an engine with the engine's list
+// of the kinds' storage.
 var Kinds = []Kind{Watermarks, Tenants, Users, UserEvents, Teams, Members, Agents, AgentAliases, FormerAgents, Deployments, Budgets, SLAs,
 	Violations, Policies, Keys, Responses, AuditHeads, AuditKeys, AuditEvents, TraceState, Traces, Statistics, Tools, PolicyFires}
 
@@ -54,17 +54,16 @@ func (k Kind) ofTraces() bool {
 	return false
 }
 
-// Row is a row of any kind but traces.
+// Row is a row of any kind except traces.
 type Row struct {
-	// Key is the position of the row among those of its kind in the store that it was
-	// read from. Other stores have other keys.
+	// Key is the position of the row among those of its kind in the source. Other stores
+	// have other keys.
 	Key string
-	// Doc is the row in the form that all engines have in common: the JSON of the type
-	// of its kind.
+	// Doc is the row in the engine-independent form: the JSON of the type of its kind.
 	Doc []byte
 }
 
-// NewRow makes a row of a value.
+// NewRow encodes a value as a row.
 func NewRow(key []byte, v any) (Row, error) {
 	doc, err := json.Marshal(v)
 	return Row{Key: string(key), Doc: doc}, err
@@ -81,16 +80,16 @@ type (
 		At   int64
 	}
 
-	// Tenant is a tenant with what is kept once of it.
+	// Tenant is a tenant with its single-valued state.
 	Tenant struct {
 		store.TenantInfo
 		RedactionKey []byte
-		Revision     string // that gateways compare
+		Revision     string // the governance revision
 		ChainLast    string // hash of the newest audit event
 		ChainTrimmed string // hash of the newest audit event that was removed
 	}
 
-	// User is a user with the newest identity event of each sort.
+	// User is a user with the positions of the newest applied identity events.
 	User struct {
 		store.User
 		Profile   EventMark
@@ -110,14 +109,14 @@ type (
 		JoinedAt         int64
 	}
 
-	// AgentAlias is a former name that still means an agent.
+	// AgentAlias is a former name that still resolves to an agent.
 	AgentAlias struct {
 		Alias []byte
 		Agent string
 		At    int64
 	}
 
-	// FormerAgent is the last name of an agent that was deleted.
+	// FormerAgent is the last name of a deleted agent.
 	FormerAgent struct {
 		ID   string
 		Name []byte
@@ -125,9 +124,9 @@ type (
 
 	// Key is an API key: its digest, never its secret.
 	Key struct {
-		store.Key // without what is known from elsewhere
+		store.Key // without the fields that other rows have
 		Digest    []byte
-		Used      int64 // 0: never
+		Used      int64 // 0: never used
 	}
 
 	// Response is the stored response to an idempotent request.
@@ -138,23 +137,23 @@ type (
 		Response store.StoredResponse
 	}
 
-	// AuditHead is the end of an audit chain.
+	// AuditHead is the head of an audit chain.
 	AuditHead struct {
 		store.AuditHead
 		Signed bool
 	}
 
-	// State is what a store of traces keeps of a tenant beside its traces. Times are
-	// nanoseconds since 1970.
+	// State is the state of a tenant in a store of traces. Times are nanoseconds since
+	// 1970.
 	State struct {
-		Seq         int64 // how many traces were committed so far; 0 where the engine does not count
-		Horizon     int64 // what was created earlier has been removed
-		MinutesFrom int64 // statistics by the minute begin here
+		Seq         int64 // number of commits so far; 0 if the engine does not count them
+		Horizon     int64 // retention cutoff: earlier traces have been removed
+		MinutesFrom int64 // statistics by the minute start here
 	}
 
-	// Statistic is a row of package rollup. Its dimensions are those of
-	// [AgentWord], [ModelWord] and the environment; those that its table does not have
-	// are empty.
+	// Statistic is a row of package rollup. Its dimensions are those of [AgentWord],
+	// [ModelWord] and the environment; dimensions that its table does not have are
+	// empty.
 	Statistic struct {
 		Table  string
 		Bucket uint32
@@ -164,23 +163,23 @@ type (
 		Data   []byte
 	}
 
-	// Tool is how often traces of an agent named a tool.
+	// Tool is the number of calls of a tool by an agent.
 	Tool struct {
 		Agent              []byte
 		Tool               []byte
 		First, Last, Calls int64
 	}
 
-	// Fires is how many traces a policy fired for.
+	// Fires is the number of traces in which a policy fired.
 	Fires struct {
 		Policy []byte
 		N      int64
 	}
 
-	// Trace is a trace with its number in the order of commits. Followers resume by it,
-	// so that it moves too; what retention removed leaves numbers out.
+	// Trace is a trace with its commit number. Streams resume by the number, so it is
+	// transferred too; traces that retention removed leave gaps.
 	Trace struct {
-		Key    string // as of a Row
+		Key    string // as Row.Key
 		Number int64
 		store.Trace
 	}

@@ -13,23 +13,24 @@ import (
 	"svc/store"
 )
 
-// Options say what is moved where.
+// Options are the options of a migration.
 type Options struct {
 	From Source
 	To   Target
-	// TracesTo receives the traces and what was counted of them; nil: To.
+	// TracesTo is the target of the traces and their statistics; nil: To.
 	TracesTo TraceTarget
-	// Report is called with every step; nil: nobody asks.
+	// Report is called after every step; it may be nil.
 	Report func(Step)
-	// Base is a time in nanoseconds before every write after the migration, whose clock
-	// may be another one: a TraceTarget orders the traces of the migration from there on.
+	// Base is a time in nanoseconds before every write after the migration, even if
+	// another clock dates the write. A TraceTarget uses it as the first position of the
+	// migration's traces.
 	Base int64
 
-	traces int // of a batch; 0: traceBatch
-	rows   int // of a batch; 0: rowBatch
+	traces int // traces of a batch; 0: traceBatch
+	rows   int // rows of a batch; 0: rowBatch
 }
 
-// Step is how far a migration is.
+// Step is the progress of a migration.
 type Step struct {
 	Comparing bool
 	Kind      Kind
@@ -40,25 +41,25 @@ type Step struct {
 // Bounds of a batch.
 const (
 	traceBatch  = 5000
-	tracesApart = 20_000 // to a TraceTarget
+	tracesApart = 20_000 // of a batch for a TraceTarget
 	rowBatch    = 500
 )
 
-// marker is how far a migration is: everything before Tenant, Kind and Key is in the
+// marker is the progress of a migration: everything before Tenant, Kind and Key is in the
 // target.
 type marker struct {
 	Version  int
 	ID       string
 	From     string
 	TracesTo string
-	Base     int64 // place of the first trace in a TraceTarget
+	Base     int64 // position of the first trace in a TraceTarget
 
-	Tenant string // "": of no tenant
-	Kind   Kind   // noKind: nothing was copied yet
-	Key    []byte // the key of the last row that was copied
-	Placed int64  // traces of the tenant that were copied
-	Done   int64  // rows of all kinds that were copied
-	Copied bool   // everything was
+	Tenant string // "": rows of the store itself
+	Kind   Kind   // noKind: nothing has been copied yet
+	Key    []byte // key of the last copied row
+	Placed int64  // copied traces of the tenant
+	Done   int64  // copied rows of all kinds
+	Copied bool   // everything has been copied
 }
 
 const markerVersion = 1
@@ -71,12 +72,12 @@ func (m *marker) encode() []byte {
 	return b
 }
 
-// migration is a migration on its way.
+// migration is a running migration.
 type migration struct {
 	o       Options
 	m       marker
-	saved   []byte // the marker that the target has
-	resumed bool   // the next batch may be in the TracesTo already
+	saved   []byte // the marker in the target
+	resumed bool   // the next batch may already be in TracesTo
 	tenants []string
 	total   int64
 }
@@ -98,7 +99,7 @@ func Count(ctx context.Context, from Source) (map[Kind]int64, error) {
 	return counts, err
 }
 
-// holders are the tenants that have rows of a kind; "" is the store itself.
+// holders returns the tenants that have rows of a kind; "" stands for the store itself.
 func holders(kind Kind, tenants []string) []string {
 	if kind == Watermarks {
 		return []string{""}
@@ -106,7 +107,8 @@ func holders(kind Kind, tenants []string) []string {
 	return tenants
 }
 
-// tenantsOf returns the tenants, the oldest first, as they are made in the target.
+// tenantsOf returns the tenants, oldest first, which is the order of their creation in
+// the target.
 func tenantsOf(ctx context.Context, from Source) ([]string, error) {
 	list, err := from.ListTenants(ctx)
 	slices.SortStableFunc(list, func(a, b store.TenantInfo) int {
@@ -119,15 +121,15 @@ func tenantsOf(ctx context.Context, from Source) ([]string, error) {
 	return ids, err
 }
 
-// Check reports whether a migration could begin or go on, without writing anything, and
-// whether it would go on.
+// Check reports whether a migration can start or resume, without writing anything, and
+// whether it would resume.
 func Check(ctx context.Context, o Options) (unfinished bool, err error) {
 	g := &migration{o: o}
 	return g.open(ctx, false)
 }
 
-// Run moves everything and compares both stores at the end. Where the target is that of
-// an unfinished migration from the same source, it goes on.
+// Run copies everything and compares both stores at the end. If the target belongs to an
+// unfinished migration from the same source, Run resumes it.
 func Run(ctx context.Context, o Options) error {
 	if o.traces == 0 && o.TracesTo != nil {
 		o.traces = tracesApart
@@ -165,7 +167,7 @@ func Run(ctx context.Context, o Options) error {
 	return o.To.Finish(ctx, g.saved)
 }
 
-// open begins a migration, or finds how far it is.
+// open starts a migration, or reads the progress of an unfinished one.
 func (g *migration) open(ctx context.Context, write bool) (unfinished bool, err error) {
 	from, err := g.o.From.Info(ctx)
 	if err != nil {
@@ -185,10 +187,10 @@ func (g *migration) open(ctx context.Context, write bool) (unfinished bool, err 
 	}
 	if saved != nil {
 		if err := json.Unmarshal(saved, &g.m); err != nil || g.m.Version != markerVersion {
-			return true, fmt.Errorf("%w, of another version of svc: empty it and begin again", ErrOtherMigration)
+			return true, fmt.Errorf("%w, of another version of svc: empty the target and start again", ErrOtherMigration)
 		}
 		if g.m.From != from.Location || g.m.TracesTo != tracesTo {
-			return true, fmt.Errorf("%w, from %s%s: go on with that one, or empty the target", ErrOtherMigration, g.m.From, withTraces(g.m.TracesTo))
+			return true, fmt.Errorf("%w, from %s%s: resume that migration, or empty the target", ErrOtherMigration, g.m.From, withTraces(g.m.TracesTo))
 		}
 		g.saved, g.resumed = saved, true
 		return true, nil
@@ -217,11 +219,11 @@ func withTraces(to string) string {
 	return " with traces in " + to
 }
 
-// copyAll copies what is missing, tenant by tenant.
+// copyAll copies the missing rows, tenant by tenant.
 func (g *migration) copyAll(ctx context.Context) error {
 	reached := g.m.Kind == noKind
 	if !reached && g.m.Tenant != "" && !slices.Contains(g.tenants, g.m.Tenant) {
-		return fmt.Errorf("%w: tenant %s, which was copied, is not in the source any more", ErrDiffers, g.m.Tenant)
+		return fmt.Errorf("%w: tenant %s, which was copied, is no longer in the source", ErrDiffers, g.m.Tenant)
 	}
 	for _, tenant := range append([]string{""}, g.tenants...) {
 		for _, kind := range Kinds {
@@ -247,7 +249,7 @@ func (g *migration) copyAll(ctx context.Context) error {
 	return g.move(ctx, Batch{})
 }
 
-// move writes a batch and the marker behind it.
+// move writes a batch together with the next marker.
 func (g *migration) move(ctx context.Context, b Batch) error {
 	b.From, b.Marker = g.saved, g.m.encode()
 	if err := g.o.To.Import(ctx, b); err != nil {
@@ -270,7 +272,7 @@ func (g *migration) copyKind(ctx context.Context, tenant string, kind Kind) erro
 			return err
 		}
 		return g.o.TracesTo.ImportState(ctx, tenant, state)
-	case kind == Statistics: // with the two kinds behind it
+	case kind == Statistics: // together with the two following kinds
 		return g.copyCounted(ctx, tenant)
 	}
 	return nil
@@ -299,14 +301,13 @@ func stateOf(ctx context.Context, from Source, tenant string) (s State, err erro
 	return s, err
 }
 
-// page is traces that were read, or why they were not.
+// page is a page of traces, or the error of reading it.
 type page struct {
 	list []Trace
 	err  error
 }
 
-// copyTraces copies the traces of a tenant. The next ones are read while some are
-// written.
+// copyTraces copies the traces of a tenant. It reads the next page while it writes one.
 func (g *migration) copyTraces(ctx context.Context, tenant string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -350,7 +351,7 @@ func (g *migration) copyTraces(ctx context.Context, tenant string) error {
 	return ctx.Err()
 }
 
-// copyCounted writes what was counted of a tenant's traces to a store of traces, in one
+// copyCounted writes the statistics of a tenant's traces to a store of traces, in one
 // step.
 func (g *migration) copyCounted(ctx context.Context, tenant string) error {
 	kinds := []Kind{Statistics, Tools, PolicyFires}
@@ -415,7 +416,7 @@ func (g *migration) compare(ctx context.Context) error {
 	return nil
 }
 
-// digest reads everything of a store, whose traces may be elsewhere.
+// digest reads everything of a store; its traces may be in another store.
 func (g *migration) digest(ctx context.Context, from Source, traces Reader, report func(int64)) (map[group]*Digest, error) {
 	tenants, err := tenantsOf(ctx, from)
 	if err != nil {
@@ -477,7 +478,7 @@ func (g *migration) digest(ctx context.Context, from Source, traces Reader, repo
 	return sums, nil
 }
 
-// withoutSeq is a state as an engine keeps it that does not count commits.
+// withoutSeq returns a state as an engine stores it that does not count commits.
 func withoutSeq(doc []byte) ([]byte, error) {
 	var s State
 	if err := json.Unmarshal(doc, &s); err != nil {

@@ -1,16 +1,16 @@
-// Package transfer moves everything that is in one store into an empty one, of the same
-// engine or of another: svc store migrate.
+// Package transfer copies the contents of a store into an empty one, of the same engine or
+// of another one, for 'svc store migrate'.
 //
-// It owns the kinds of rows that a store consists of and their common form, what an
-// engine offers to be read and written in that form ([Source], [Target], [TraceTarget]),
-// the order of a migration, the marker that lets it go on after a kill, and the
-// comparison at its end. Engines own how rows are kept.
+// It defines the kinds of rows in a store and their engine-independent form, the
+// interfaces of engines that read and write this form ([Source], [Target], [TraceTarget]),
+// the order of a migration, the marker with which it resumes after a crash, and the
+// comparison at its end. Engines implement the storage of the rows.
 //
-// A target has the marker of its migration from the first write until both stores were
-// compared, and no server opens a store that has one. A batch and the marker that is
-// behind it are written in one transaction, so a batch is there once or not at all. Where
-// the traces go to an engine without transactions, the marker is written after them, and
-// the batch that may be there already is looked for when a migration goes on.
+// A target has the marker of its migration from the first write until both stores have
+// been compared, and a server does not open a store with a marker. A batch and the next
+// marker are written in one transaction, so each batch is written exactly once. If the
+// traces go to an engine without transactions, the marker is written after the batch, and
+// a resumed migration checks which traces of the next batch exist already.
 package transfer
 
 import (
@@ -20,7 +20,7 @@ import (
 	"svc/store"
 )
 
-// Source is a store that is read. Nobody writes to it meanwhile.
+// Source is a store that is read. It must not be written to meanwhile.
 type Source interface {
 	Reader
 
@@ -33,16 +33,16 @@ type Reader interface {
 	// Info describes the store.
 	Info(ctx context.Context) (store.Info, error)
 
-	// Count is how many rows of a kind a tenant has. Statistics may be counted before
-	// they are merged.
+	// Count returns the number of a tenant's rows of a kind. Statistics may be counted
+	// before they are merged.
 	Count(ctx context.Context, tenant string, kind Kind) (int64, error)
 
-	// Export returns the next rows of a kind behind a key, in the order of keys; the
-	// empty key is before the first. Audit events come in the order of their chain. No
-	// rows are the end.
+	// Export returns the next rows of a kind after a key, sorted by key; the empty key is
+	// before the first row. Audit events are in the order of their chain. An empty result
+	// is the end.
 	Export(ctx context.Context, tenant string, kind Kind, after string, limit int) ([]Row, error)
 
-	// ExportTraces is Export of traces, in the order in which they were committed.
+	// ExportTraces is Export for traces, in commit order.
 	ExportTraces(ctx context.Context, tenant string, after string, limit int) ([]Trace, error)
 
 	Close() error
@@ -52,65 +52,65 @@ type Reader interface {
 type Target interface {
 	Source
 
-	// Marker returns the marker of the unfinished migration that the store is the target
-	// of; nil: it is not.
+	// Marker returns the marker of the unfinished migration into the store; nil: there is
+	// none.
 	Marker(ctx context.Context) ([]byte, error)
 
-	// Begin writes the first marker. It returns [ErrNotEmpty] where the store has
-	// anything in it.
+	// Begin writes the first marker. It returns [ErrNotEmpty] if the store has any
+	// contents.
 	Begin(ctx context.Context, marker []byte) error
 
-	// Import writes a batch and moves the marker, in one transaction. It returns
-	// [ErrOtherMigration] where the marker is not the one that the batch is behind.
+	// Import writes a batch and replaces the marker, in one transaction. It returns
+	// [ErrOtherMigration] if the current marker is not the one before the batch.
 	Import(ctx context.Context, b Batch) error
 
 	// Finish removes the marker: the store is complete.
 	Finish(ctx context.Context, marker []byte) error
 }
 
-// Batch is rows of one kind of one tenant.
+// Batch is a batch of rows of one kind of one tenant.
 type Batch struct {
 	Tenant string
 	Kind   Kind
 	Rows   []Row
-	Traces []Trace // where Kind is Traces
+	Traces []Trace // if Kind is Traces
 	From   []byte  // the marker before the batch
-	Marker []byte  // and behind it
+	Marker []byte  // and after it
 }
 
-// TraceTarget is an engine of traces alone, without transactions.
+// TraceTarget is an engine for traces only, without transactions.
 type TraceTarget interface {
 	// Its ExportTraces may return more than limit, in any order.
 	Reader
 
-	// Empty returns ErrNotEmpty where the store has anything in it.
+	// Empty returns ErrNotEmpty if the store has any contents.
 	Empty(ctx context.Context) error
 
-	// ImportState writes the state of a tenant. It may be done twice.
+	// ImportState writes the state of a tenant. It is idempotent.
 	ImportState(ctx context.Context, tenant string, state State) error
 
-	// ImportTraces writes the next traces of a tenant; place is that of the first among
-	// all places of the migration. again says that they may be there already, all or
-	// some.
+	// ImportTraces writes the next traces of a tenant; place is the position of the first
+	// one among all traces of the migration. again reports that some or all of them may
+	// exist already.
 	ImportTraces(ctx context.Context, tenant string, place int64, list []Trace, again bool) error
 
-	// ImportStatistics writes everything that was counted of a tenant's traces, the last
-	// of which is at a place. next returns rows of Statistics, Tools and PolicyFires until
-	// there are none. What an earlier attempt has written does not count.
+	// ImportStatistics writes all statistics of a tenant's traces; place is the position
+	// of the last trace. next returns rows of Statistics, Tools and PolicyFires until
+	// there are none. Rows of an interrupted attempt are ignored.
 	ImportStatistics(ctx context.Context, tenant string, place int64, next func() (Kind, []Row, error)) error
 }
 
 var (
-	// ErrNotEmpty means that a target has something in it.
+	// ErrNotEmpty means that a target has contents.
 	ErrNotEmpty = errors.New("the target is not empty")
 	// ErrOtherMigration means that another process writes to the target, or that the
-	// target is that of another migration.
-	ErrOtherMigration = errors.New("the target is that of another migration")
-	// ErrUnfinished is why an engine does not open a store that has a marker.
-	ErrUnfinished = errors.New("the target of a migration that has not ended")
-	// ErrDiffers means that the two stores are not the same after the migration.
+	// target belongs to another migration.
+	ErrOtherMigration = errors.New("the target belongs to another migration")
+	// ErrUnfinished is the error when an engine opens a store with a marker.
+	ErrUnfinished = errors.New("the target of an unfinished migration")
+	// ErrDiffers means that the two stores differ after the migration.
 	ErrDiffers = errors.New("the target differs from the source")
 )
 
-// AdviceUnfinished is what to do about a store that has a marker.
+// AdviceUnfinished tells operators how to handle a store with a marker.
 const AdviceUnfinished = "run the same 'svc store migrate' again, which goes on where it was"

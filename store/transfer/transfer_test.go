@@ -39,7 +39,7 @@ type place struct {
 	open   func() (store.Engine, error)
 	source func() (transfer.Source, error)
 	target func() (transfer.Target, error)
-	// contents is everything that is kept, as text.
+	// contents returns all stored data, as text.
 	contents func() []string
 }
 
@@ -59,7 +59,7 @@ func postgresAt(t testing.TB, server *postgrestest.Server) place {
 		func() []string { return contentsOfPostgres(t, url) }}
 }
 
-// with opens something, and closes it when fn has ended.
+// with opens a store, and closes it after fn.
 func with[T interface{ Close() error }](t testing.TB, open func() (T, error), fn func(T)) {
 	t.Helper()
 	s := must(open())(t)
@@ -71,7 +71,7 @@ func with[T interface{ Close() error }](t testing.TB, open func() (T, error), fn
 	fn(s)
 }
 
-// migrate moves one store into another and returns why it failed.
+// migrate copies one store into another and returns its error.
 func migrate(t testing.TB, from, to place, traces transfer.TraceTarget) (err error) {
 	t.Helper()
 	with(t, from.source, func(source transfer.Source) {
@@ -82,8 +82,8 @@ func migrate(t testing.TB, from, to place, traces transfer.TraceTarget) (err err
 	return err
 }
 
-// everyKind checks that a store has rows of every kind, so that what compares two stores
-// compares something of each.
+// everyKind checks that a store has rows of every kind, so that the comparison of two
+// stores covers each kind.
 func everyKind(t testing.TB, at place) {
 	t.Helper()
 	with(t, at.source, func(s transfer.Source) {
@@ -96,8 +96,8 @@ func everyKind(t testing.TB, at place) {
 	})
 }
 
-// TestPairs moves a store with everything in it from every engine to every other one,
-// and back: what the API of the store answers is the same.
+// TestPairs copies a store with every kind of data from every engine to every other one,
+// and back: the API of the store returns the same results.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -132,7 +132,7 @@ func TestPairs(t *testing.T) {
 					resumed(t, st, places)
 					stillWorks(t, st)
 				})
-				// A target that is filled takes nothing more.
+				// A filled target rejects another migration.
 				if err := migrate(t, from, to, nil); !errors.Is(err, transfer.ErrNotEmpty) {
 					t.Errorf("a migration into a filled store: %v", err)
 				}
@@ -141,7 +141,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestClickHouse moves a store from either engine, and the traces to ClickHouse.
+// TestClickHouse copies a store from either engine, with its traces, to ClickHouse.
 func TestClickHouse(t *testing.T) {
 	t.Parallel()
 	pg, ch := postgrestest.Start(t), clickhousetest.Start(t)
@@ -173,7 +173,7 @@ func TestClickHouse(t *testing.T) {
 	}
 }
 
-// answers is what the API of a store tells of everything, as text.
+// answers returns the results of the API of a store for all data, as text.
 func answers(t testing.TB, st store.Records, traces store.Traces) (list []string) {
 	t.Helper()
 	add := func(what string, v any, err error) {
@@ -251,8 +251,8 @@ func answers(t testing.TB, st store.Records, traces store.Traces) (list []string
 	return list
 }
 
-// resumed follows the traces of each tenant from an event of the store before it was
-// moved: what came behind it follows.
+// resumed resumes the stream of each tenant from an event from before the migration: the
+// later events follow.
 func resumed(t testing.TB, st store.Engine, places map[string]resumption) {
 	t.Helper()
 	for id, p := range places {
@@ -271,13 +271,13 @@ func resumed(t testing.TB, st store.Engine, places map[string]resumption) {
 	}
 }
 
-// resumption is an event of a stream and the traces behind it.
+// resumption is an event of a stream and the traces after it.
 type resumption struct {
 	after store.Cursor
 	ids   []string
 }
 
-// resumptions are the last places of each tenant's traces.
+// resumptions are the last positions of each tenant's traces.
 func resumptions(t testing.TB, st store.Engine) map[string]resumption {
 	t.Helper()
 	places := map[string]resumption{}
@@ -305,11 +305,11 @@ func resumptions(t testing.TB, st store.Engine) map[string]resumption {
 	return places
 }
 
-// stillWorks uses a store that was moved: new records and traces are beside the old ones.
+// stillWorks uses a migrated store: new records and traces are added to the old ones.
 func stillWorks(t testing.TB, st store.Engine) {
 	t.Helper()
 	tenants := must(st.ListTenants(ctx))(t)
-	slices.Reverse(tenants) // the oldest first
+	slices.Reverse(tenants) // oldest first
 	tn, tr := st.Tenant(tenants[0].ID), st.TracesOf(tenants[0].ID)
 	cred := must(st.Authenticate(ctx, store.DigestKey("secret of "+tenants[0].Name)))(t)
 	if cred.TenantID != tenants[0].ID {
@@ -349,8 +349,8 @@ func attempt(key string) store.IdempotentRequest {
 	return store.IdempotentRequest{KeyID: key, Route: "POST /api/teams", Token: "tökën"}
 }
 
-// TestUnfinished: what is half filled is opened by nobody, goes on where it was, and only
-// from its own source.
+// TestUnfinished: a partially filled store cannot be opened, and the migration resumes,
+// but only from its own source.
 func TestUnfinished(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -406,7 +406,7 @@ func (s *stopping) Import(ctx context.Context, b transfer.Batch) error {
 	return err
 }
 
-// TestDiffers: a target that is not what the source is is found out.
+// TestDiffers: a target that differs from the source is detected.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 	from, to := boltAt(t), boltAt(t)
@@ -444,8 +444,8 @@ func (a *altering) Import(ctx context.Context, b transfer.Batch) error {
 	return a.Target.Import(ctx, b)
 }
 
-// TestSourceInUse: a source that a server has open is refused, and a server does not open
-// a source that is being read.
+// TestSourceInUse: a source that a server has open is rejected, and a server does not
+// open a source that is being read.
 func TestSourceInUse(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Start(t).Database(t)

@@ -61,7 +61,7 @@
 //	    traces                     commit number → record (see record.go)
 //	    trace_ids                  packed id → commit number
 //	    trace_blocks               first commit number → filter fields of up to 100 traces (see block.go)
-//	    trace_facets               first commit number → which traces of a full block have what (see facets.go)
+//	    trace_facets               first commit number → which traces of a block have what (see facets.go)
 //	    rollup_minute, rollup_hour bucket ‖ agent ‖ model ‖ environment → partial (see store/rollup)
 //	    rollup_hour_agent, rollup_hour_model, rollup_hour_environment,
 //	    rollup_day_agent, rollup_day_model, rollup_day_environment

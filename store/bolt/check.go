@@ -264,7 +264,7 @@ func (c *checker) facets(d data) (*facetChecker, error) {
 			return fmt.Errorf("facets %d: %w", number(key), err)
 		}
 		b, err := asBlock(blocks.Get(key))
-		if err == nil && (b.count() != f.traces() || b.count() != blockCap) {
+		if err == nil && b.count() != f.traces() {
 			err = fmt.Errorf("%d traces, %d in the block", f.traces(), b.count())
 		}
 		if err != nil {

@@ -21,8 +21,8 @@ const (
 	facetRetry = time.Minute
 )
 
-// facetBuilder adds facets to full blocks, oldest first: to newly filled blocks, and to all
-// blocks of a file that was written before facets existed.
+// facetBuilder adds facets to complete blocks, oldest first: to newly completed blocks, and
+// to all blocks of a file that was written before facets existed.
 func (s *Store) facetBuilder() {
 	defer s.work.Done()
 	for {
@@ -105,20 +105,22 @@ func (s *Store) facetMore(limit int) (left bool, err error) {
 	})
 }
 
-// withoutFacets calls fn with the oldest full blocks after those that have facets.
+// withoutFacets calls fn with the oldest complete blocks after those that have facets. A
+// block is complete when it is full or another block follows it: an import starts a new
+// block after a gap in the commit numbers.
 func (d data) withoutFacets(limit int, fn func(key []byte, b block) error) error {
 	last, _ := d.in(inTraceFacets).Cursor().Last()
 	c := d.in(inTraceBlocks).Cursor()
-	for k, v := c.Seek(bytes8(number(last) + 1)); k != nil && limit > 0; k, v = c.Next() {
+	for k, v := c.Seek(bytes8(number(last) + 1)); k != nil && limit > 0; limit-- {
 		b, err := asBlock(v)
 		if err != nil {
 			return err
 		}
-		if b.count() < blockCap {
-			return nil // the block is not full yet
+		key := k
+		if k, v = c.Next(); k == nil && b.count() < blockCap {
+			return nil
 		}
-		limit--
-		if err := fn(k, b); err != nil {
+		if err := fn(key, b); err != nil {
 			return err
 		}
 	}

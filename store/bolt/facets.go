@@ -11,8 +11,8 @@ import (
 )
 
 // Filters on details need values that blocks do not contain; they are in the records,
-// which are many times as long. So every full block gets facets: for each kind of value a
-// bitmap of the traces that have it (128 bits in commit order), and the durations. A
+// which are many times as long. So every complete block gets facets: for each kind of value
+// a bitmap of the traces that have it (128 bits in commit order), and the durations. A
 // filter on details then reads few records, or none. Facets are built in the background
 // (see facetbuild.go); the newest blocks have none yet, so their records are read.
 // Little-endian:

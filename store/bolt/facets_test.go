@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/transfer"
 )
 
 // TestFacets compares the facets of a block with the traces themselves: few and many
@@ -169,5 +170,63 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 	}
 	if _, err := Check(ctx, path, nil); err == nil || !strings.Contains(err.Error(), errFacets.Error()) {
 		t.Errorf("facets of other traces: %v", err)
+	}
+}
+
+// TestFacetsOfGaps: blocks that an import completed before they were full get facets, and so
+// do the blocks after them.
+func TestFacetsOfGaps(t *testing.T) {
+	path, clock := filepath.Join(t.TempDir(), "svc.db"), newClock()
+	s, err := Open(path, Options{Now: clock.Now, NoSync: true, indexLater: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Hour)
+	var list []transfer.Trace
+	for i := range 400 {
+		list = append(list, transfer.Trace{Number: int64(i + 1 + i/30*(maxGap+1)), Trace: store.Trace{ID: fmt.Sprint(i), AgentName: "a",
+			Status: store.TraceSuccess, SessionID: fmt.Sprint("session", i/2), CreatedAt: clockStart.Add(time.Duration(i) * time.Second)}})
+	}
+	err = s.commit(func(tx *bbolt.Tx) error {
+		w := &filler{data: data{tx.Bucket(bucketData).Bucket([]byte("t"))}, tx: tx, tenant: "t", dict: map[dictEntry]uint32{}}
+		if err := w.addTraces(list); err != nil {
+			return err
+		}
+		if err := w.setCounter(stateSeq, uint64(list[len(list)-1].Number)+5); err != nil {
+			return err
+		}
+		return endBlocks(w.data)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := true; left; {
+		if left, err = s.facetMore(3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tn := &tenant{s: s, id: "t"}
+	err = tn.view(ctx, func(d data) error {
+		blocks, facets := d.in(inTraceBlocks).Stats().KeyN, d.in(inTraceFacets).Stats().KeyN
+		if blocks < 10 || facets != blocks-1 {
+			t.Errorf("%d of %d blocks have facets", facets, blocks)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	f := store.TraceFilter{SessionID: "session20"}
+	if list, total, err := tn.ListTraces(ctx, f, store.Page{Limit: 5}); err != nil || total != 2 || len(list) != 2 || list[0].SessionID != f.SessionID {
+		t.Errorf("%d of %d, %v", len(list), total, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(ctx, path, nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -473,6 +473,77 @@ func TestDeepPages(t *testing.T) {
 	}
 }
 
+// TestPagesOfTwice: when a page leaves out traces that an earlier page has, it continues
+// with the next trace of the same window.
+func TestPagesOfTwice(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	sh := r.shards[0]
+	b, newest := r.batch("x", 100), r.clock.Now()
+	for i := range b.Traces {
+		b.Traces[i].CreatedAt = newest.Add(-time.Duration(i) * time.Second)
+		if i >= 80 {
+			b.Traces[i].CreatedAt = b.Traces[i].CreatedAt.Add(-30 * time.Hour)
+		}
+	}
+	must(tn.Ingest(ctx, b))(t)
+	columns := make([]string, len(traceTarget.types))
+	for i, c := range traceTarget.types {
+		if columns[i] = c.Name; c.Name == "seq" {
+			columns[i] = "seq + 1000"
+		}
+	}
+	if err := sh.exec(ctx, traceTarget.statement+" SELECT "+strings.Join(columns, ", ")+" FROM traces"); err != nil {
+		t.Fatal(err)
+	}
+	list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
+	if err != nil || total != 100 || len(list) != 100 {
+		t.Fatal(len(list), total, err)
+	}
+	var paged []store.Trace
+	for page := (store.Page{Limit: 23}); len(paged) <= 100; {
+		part, _, _, err := tn.ListUncounted(ctx, store.TraceFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(part) == 0 {
+			break
+		}
+		paged = append(paged, part...)
+		last := part[len(part)-1]
+		page.After = store.Place{At: last.CreatedAt, ID: last.ID}
+	}
+	if diff := cmp.Diff(list, paged); diff != "" {
+		t.Errorf("pages: %s", diff)
+	}
+}
+
+// TestSkipParts: when one part of a wide window has most of the traces, the number of traces
+// that a page reads in order to skip them is still bounded.
+func TestSkipParts(t *testing.T) {
+	r := newRig(t, clickhousetest.Start(t).Database(t))
+	tn := r.tenant(t, "t")
+	const n = 2 * skipBySorting
+	newest := r.clock.Now()
+	for begin := 0; begin < n; begin += 1000 {
+		b := r.batch(fmt.Sprint(begin, " "), 1000)
+		for i := range b.Traces {
+			b.Traces[i].CreatedAt = newest.Add(-time.Duration(begin+i) * time.Millisecond)
+		}
+		must(tn.Ingest(ctx, b))(t)
+	}
+	window := func(low, high int64) string { return "tenant = " + quote(tn.id) + " AND " + createdBetween(low, high) }
+	now := nanos(newest)
+	left, low, high, found, err := tn.skipParts(ctx, r.shards[0], window, now-300*dayNanos, now, n-100)
+	if err != nil || !found || left > skipBySorting {
+		t.Fatalf("%d are left, %v, %v", left, found, err)
+	}
+	list := must(tn.newestPlaces(ctx, r.shards[0], window(low, high), left, 1))(t)
+	if want := now - (n-100)*int64(time.Millisecond); len(list) != 1 || list[0].created != want {
+		t.Errorf("%+v, want one of %d", list, want)
+	}
+}
+
 // TestSweep: days that are hidden are dropped, and their statistics are kept.
 func TestSweep(t *testing.T) {
 	r := newRig(t, clickhousetest.Start(t).Database(t))

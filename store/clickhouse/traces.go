@@ -201,12 +201,13 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
+	read := after // the last place that was read
 	window := func(low, high int64) string {
 		c := &conditions{}
 		c.and(where.String())
 		c.and(createdBetween(low, high))
-		if after != nil && after.created <= high {
-			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", after.created, after.created, after.seq, after.seq, after.writer))
+		if read != nil && read.created <= high {
+			c.and(fmt.Sprintf("(created < %d OR (created = %d AND (seq < %d OR (seq = %d AND writer < %d))))", read.created, read.created, read.seq, read.seq, read.writer))
 		}
 		return c.String()
 	}
@@ -240,6 +241,11 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 		if err != nil {
 			return nil, err
 		}
+		var last *place // the end of a full part: the window may have more traces behind it
+		if len(part) == limit-len(list) {
+			p := part[len(part)-1]
+			last = &p
+		}
 		if skip > 0 && len(part) == 0 { // all traces of the window are skipped
 			var n uint64
 			if err := sh.row(ctx, "SELECT uniqExact(id) FROM traces WHERE "+window(low, high), &n); err != nil {
@@ -260,31 +266,39 @@ func (t *tenant) places(ctx context.Context, sh *shard, where *conditions, from,
 				list = append(list, p)
 			}
 		}
-		high = low - 1
+		if high = low - 1; last != nil { // the page is full, or traces were left out because an earlier page has them
+			read, high = last, last.created
+		}
 	}
 	return list, nil
 }
 
 // skipParts skips traces of a window, part by part from its end. It returns how many are still to
 // be skipped in the part in which the page begins, and the bounds of that part. found is false
-// when the page begins before the window.
+// when the page begins before the window. A part with many traces to skip is divided again.
 func (t *tenant) skipParts(ctx context.Context, sh *shard, window func(low, high int64) string, low, high int64, skip int) (left int, from, to int64, found bool, err error) {
-	step := max((high-low)/windowParts, 1)
-	var part int64
-	var n uint64
-	from, to = low, high
-	err = sh.rows(ctx, fmt.Sprintf("SELECT intDiv(created, %d) AS part, uniqExact(id) FROM traces WHERE %s GROUP BY part ORDER BY part DESC", step, window(low, high)), []any{&part, &n}, func() error {
-		switch {
-		case found:
-		case uint64(skip) >= n:
-			skip -= int(n)
-		default:
-			found = true
-			from, to = max(low, part*step), min(high, part*step+step-1)
+	for found = true; found && skip > skipBySorting && low < high; {
+		step := max((high-low)/windowParts, 1)
+		var part int64
+		var n uint64
+		from, to, found = low, high, false
+		err = sh.rows(ctx, fmt.Sprintf("SELECT intDiv(created, %d) AS part, uniqExact(id) FROM traces WHERE %s GROUP BY part ORDER BY part DESC", step, window(low, high)), []any{&part, &n}, func() error {
+			switch {
+			case found:
+			case uint64(skip) >= n:
+				skip -= int(n)
+			default:
+				found = true
+				from, to = max(low, part*step), min(high, part*step+step-1)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, 0, 0, false, err
 		}
-		return nil
-	})
-	return skip, from, to, found, err
+		low, high = from, to
+	}
+	return skip, low, high, found, nil
 }
 
 // newestPlaces finds the newest traces that match a condition, except for the first skip of them,
@@ -294,7 +308,7 @@ func (t *tenant) skipParts(ctx context.Context, sh *shard, window func(low, high
 func (t *tenant) newestPlaces(ctx context.Context, sh *shard, where string, skip, limit int) (list []place, err error) {
 	const order = "SELECT created, seq, writer, id FROM traces WHERE %s ORDER BY created DESC, seq DESC, writer DESC LIMIT "
 	var p place
-	if limit < rowsAtOnce {
+	if limit < rowsAtOnce && skip <= skipBySorting {
 		some, rows := skip+limit+rowsTwice, 0
 		seen := make(map[string]bool, some)
 		err := sh.rows(ctx, fmt.Sprintf(order+"%d", where, some), p.list(), func() error {

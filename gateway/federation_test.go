@@ -412,6 +412,9 @@ func TestCursorsOfMergedLists(t *testing.T) {
 		if _, _, body := page(try[0], try[1], try[2]); !strings.Contains(body, "-32602") || !strings.Contains(body, "cursor_invalid") {
 			t.Errorf("a cursor %s: %.200s", name, body)
 		}
+		if lines := r.all(); lines[len(lines)-1]["error_kind"] != "cursor_invalid" {
+			t.Errorf("a cursor %s: line %v", name, lines[len(lines)-1])
+		}
 	}
 }
 

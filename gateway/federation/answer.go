@@ -30,9 +30,6 @@ const (
 // be out of date.
 const metaUnavailable = "svc/unavailable"
 
-// reasonCursor is the data.reason of a cursor that was not issued for the list.
-const reasonCursor = "cursor_invalid"
-
 // Post answers one message.
 func (f *Federation) Post(ctx context.Context, r *transport.Request) (*upstream.Response, error) {
 	var m mcp.Message
@@ -154,11 +151,11 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 	if at := mcp.Find(a.m.Body, a.m.Spans.Params, "cursor"); at.Present() {
 		cursor, ok := mcp.StringValue(at.Of(a.m.Body))
 		if !ok {
-			return a.fail(mcp.CodeInvalidParams, reasonCursor, "the cursor is not a string", http.StatusOK)
+			return a.refuse(&refusal.Cursor, "the cursor is not a string")
 		}
 		var err error
 		if after, err = a.cursors.Open(scope, kind, cursor); err != nil {
-			return a.fail(mcp.CodeInvalidParams, reasonCursor, err.Error(), http.StatusOK)
+			return a.refuse(&refusal.Cursor, err.Error())
 		}
 	}
 	v := a.shownTo(ctx, a.caller, kind)
@@ -166,7 +163,7 @@ func (a *answer) list(ctx context.Context, kind catalog.Kind) *upstream.Response
 		return v.fits.of(it, a.modern) != nil && a.may(it)
 	})
 	if after != "" && !ok {
-		return a.fail(mcp.CodeInvalidParams, reasonCursor, catalog.ErrCursor.Error(), http.StatusOK)
+		return a.refuse(&refusal.Cursor, catalog.ErrCursor.Error())
 	}
 	next := ""
 	if more {

@@ -210,6 +210,10 @@ var (
 	SearchQuerySize = define(*search.withReason("search_query_too_long"))
 	SearchLimit     = define(*search.withReason("search_limit_invalid"))
 
+	// A cursor of a merged list that was issued for another list or caller, or by nobody.
+	Cursor = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInvalidParams,
+		Message: "the cursor was not issued for this list", Reason: "cursor_invalid", Kind: "cursor_invalid"})
+
 	// Invalid arguments of the tool that calls another one.
 	CallArguments = define(*search.withReason("call_arguments_invalid"))
 	CallName      = define(*search.withReason("call_name_invalid"))

@@ -216,6 +216,8 @@ var words = map[string]Words{
 		"Check whether the call had effects before you send it again."},
 	"invalid_cursor": {"Tool search has one page, and the client requested another.",
 		"Leave cursor out."},
+	"cursor_invalid": {"The cursor of a merged list was issued for another list or caller, or was changed.",
+		"Read the list again from its start."},
 	"call_arguments_invalid": {"mcp_call takes name and arguments alone, and arguments is an object or absent.",
 		"Correct the call."},
 	"call_name_invalid": {"The name in a call of mcp_call is missing, is not the name of a tool, or is mcp_search or mcp_call.",

@@ -1,7 +1,7 @@
-// Command gen writes the files that are generated from svc itself: completion
-// scripts and manual pages from the command tree, the REST reference from the
-// OpenAPI document, the picture of svc tui from its screens. It is a program of its own so that
-// what it needs for that stays out of svc; it is never shipped.
+// Command gen generates files from svc itself: completion scripts and manual pages from the command
+// tree, the REST reference from the OpenAPI document, and the picture of svc tui from its screens. It
+// is a separate program, so that svc does not depend on the packages that it needs. It is never
+// shipped.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// completionFiles are the names under which shells look for the scripts.
+// completionFiles are the file names that shells expect for the scripts.
 var completionFiles = map[string]string{
 	"bash":       "svc.bash",
 	"zsh":        "_svc",
@@ -34,11 +34,11 @@ var completionFiles = map[string]string{
 	"powershell": "svc.ps1",
 }
 
-// picture is where the documentation has what svc tui looks like.
+// picture is the path of the picture of svc tui in the documentation.
 const picture = "docs/tui.svg"
 
 // run writes completions/, man/, docs/rest.md and the picture below dir, and removes pages of commands
-// that are gone.
+// that no longer exist.
 func run(dir string) error {
 	completions, man := filepath.Join(dir, "completions"), filepath.Join(dir, "man")
 	for _, d := range []string{completions, man} {

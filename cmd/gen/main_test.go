@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUpToDate generates everything anew and compares it with what is checked
-// in.
+// TestUpToDate generates everything again and compares it with the committed
+// files.
 func TestUpToDate(t *testing.T) {
 	dir := t.TempDir()
 	if err := run(dir); err != nil {
@@ -40,8 +40,8 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestStable generates twice: nothing may depend on the day or on the order of
-// a map.
+// TestStable generates twice: the output must not depend on the date or on the
+// order of a map.
 func TestStable(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	for _, dir := range []string{one, two} {

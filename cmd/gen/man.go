@@ -18,7 +18,7 @@ import (
 // change only when a command does.
 const manDate = "2026-11-01"
 
-// writeMan writes the page of a command and of those below it.
+// writeMan writes the page of a command and of its subcommands.
 func writeMan(cmd *cobra.Command, dir string) error {
 	name := pageName(cmd)
 	errs := []error{os.WriteFile(filepath.Join(dir, name+".1"), manPage(cmd), 0o644)}
@@ -28,7 +28,7 @@ func writeMan(cmd *cobra.Command, dir string) error {
 	return errors.Join(errs...)
 }
 
-// described are the commands below a command that have pages.
+// described returns the subcommands of a command that have pages.
 func described(cmd *cobra.Command) (subs []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" {
@@ -73,7 +73,7 @@ func manPage(cmd *cobra.Command) []byte {
 	return p.Bytes()
 }
 
-// arguments is what follows the command in its usage line.
+// arguments returns the part of the usage line after the command.
 func arguments(cmd *cobra.Command) string {
 	if cmd.HasAvailableSubCommands() {
 		return "COMMAND"
@@ -106,8 +106,8 @@ type page struct{ bytes.Buffer }
 
 func (p *page) section(title string) { fmt.Fprintf(p, ".SH %s\n", title) }
 
-// line writes a line of roff. A dot or an apostrophe at its beginning would make
-// it a request.
+// line writes a line of roff. It escapes a dot or an apostrophe at the start of
+// the line, which would be a roff request.
 func (p *page) line(s string) {
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		s = `\&` + s
@@ -122,7 +122,7 @@ func (p *page) item(term, text string) {
 	p.line(text)
 }
 
-// text writes paragraphs. Indented lines keep their form.
+// text writes paragraphs. Indented lines are written verbatim.
 func (p *page) text(s string) {
 	for i, paragraph := range strings.Split(strings.Trim(s, "\n"), "\n\n") {
 		if i > 0 {
@@ -138,7 +138,7 @@ func (p *page) text(s string) {
 	}
 }
 
-// verbatim writes lines as they are.
+// verbatim writes lines without filling.
 func (p *page) verbatim(s string) {
 	p.WriteString(".EX\n")
 	for _, line := range strings.Split(strings.Trim(s, "\n"), "\n") {
@@ -147,11 +147,11 @@ func (p *page) verbatim(s string) {
 	p.WriteString(".EE\n")
 }
 
-// topic writes a section with the text of 'svc help NAME' below its title.
+// topic writes a section with the text of 'svc help NAME', without its title.
 func (p *page) topic(title, name string) {
 	text, err := cli.Topic(name)
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the topic is built in, so it exists
 	}
 	_, text, _ = strings.Cut(text, "\n")
 	p.section(title)
@@ -173,7 +173,7 @@ func (p *page) flags(title string, set *pflag.FlagSet) {
 	})
 }
 
-// flagTerm is the flag with the kind of its value, or the values that it takes.
+// flagTerm returns the flag with the type of its value, or its allowed values.
 func flagTerm(f *pflag.Flag) string {
 	term := `\fB` + roff("--"+f.Name) + `\fR`
 	if f.Shorthand != "" {
@@ -185,8 +185,8 @@ func flagTerm(f *pflag.Flag) string {
 	return term
 }
 
-// flagText is what pflag's own listing says of a flag: it decides when a default
-// is worth saying.
+// flagText returns the description of a flag from pflag's own listing, which
+// decides whether to show the default.
 func flagText(f *pflag.Flag) string {
 	alone := pflag.NewFlagSet("", pflag.ContinueOnError)
 	alone.AddFlag(f)
@@ -199,8 +199,8 @@ func flagText(f *pflag.Flag) string {
 	return listed
 }
 
-// roff escapes a text. A plain hyphen would be typeset as one, and could not be
-// copied from the page as an option.
+// roff escapes a text. An unescaped hyphen would be typeset as a typographic
+// hyphen, and an option copied from the page would not work.
 func roff(s string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(s)
 }

@@ -9,8 +9,8 @@ import (
 	"svc/cli"
 )
 
-// A manual page has the flags of --help in the same words: the values that they
-// take, and each default once.
+// A manual page has the flags of --help in the same words: their allowed
+// values, and each default once.
 func TestManualPagesHaveTheFlagsOfHelp(t *testing.T) {
 	pages := 0
 	var check func(cmd *cobra.Command)
@@ -39,7 +39,7 @@ func TestManualPagesHaveTheFlagsOfHelp(t *testing.T) {
 	}
 }
 
-// plain takes fonts and escapes out of a page.
+// plain removes fonts and escapes from a page.
 func plain(page string) string {
 	return strings.NewReplacer(`\fB`, "", `\fI`, "", `\fR`, "", `\-`, "-", `\&`, "", `\e`, `\`).Replace(page)
 }

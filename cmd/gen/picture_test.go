@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPictureUpToDate draws the picture of svc tui anew: it shows the screens
-// as they are.
+// TestPictureUpToDate draws the picture of svc tui again and compares it with
+// the committed one.
 func TestPictureUpToDate(t *testing.T) {
 	dir := t.TempDir()
 	if err := run(dir); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// openAPI is what the reference takes of an OpenAPI 3.1 document.
+// openAPI has the parts of an OpenAPI 3.1 document that the reference uses.
 type openAPI struct {
 	Info struct {
 		Description string `json:"description"`
@@ -25,15 +25,15 @@ type openAPI struct {
 	} `json:"components"`
 }
 
-// httpError is an answer of the HTTP library to a request that no handler sees.
+// httpError is a response of the HTTP library to a request that does not
+// reach a handler.
 type httpError struct {
 	Request string `json:"request"`
 	Status  int    `json:"status"`
 	Body    string `json:"body"`
 }
 
-// pathItem is the operations of one path, and the parameters that all of them
-// take.
+// pathItem is the operations of one path, and their shared parameters.
 type pathItem struct {
 	Parameters []parameter `json:"parameters"`
 	Get        *operation  `json:"get"`
@@ -94,7 +94,7 @@ type schema struct {
 	AllOf       []*schema          `json:"allOf"`
 }
 
-// restReference turns the OpenAPI document of the control plane into a page.
+// restReference renders the OpenAPI document of the control plane as a page.
 func restReference(document []byte) (string, error) {
 	var api openAPI
 	if err := json.Unmarshal(document, &api); err != nil {
@@ -141,7 +141,8 @@ const httpErrorsText = "\n## Requests that are no valid HTTP\n\n" +
 	"HTTP without TLS to a listener with TLS is 400 with the body `Client sent an HTTP request to an HTTPS server.`\n\n" +
 	"| request | status | body |\n|---|---|---|\n"
 
-// writeHTTPErrors lists the answers that are not those of the API.
+// writeHTTPErrors lists the responses of the HTTP library, which are not part
+// of the API.
 func writeHTTPErrors(b *strings.Builder, list []httpError) {
 	b.WriteString(httpErrorsText)
 	for _, e := range list {
@@ -227,8 +228,8 @@ func writeFields(b *strings.Builder, fields []field) {
 	}
 }
 
-// fields returns the objects that a schema is made of by name, and its own
-// members by their names.
+// fields returns the names of the objects that a schema is composed of, and
+// its own members sorted by name.
 func (s *schema) fields() (parts []string, fields []field) {
 	for _, part := range s.AllOf {
 		if part.Ref != "" {
@@ -245,7 +246,7 @@ func (s *schema) fields() (parts []string, fields []field) {
 	return parts, fields
 }
 
-// kind says in a few words what a value is.
+// kind describes a value in a few words.
 func (s *schema) kind() string {
 	switch {
 	case s == nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// bill returns the bill of a binary as CycloneDX 1.6 JSON. The same build gives
-// the same bytes: it has no serial number and no time.
+// bill returns the bill of materials of a binary as CycloneDX 1.6 JSON. It has
+// no serial number and no time, so the same build gives the same bytes.
 func bill(name string, info *debug.BuildInfo) ([]byte, error) {
 	doc := cyclonedx.NewBOM()
 	main := component(cyclonedx.ComponentTypeApplication, &info.Main)
@@ -48,8 +48,8 @@ func bill(name string, info *debug.BuildInfo) ([]byte, error) {
 func component(kind cyclonedx.ComponentType, m *debug.Module) cyclonedx.Component {
 	url := fmt.Sprintf("pkg:golang/%s@%s", m.Path, m.Version)
 	c := cyclonedx.Component{Type: kind, Name: m.Path, Version: m.Version, BOMRef: url, PackageURL: url}
-	// The checksum of the module's files, as go.sum has it: a SHA-256 of a list
-	// of hashes, in base64 behind "h1:".
+	// The checksum of the module's files, as in go.sum: the SHA-256 of a list
+	// of hashes, in base64 after "h1:".
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == 32 {
 		c.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
 	}

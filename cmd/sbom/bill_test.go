@@ -9,7 +9,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// The bill of a binary names every module of it, at its version, and is the
+// The bill of a binary names every module of it with its version, and is the
 // same each time.
 func TestBillNamesEveryModule(t *testing.T) {
 	info := &debug.BuildInfo{
@@ -45,6 +45,6 @@ func TestBillNamesEveryModule(t *testing.T) {
 		t.Errorf("checksum of bbolt: %+v", hashes)
 	}
 	if doc.SerialNumber != "" || doc.Metadata.Timestamp != "" || bytes.Contains(text, []byte("secret")) {
-		t.Errorf("says what another build would say otherwise:\n%s", text)
+		t.Errorf("has data that differs between builds:\n%s", text)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestConcurrentCallersDoNotMix: many connections at once, each with requests of
-// its own that partly come behind one another unasked, and some that leave in the
-// middle: nobody gets an answer, a header or an audit line of somebody else.
+// TestConcurrentCallersDoNotMix: many concurrent connections, each with its own
+// requests, some of them pipelined, and some connections that close early: no
+// client gets a response, a header or an audit line of another one.
 func TestConcurrentCallersDoNotMix(t *testing.T) {
 	const callers, calls = 24, 120
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func TestConcurrentCallersDoNotMix(t *testing.T) {
 			nc.SetDeadline(time.Now().Add(60 * time.Second))
 			in := bufio.NewReader(nc)
 			for i := 0; i < calls; i++ {
-				if i%40 == 20 { // one that leaves while its call is under way
+				if i%40 == 20 { // a client that disconnects while its call is in flight
 					leaving, err := net.Dial("tcp", b.addr)
 					if err != nil {
 						t.Error(err)
@@ -71,7 +71,7 @@ func TestConcurrentCallersDoNotMix(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					leaving.Close()
 				}
-				ahead := 1 + i%3 // so many without waiting
+				ahead := 1 + i%3 // the number of pipelined requests
 				var text string
 				for k := range ahead {
 					id := fmt.Sprintf("c%d-%d-%d", c, i, k)
@@ -111,7 +111,7 @@ func TestConcurrentCallersDoNotMix(t *testing.T) {
 		return left == callers*3
 	}
 	if !holdsWithin(10*time.Second, told) {
-		t.Errorf("%d lines tell of a client that has left, want %d", left, callers*3)
+		t.Errorf("%d lines record a disconnected client, want %d", left, callers*3)
 	}
 	for _, line := range b.lines("request") {
 		tool, _ := line["tool"].(string)

@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// What the validator enforces, and what the tables of the configuration say is
-// required or bounded: the program refuses each, with the place in the file and
-// exit code 1 (gateway specification, Top-level configuration keys to Startup
-// validation).
+// The program rejects each configuration that the validator or the tables of
+// the configuration forbid, with the position in the file and exit code 1
+// (gateway specification, Top-level configuration keys to Startup validation).
 func TestContractConfiguration(t *testing.T) {
 	const (
 		upstreams = "upstreams: [{name: u, url: \"http://127.0.0.1:9/\"}]\n"
@@ -128,7 +127,7 @@ func TestContractConfiguration(t *testing.T) {
 			case !regexp.MustCompile(regexp.QuoteMeta(file) + `(:\d+:\d+)?: error: `).Match(out):
 				t.Errorf("no place: %s", out)
 			case !regexp.MustCompile(`error: .*(` + tt.want + `)|= .*(` + tt.want + `)`).Match(out):
-				t.Errorf("said %s, want %s", out, tt.want)
+				t.Errorf("output %s, want %s", out, tt.want)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Who is let in, which revisions are served, and the table of errors (gateway
+// Authentication, the supported revisions, and the table of errors (gateway
 // specification, Authentication, Errors, Limits, Versioning).
 func TestContractAccess(t *testing.T) {
 	u := newTools(t)
@@ -73,8 +73,8 @@ policy: {default_action: allow}
 	}
 }
 
-// The input rate limit comes before everything else, counts by the address that
-// trusted proxies state, and leaves the probes alone (gateway specification,
+// The input rate limit applies before everything else, counts by the client address
+// that trusted proxies forward, and exempts the probes (gateway specification,
 // input_rate_limit and trusted_proxies).
 func TestContractInputRateLimit(t *testing.T) {
 	u := newTools(t)
@@ -111,14 +111,14 @@ policy: {default_action: deny}
 			t.Errorf("/healthz: %d", status)
 		}
 	}
-	// Hot: the buckets are kept, the limit is the new one.
+	// Hot reload: the buckets are kept, the limit is the new one.
 	g.reload(strings.Replace(file, "0.001", "1000", 1), `{"status":"ok"}`)
 	g.hold(t, u, []expect{limited("after a reload the new rate holds", 401, "X-Forwarded-For", "192.0.2.1")})
 	g.reload(strings.Replace(file, "127.0.0.0/8", "10.0.0.0/8", 1), `{"status":"ok","restart_pending":["trusted_proxies"]}`)
 }
 
-// What a reload changes at once, what waits for a restart, and what a file with a
-// mistake does: nothing (gateway specification, column Hot-reload).
+// Settings that a reload changes at once, settings that need a restart, and a file
+// with an error, which changes nothing (gateway specification, column Hot-reload).
 func TestContractReload(t *testing.T) {
 	u := newTools(t)
 	base := fmt.Sprintf(`
@@ -133,18 +133,19 @@ policy: {default_action: deny, rules: [{id: r, action: allow, when: {tool_name: 
 	const ready = `{"status":"ok"}`
 	changed := strings.Replace(base, "tool_name: ok", "tool_name: other", 1)
 
-	// A mistake: the old rules stay. The file after it is what shows that it was read.
+	// A file with an error: the old rules stay. Reading the next file shows that this
+	// one was read.
 	g.write(strings.Replace(changed, "default_action: deny", "default_action: dny", 1))
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	if !holdsWithin(10*time.Second, func() bool { return strings.Contains(g.said(), "reload refused") }) || !strings.Contains(g.said(), "dny") {
-		t.Errorf("the log says nothing of a bad file: %s", g.said())
+		t.Errorf("the log does not report the invalid file: %s", g.said())
 	}
 	g.hold(t, u, []expect{pass})
 
-	// Together, because a reload is applied as a whole: the rules at once, the rest
-	// after a restart, named in the order of the specification.
+	// Both in one file, because a reload is applied as a whole: the rules at once, the
+	// other settings after a restart, named in the order of the specification.
 	all := strings.NewReplacer(
 		`default_upstream: u`, `default_upstream: v`,
 		`upstreams: [`, `upstreams: [{name: v, url: "http://127.0.0.1:9/"}, `,
@@ -171,15 +172,15 @@ guardrails: [{name: g, url: "https://127.0.0.1:9/"}]
 	} {
 		g.reload(base+tt[0], `{"status":"ok","restart_pending":`+tt[1]+`}`)
 	}
-	// Keys and whether they are asked for are hot.
+	// Keys, and whether they are required, are hot-reloaded.
 	_, hash := newKey(t, "a")
 	g.reload(base+fmt.Sprintf("auth: {enabled: true, keys: [{id: a, hash: %q}]}", hash), ready)
 	g.hold(t, u, []expect{{name: "auth is on", body: toolCall("ok"), status: 401}})
-	// The order of the rules is told.
+	// The order of the rules is logged.
 	if !strings.Contains(g.said(), "rules") {
-		t.Error("the log does not tell the order of the rules")
+		t.Error("the log does not have the order of the rules")
 	}
-	// The address, too; the old one goes on.
+	// The address too needs a restart; the old one is used until then.
 	before := g.addr
 	g.addr = freeAddr(t)
 	g.write(base)
@@ -193,8 +194,8 @@ guardrails: [{name: g, url: "https://127.0.0.1:9/"}]
 	}
 }
 
-// SIGTERM: /readyz is 503 with nothing in it at once, calls are taken for the
-// window, what is under way is finished, and the program ends with 0 (gateway
+// SIGTERM: /readyz is 503 with an empty body at once, calls are accepted during the
+// window, calls in flight are finished, and the program exits with 0 (gateway
 // specification, States and transitions).
 func TestContractDrain(t *testing.T) {
 	u := newTools(t)
@@ -229,7 +230,7 @@ shutdown: {drain_signal_window: 700ms, grace: 10s}
 		t.Errorf("a call in the window: %d %s", status, body)
 	}
 	if got := <-slow; !strings.HasPrefix(got, `200{"jsonrpc":"2.0","id":"q-1","result"`) {
-		t.Errorf("what was under way: %s", got)
+		t.Errorf("the call in flight: %s", got)
 	}
 	err := g.cmd.Wait()
 	g.cmd = nil
@@ -241,17 +242,17 @@ shutdown: {drain_signal_window: 700ms, grace: 10s}
 	}
 }
 
-// What lasts as long as its client does not hold a stop up; a call that does not end
-// is cut at the end of the grace and answered (gateway specification, States and
-// transitions).
+// A response that lasts as long as its client does not delay a stop. A call that does
+// not end is cut off at the end of the grace period and gets a response (gateway
+// specification, States and transitions).
 func TestContractStop(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Method") == "server/discover" { // the gateway asks what the server speaks
+		if r.Header.Get("Mcp-Method") == "server/discover" { // the gateway probes the server's protocol revision
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		io.Copy(io.Discard, r.Body) // until then nobody notices that the gateway leaves
+		io.Copy(io.Discard, r.Body) // until then no client notices the shutdown
 		if r.Method == http.MethodGet {
 			w.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
@@ -297,12 +298,12 @@ func TestContractStop(t *testing.T) {
 	}
 }
 
-// One address has as many connections as limits.connections_per_address says.
-// Loopback has no bound: the test needs another address of this machine.
+// One address can have at most limits.connections_per_address connections. Loopback
+// addresses are not limited, so the test needs another address of this machine.
 func TestContractConnectionLimit(t *testing.T) {
 	host := ownAddress(t)
 	if host == "" {
-		t.Log("this machine has loopback addresses alone: nothing was tested")
+		t.Log("this machine has only loopback addresses: nothing was tested")
 		return
 	}
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -326,12 +327,12 @@ func TestContractConnectionLimit(t *testing.T) {
 			open++
 		}
 	}
-	if open < 1 || open > 3 || !strings.Contains(g.said(), "connections were closed") { // the rig may hold some
+	if open < 1 || open > 3 || !strings.Contains(g.said(), "connections were closed") { // the rig may hold some connections
 		t.Errorf("%d of 5 connections were served", open)
 	}
 }
 
-// ownAddress returns an IPv4 address of this machine that is no loopback address;
+// ownAddress returns an IPv4 address of this machine that is not a loopback address;
 // empty when there is none.
 func ownAddress(t *testing.T) string {
 	t.Helper()
@@ -347,7 +348,7 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// A license that has run out beyond its grace, or that is replaced, and /mcp
+// A license that has expired beyond its grace period, or that is replaced, and /mcp
 // meanwhile (gateway specification, States and transitions).
 func TestContractLicense(t *testing.T) {
 	u := newTools(t)
@@ -393,7 +394,7 @@ policy: {default_action: allow}
 	}
 	ready(http.StatusServiceUnavailable)
 
-	// At the start: mode 0600, and there.
+	// At the start: the file must exist with mode 0600.
 	for _, mode := range []os.FileMode{0o644, 0o640, 0o604} {
 		if err := os.WriteFile(path, good, 0o600); err != nil {
 			t.Fatal(err)

@@ -87,9 +87,9 @@ policy:
 		t.Error("an open breaker let a callout through")
 	}
 	if trail, err := os.ReadFile(filepath.Join(g.dir, "audit.jsonl")); err != nil || strings.Contains(string(trail)+g.said(), "operators only") {
-		t.Errorf("the reason of a reject was written down (%v)", err)
+		t.Errorf("the reason of a reject was recorded (%v)", err)
 	}
-	// A reload starts every breaker closed.
+	// After a reload every breaker is closed.
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ subscriptions: {LIMIT}
 	}
 }
 
-// Mutual TLS with HTTP/1.1 and HTTP/2, and certificates that are read again
+// Mutual TLS with HTTP/1.1 and HTTP/2, and certificates that are reloaded
 // (gateway specification, tls).
 func TestContractTLS(t *testing.T) {
 	u := newTools(t)
@@ -156,10 +156,10 @@ func TestContractTLS(t *testing.T) {
 	}
 	expectName("one")
 	if _, _, err := ask(false); err == nil {
-		t.Error("let in without a certificate")
+		t.Error("accepted without a certificate")
 	}
 	if _, _, err := ask(true, bad); err == nil {
-		t.Error("let in with a certificate of another authority")
+		t.Error("accepted with a certificate of another authority")
 	}
 	hup := func() {
 		t.Helper()
@@ -175,11 +175,12 @@ func TestContractTLS(t *testing.T) {
 	}
 	hup()
 	if !holdsWithin(10*time.Second, func() bool { return strings.Contains(b.out.String(), "certificate was not replaced") }) {
-		t.Error("the log does not tell of the broken key")
+		t.Error("the log does not report the broken key")
 	}
 	expectName("two")
 
-	// A connection that is kept ends with the authority of its certificate.
+	// A kept-alive connection ends when the authority of its certificate is
+	// removed.
 	kept := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{good}}}
 	defer kept.CloseIdleConnections()
 	over := func() error {
@@ -203,6 +204,6 @@ func TestContractTLS(t *testing.T) {
 	}
 	hup()
 	if !holdsWithin(10*time.Second, func() bool { return over() != nil }) {
-		t.Error("a connection outlives the authority of its certificate")
+		t.Error("a connection stays open after the authority of its certificate was removed")
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// tools is a tool server that does as its callers ask: a call of sse:NAME answers
-// with an event stream, others with JSON. It keeps what reached it.
+// tools is a tool server that its callers control: a call of sse:NAME gets an
+// event stream, others get JSON. It records the requests that reach it.
 type tools struct {
 	*httptest.Server
 	mu   sync.Mutex
-	seen []string // bodies
+	seen []string // request bodies
 }
 
 func newTools(t *testing.T) *tools {
@@ -34,7 +34,7 @@ func newTools(t *testing.T) *tools {
 
 func (u *tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	if r.Header.Get("Mcp-Method") != "server/discover" { // with which the gateway asks what the server speaks
+	if r.Header.Get("Mcp-Method") != "server/discover" { // with which the gateway probes the server's protocol revision
 		u.mu.Lock()
 		u.seen = append(u.seen, string(body))
 		u.mu.Unlock()
@@ -101,7 +101,7 @@ func (u *tools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reached returns the bodies that came since the call before.
+// reached returns the bodies of the requests since the last call of reached.
 func (u *tools) reached() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -110,14 +110,14 @@ func (u *tools) reached() []string {
 	return seen
 }
 
-// gate is a gateway as a process, with a file of a test's own.
+// gate is a gateway process with the configuration of one test.
 type gate struct {
 	*process
 	dir, file string
 }
 
-// newGate starts a gateway. ADDR and DIR stand in the text for its address and its
-// directory; license, audit and listen are added.
+// newGate starts a gateway. ADDR and DIR in the text are replaced by its address
+// and its directory; license, audit and listen are added.
 func newGate(t *testing.T, text string) *gate {
 	t.Helper()
 	return newGateAt(t, freeAddr(t), text)
@@ -130,7 +130,7 @@ func newGateAt(t *testing.T, addr, text string) *gate {
 	writeLicense(t, g.dir)
 	g.file = filepath.Join(g.dir, "svc.yaml")
 	g.write(text)
-	// What it says goes to a file, which can be read while it runs.
+	// Its output goes to a file, which can be read while it runs.
 	g.args = []string{"-c", `exec "$0" "$@" >>` + filepath.Join(g.dir, "log") + ` 2>&1`, g.bin, "gateway", "--config", g.file}
 	g.bin = "/bin/sh"
 	g.start()
@@ -152,8 +152,8 @@ func (g *gate) write(text string) {
 	}
 }
 
-// reload puts a file to use: it waits until the log tells of the reload and
-// /readyz says what is given.
+// reload replaces the configuration: it waits until the log reports the reload and
+// /readyz returns the given status.
 func (g *gate) reload(text, want string) {
 	g.t.Helper()
 	g.write(text)
@@ -167,7 +167,7 @@ func (g *gate) reload(text, want string) {
 		return got == want && strings.Count(g.said(), says) > before
 	}
 	if !holdsWithin(10*time.Second, reloaded) {
-		g.t.Fatalf("/readyz says %s after the reload, want %s; the log:\n%s", got, want, g.said())
+		g.t.Fatalf("/readyz returns %s after the reload, want %s; the log:\n%s", got, want, g.said())
 	}
 }
 
@@ -200,15 +200,15 @@ func toolCall(name string) string {
 	return rpc("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"a":"AKIA1234"}}`, name))
 }
 
-// expect is what becomes of one message.
+// expect is the expected outcome of one message.
 type expect struct {
 	name, body string
 	header     []string
 	status     int
-	code       int    // JSON-RPC
-	message    string // JSON-RPC
-	answer     string // pattern of the answer
-	reaches    string // pattern of what reaches the upstream; "-" for nothing
+	code       int    // JSON-RPC code
+	message    string // JSON-RPC error data
+	answer     string // pattern of the response
+	reaches    string // pattern of the request at the upstream; "-" if none may reach it
 	line       map[string]any
 }
 
@@ -251,7 +251,7 @@ func (g *gate) hold(t *testing.T, u *tools, tests []expect) {
 	}
 }
 
-// said is what the gateway has logged so far.
+// said returns the log of the gateway so far.
 func (g *gate) said() string {
 	b, err := os.ReadFile(filepath.Join(g.dir, "log"))
 	if err != nil {

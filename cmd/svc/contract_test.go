@@ -7,8 +7,9 @@ import (
 
 const denied, deniedCode = "policy_denied", -32001
 
-// The policy rule grammar, its matching rules and the actions, told by the program
-// itself (gateway specification, Policy rule grammar to Server-to-client frames).
+// The policy rule grammar, its matching rules and the actions, tested with the
+// program itself (gateway specification, Policy rule grammar to Server-to-client
+// frames).
 func TestContractPolicy(t *testing.T) {
 	u := newTools(t)
 	g := newGate(t, fmt.Sprintf(`

@@ -17,8 +17,8 @@ var (
 	decisionID      = regexp.MustCompile(`[A-Z]+[1-9][0-9]*`)
 )
 
-// readDecisions returns the ids of docs/decisions.md. Every bullet is a record with an
-// id of its section and a date, and no id occurs twice.
+// readDecisions returns the ids in docs/decisions.md. Every bullet must be a record
+// with a date and an id of its section, and ids must be unique.
 func readDecisions(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "decisions.md"))

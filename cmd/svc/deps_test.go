@@ -11,14 +11,15 @@ import (
 
 const module = "svc/"
 
-// forbidden lists the arrows that would turn the dependency graph around.
-// "x/..." means x and everything below it; "..." means every package of ours.
+// forbidden lists the imports that would break the layering of the packages.
+// "x/..." means x and everything below it; "..." means every package of this
+// module.
 var forbidden = []struct{ from, to, why string }{
 	{"store", "...", "store holds the nouns and depends on nothing of ours"},
 	{"store/...", "server/...", "a backend does not know its callers"},
 	{"server/api", "...", "both sides of the wire import the wire types"},
 	{"server/...", "gateway/...", "the two programs share a process, not code"},
-	{"gateway/...", "server/...", "the two programs share a process, not code"}, // server/api, the wire types, excepted
+	{"gateway/...", "server/...", "the two programs share a process, not code"}, // except server/api, the wire types
 	{"gateway/...", "store/...", "the gateway is configured by a file"},
 	{"gateway/policy", "gateway/config", "rules do not know how they were written"},
 	{"server/redis", "...", "it counts requests and knows nothing of what they are"},
@@ -91,16 +92,16 @@ var forbidden = []struct{ from, to, why string }{
 	{"test/certtest", "...", "below everything"},
 }
 
-// pure packages decide without a clock, a network or a process around them, so
-// that they can be fuzzed.
+// pure packages use no clock, no network and no process state, so that they can be
+// fuzzed.
 var pure = []string{"gateway/policy", "gateway/arguments", "gateway/glob", "gateway/toolname", "gateway/nameset", "gateway/httpfield", "gateway/mcp", "gateway/detect", "gateway/diag", "gateway/tag"}
 
-// impure is what a pure package may not import.
+// impure are the packages that a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}
 
-// owners names the places allowed to import a third-party package; a
-// dependency can then be replaced by editing one folder. "x/..." on the left
-// covers every package of that module.
+// owners lists the packages that may import a third-party package, so that a
+// dependency can be replaced by editing one folder. "x/..." on the left covers
+// every package of that module.
 var owners = map[string][]string{
 	"github.com/spf13/cobra":                       {"cli", "cli/output", "cli/command", "cli/rest", "cli/planecmd", "cli/gatewaycmd", "cli/storecmd", "cli/devcmd", "cmd/gen"},
 	"github.com/spf13/pflag":                       {"cli/command", "cli/rest", "cmd/gen"},
@@ -183,8 +184,8 @@ func TestCommandLineHasOneDirection(t *testing.T) {
 	}
 }
 
-// TestOwnersAreInUse refuses entries of the table that no import needs any more:
-// they would let a package back in unnoticed.
+// TestOwnersAreInUse rejects entries of the table that no import needs any more,
+// because they would allow the import to come back unnoticed.
 func TestOwnersAreInUse(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -207,7 +208,8 @@ func TestOwnersAreInUse(t *testing.T) {
 	}
 }
 
-// TestShippedBinary keeps what only tests and generators need out of svc.
+// TestShippedBinary checks that svc does not depend on packages that only tests
+// and generators need.
 func TestShippedBinary(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -227,7 +229,7 @@ func TestShippedBinary(t *testing.T) {
 	}
 }
 
-// TestNames refuses packages whose name does not say what belongs in them.
+// TestNames rejects packages whose name does not describe their contents.
 func TestNames(t *testing.T) {
 	vague := []string{"util", "utils", "common", "helper", "helpers", "misc", "types", "errors", "log", "http", "shared"}
 	for pkg := range packages(t) {
@@ -238,8 +240,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRules tries the rules on arrows that must be refused and on the ones
-// that are excepted, so that a slip in the matching cannot switch them off.
+// TestRules applies the rules to imports that must be rejected and to allowed
+// exceptions, so that an error in the matching cannot disable the rules.
 func TestRules(t *testing.T) {
 	tests := []struct {
 		name, pkg, to string
@@ -281,7 +283,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// packages returns every package of ours with what it imports, tests left out.
+// packages returns every package of this module with its imports, without those of
+// tests.
 func packages(t *testing.T) map[string][]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-e", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../../...").Output()
@@ -299,7 +302,7 @@ func packages(t *testing.T) map[string][]string {
 	return all
 }
 
-// owner returns the places that may import a third-party package, by the most
+// owner returns the packages that may import a third-party package, by the most
 // specific entry of the table.
 func owner(imp string) (places []string, owned bool) {
 	if places, owned = owners[imp]; owned {
@@ -314,14 +317,14 @@ func owner(imp string) (places []string, owned bool) {
 	return places, owned
 }
 
-// allowed excepts the edges inside a part, the wire types, and the two mains
-// that start cli.
+// allowed reports the exceptions: imports inside a part, the wire types, and the
+// two main packages that start cli.
 func allowed(pkg, to string) bool {
 	if to == "server/api" || to == "gateway/socket" || to == "gateway/poison" {
 		return true
 	}
 	if pkg == "server/api" && to == "gateway/arguments" {
-		return true // pure: a policy is checked by the code that will decide it
+		return true // pure: a policy is checked by the same code that evaluates it
 	}
 	return match("cli/...", to) && (match("cli/...", pkg) || match("cmd/...", pkg))
 }

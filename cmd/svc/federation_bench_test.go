@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// listing is a server with sessions that lists tools, and answers every call.
+// listing is a server with sessions that lists tools, and responds to every call.
 func listing(b *testing.B, name string, tools int) string {
 	var list []string
 	for i := range tools {
@@ -53,7 +53,7 @@ func listing(b *testing.B, name string, tools int) string {
 	return s.URL
 }
 
-// federatedGateway starts a gateway before servers with tools.
+// federatedGateway starts a gateway in front of servers with tools.
 func federatedGateway(b *testing.B, servers, tools, keys int, rules string) (gw *process, secrets []string) {
 	dir := b.TempDir()
 	writeLicense(b, dir)
@@ -88,7 +88,7 @@ state_dir: %[2]s/state
 	return gw, secrets
 }
 
-// cpu is the time that a process has used, and resident the memory that it has.
+// cpu is the processor time that a process has used, and resident its resident memory.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -111,7 +111,7 @@ func resident(b *testing.B, pid int) (bytes int) {
 	return pages * os.Getpagesize()
 }
 
-// page asks for one page of the tools, and returns its body and its cursor.
+// page requests one page of the tools, and returns its body and its cursor.
 func page(b *testing.B, gw *process, key, cursor string) (body, next string) {
 	b.Helper()
 	params := "{}"
@@ -128,7 +128,7 @@ func page(b *testing.B, gw *process, key, cursor string) (body, next string) {
 	return body, next
 }
 
-// whole reads all pages, and returns how many there are.
+// whole reads all pages, and returns their number.
 func whole(b *testing.B, gw *process, key string) (pages int) {
 	b.Helper()
 	for cursor := ""; pages == 0 || cursor != ""; pages++ {
@@ -137,9 +137,9 @@ func whole(b *testing.B, gw *process, key string) (pages int) {
 	return pages
 }
 
-// BenchmarkMergedList is the first page (1,000 tools) of the tools of 20 servers with 250
-// each, beside nginx that serves the same bytes from a file. The CPU time is that of the two
-// processes, so that the client is in neither.
+// BenchmarkMergedList reads the first page (1,000 tools) of the tools of 20 servers with 250
+// each. The baseline is nginx, which serves the same bytes from a file. The processor time
+// is that of the two server processes, without the client.
 func BenchmarkMergedList(b *testing.B) {
 	gw, keys := federatedGateway(b, 20, 250, 1, "")
 	if pages := whole(b, gw, keys[0]); pages != 5 {
@@ -164,7 +164,7 @@ func BenchmarkMergedList(b *testing.B) {
 	}
 	gatewayBefore, nginxBefore := cpu(b, gw.cmd.Process.Pid), cpu(b, nginx.cmd.Process.Pid)
 	n := 0
-	for b.Loop() { // rounds of 50 each in turn
+	for b.Loop() { // alternating rounds of 50 requests each
 		for range 50 {
 			n++
 			began := time.Now()
@@ -187,15 +187,16 @@ func BenchmarkMergedList(b *testing.B) {
 	b.ReportMetric(float64(atNginx.Microseconds())/float64(n), "nginx-cpu-µs/page")
 }
 
-// BenchmarkMergedListOfANewCaller is the CPU time of all pages for callers whose credentials
-// are verified and who have not seen the list, with a rule that redacts answers.
+// BenchmarkMergedListOfANewCaller measures the processor time of all pages for callers whose
+// credentials are verified and who have not read the list before, with a rule that redacts
+// responses.
 func BenchmarkMergedListOfANewCaller(b *testing.B) {
 	const callers = 24
 	gw, keys := federatedGateway(b, 20, 250, callers+1, "{id: hide, action: redact, when: {direction: server_to_client}, redact: [{regex: 'secret-[0-9]+', replacement: XXX}]}")
 	for _, key := range keys {
 		gw.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", "Bearer "+key)
 	}
-	whole(b, gw, keys[callers]) // the servers were read
+	whole(b, gw, keys[callers]) // the gateway has read the servers' lists
 	for b.Loop() {
 		before := cpu(b, gw.cmd.Process.Pid)
 		for _, key := range keys[:callers] {
@@ -205,8 +206,8 @@ func BenchmarkMergedListOfANewCaller(b *testing.B) {
 	}
 }
 
-// BenchmarkFederatedSessions is the memory of 1,000 sessions that have called a tool at each
-// of ten servers.
+// BenchmarkFederatedSessions measures the memory of 1,000 sessions that have called a tool
+// at each of ten servers.
 func BenchmarkFederatedSessions(b *testing.B) {
 	const sessions, servers = 1000, 10
 	gw, keys := federatedGateway(b, servers, 5, 1, "")

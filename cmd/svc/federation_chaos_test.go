@@ -25,7 +25,7 @@ import (
 )
 
 // link is the connection of a gateway to a tool server, which breaks and stalls. The server
-// at its end loses its sessions whenever the link breaks, as a process that is killed does.
+// loses its sessions whenever the link breaks, like a killed process.
 type link struct {
 	t    testing.TB
 	name string
@@ -62,7 +62,7 @@ func newLink(t testing.TB, name string, stateless bool) *link {
 	return l
 }
 
-// breakOff closes everything, in the middle of whatever is sent.
+// breakOff closes all connections, in the middle of transfers.
 func (l *link) breakOff() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *link) breakOff() {
 	clear(l.conns)
 }
 
-// restore listens again, with a server that knows no session.
+// restore listens again, with a server without sessions.
 func (l *link) restore() {
 	h := l.make()
 	l.handler.Store(&h)
@@ -135,7 +135,7 @@ func (l *link) carry(c net.Conn) {
 	delete(l.conns, s)
 }
 
-// stall holds everything up until the function is called.
+// stall blocks all data until the returned function is called.
 func (l *link) stall() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *link) stall() (release func()) {
 	}
 }
 
-// disturb breaks and stalls the link at random until ctx ends, and leaves it whole.
+// disturb breaks and stalls the link at random until ctx ends, and then restores it.
 func (l *link) disturb(ctx context.Context, random *rand.Rand, kills, stalls *atomic.Int64) {
 	pause := func(most time.Duration) {
 		select {
@@ -172,7 +172,8 @@ func (l *link) disturb(ctx context.Context, random *rand.Rand, kills, stalls *at
 	}
 }
 
-// agent uses a gateway, over the official client or by messages with a session of its own.
+// agent is a client of a gateway that uses the official client, or plain messages with its
+// own session.
 type agent interface {
 	list(ctx context.Context) (tools []string, err error)
 	call(ctx context.Context, tool string, n int) (text string, err error)
@@ -205,7 +206,7 @@ func (a sdkAgent) call(ctx context.Context, tool string, n int) (string, error) 
 // sessionAgent is a client of a revision with sessions.
 type sessionAgent struct {
 	url, key, session string
-	ids               int // of requests, of which a session has each once
+	ids               int // ids of requests, unique in a session
 }
 
 func (a *sessionAgent) post(ctx context.Context, body string) (answer json.RawMessage, err error) {
@@ -230,7 +231,7 @@ func (a *sessionAgent) post(ctx context.Context, body string) (answer json.RawMe
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
 		a.session = id
 	}
-	for line := range strings.Lines(string(text)) { // the last event of a stream, or the whole
+	for line := range strings.Lines(string(text)) { // the last event of a stream, or the whole body
 		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
 			text = []byte(data)
 		}
@@ -276,14 +277,14 @@ func (a *sessionAgent) call(ctx context.Context, tool string, n int) (string, er
 	return got.Content[0].Text, nil
 }
 
-// namesItsFailure are the errors of a call whose upstream was broken or stalled: messages of
-// the gateway, and its statuses, which are all that the official client tells of.
+// namesItsFailure are the allowed errors of a call whose upstream was broken or stalled:
+// messages of the gateway, and its statuses, because the official client reports only those.
 var namesItsFailure = []string{"upstream_unreachable", "upstream_busy", "upstream_invalid", "sse_truncated", "Bad Gateway", "Service Unavailable", "Gateway Timeout"}
 
 // Links to six servers break and stall at random under the load of clients of both protocol
-// generations, at /mcp and at a view: no list fails or lacks an item, each call is right or
-// names its failure, and when the links are whole again everything works.
-// SVC_TEST_CHAOS=10m and SVC_TEST_SEED=1 make it longer, and repeat one.
+// generations, at /mcp and at a view: no list fails or lacks an item, each call succeeds or
+// returns an allowed error, and when the links are restored everything works.
+// SVC_TEST_CHAOS=10m and SVC_TEST_SEED=1 make it longer, and repeat a run.
 func TestFederationWhileUpstreamsBreakAndStall(t *testing.T) {
 	length := 4 * time.Second
 	if text := os.Getenv("SVC_TEST_CHAOS"); text != "" {

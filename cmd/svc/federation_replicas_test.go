@@ -50,8 +50,8 @@ func toolServer(t *testing.T, name string, stateless bool) string {
 	return server.URL
 }
 
-// balancer sends each request to one of the gateways in turn, and to the next one when none
-// listens there.
+// balancer sends each request to one of the gateways in turn, and to the next one when the
+// chosen one is down.
 type balancer struct {
 	key   string
 	addrs []string
@@ -85,9 +85,9 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, last
 }
 
-// A client of each generation uses everything of three servers behind two gateways that
-// share a Redis, while one of them is killed and started again under load: each answer is
-// right or an error, and when the load has settled everything is right.
+// A client of each protocol generation uses three servers behind two gateways that share a
+// Redis, while one gateway is killed and started again under load: each response is correct
+// or an error, and after the load all responses are correct.
 func TestFederatedReplicasWhileOneIsKilled(t *testing.T) {
 	redis := redistest.Start(t)
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 		})
 		gateways, b.addrs = append(gateways, p), append(b.addrs, p.addr)
 	}
-	rounds, _ := strconv.Atoi(os.Getenv("SVC_TEST_KILL_ROUNDS")) // each kills both; for longer runs
+	rounds, _ := strconv.Atoi(os.Getenv("SVC_TEST_KILL_ROUNDS")) // each cycle kills both; longer runs have more cycles
 	rounds = max(rounds, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*45*time.Second)
 	defer cancel()
@@ -143,13 +143,14 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
-	// use does everything once, and returns what was wrong; failed counts errors.
+	// use makes one request of every kind, and returns the wrong results; failed counts
+	// errors.
 	use := func(s *mcp.ClientSession, n int) (wrong string, failed int) {
 		note := func(what string, err error, right bool) {
 			switch {
 			case err != nil:
 				failed++
-				if n == 0 { // no agent's round, where errors are expected
+				if n == 0 { // not counted as a round of an agent, since errors are expected
 					t.Logf("%s: %v", what, err)
 				}
 			case !right:
@@ -175,7 +176,7 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 		return wrong, failed
 	}
 	first := connect()
-	for _, name := range []string{"crm", "web", "files"} { // from here on both know the links
+	for _, name := range []string{"crm", "web", "files"} { // from here on both gateways know the links
 		if _, err := first.CallTool(ctx, &mcp.CallToolParams{Name: name + "_link"}); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +215,7 @@ rate_limit_store: {type: redis, url: %[6]q, operation_timeout: 2s}
 	for _, gw := range slices.Repeat(gateways, rounds) {
 		more(6)
 		gw.kill()
-		more(6) // at the other one alone
+		more(6) // at only the other gateway
 		if wrong, failed := use(connect(), 0); wrong != "" || failed > 0 {
 			t.Errorf("a new client at one gateway alone: %d failed, wrong: %s", failed, wrong)
 		}

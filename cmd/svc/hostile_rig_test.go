@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// besieged is a gateway as a process, without authentication, in front of one
+// besieged is a gateway process, without authentication, in front of one
 // upstream.
 type besieged struct {
 	*process
 	dir string
 }
 
-// besiege starts a gateway whose file has more sections; launch goes before the
-// command line.
+// besiege starts a gateway with additional sections in its configuration;
+// launch is put before the command line.
 func besiege(t *testing.T, upstream, more string, launch ...string) *besieged {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ policy: {default_action: allow}
 	return b
 }
 
-// healthy asks /healthz, on a new connection.
+// healthy requests /healthz on a new connection.
 func (b *besieged) healthy(client *http.Client, scheme string) {
 	b.t.Helper()
 	var err error
@@ -100,7 +100,8 @@ func (b *besieged) lines(kind string) []map[string]any {
 	return auditLines(b.t, filepath.Join(b.dir, "audit.jsonl"), kind)
 }
 
-// wholeLines returns the request lines of a file that may end in half a line.
+// wholeLines returns the complete request lines of a file whose last line may
+// be incomplete.
 func (b *besieged) wholeLines() (found []string) {
 	b.t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, "audit.jsonl"))

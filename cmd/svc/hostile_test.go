@@ -26,9 +26,8 @@ import (
 	"svc/test/certtest"
 )
 
-// TestSIGTERMWith500OpenStreams: a gateway that is told to stop while 500
-// streams are open ends them, writes a line for each, and exits 0 within its
-// grace.
+// TestSIGTERMWith500OpenStreams: a gateway that gets SIGTERM while 500 streams are open
+// ends them, writes an audit line for each, and exits with 0 within its grace period.
 func TestSIGTERMWith500OpenStreams(t *testing.T) {
 	const streams = 500
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +58,7 @@ func TestSIGTERMWith500OpenStreams(t *testing.T) {
 				return
 			}
 			opened.Add(1)
-			io.Copy(io.Discard, in) // until the gateway ends it
+			io.Copy(io.Discard, in) // until the gateway ends the stream
 			ended.Add(1)
 		})
 	}
@@ -90,8 +89,8 @@ func TestSIGTERMWith500OpenStreams(t *testing.T) {
 	}
 }
 
-// TestHugeHeaders: a megabyte of header and ten thousand headers are refused,
-// and cost nobody else anything.
+// TestHugeHeaders: requests with a megabyte of header or ten thousand headers are
+// rejected, and do not affect other clients.
 func TestHugeHeaders(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
@@ -127,8 +126,8 @@ func TestHugeHeaders(t *testing.T) {
 	}
 }
 
-// TestHTTP2RapidReset: streams that are reset as soon as they are opened are cut
-// off by the connection, not served without end.
+// TestHTTP2RapidReset: a client that resets streams as soon as they are opened loses its
+// connection.
 func TestHTTP2RapidReset(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
@@ -140,7 +139,7 @@ func TestHTTP2RapidReset(t *testing.T) {
 	}
 	defer conn.Close()
 	if p := conn.ConnectionState().NegotiatedProtocol; p != "h2" {
-		t.Fatalf("the gateway speaks %q", p)
+		t.Fatalf("the gateway negotiated %q", p)
 	}
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -166,7 +165,7 @@ func TestHTTP2RapidReset(t *testing.T) {
 			err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
 		}
 		if err != nil {
-			break // the gateway has had enough
+			break // the gateway has closed the connection
 		}
 	}
 	t.Logf("%d streams were opened and reset", sent)
@@ -190,8 +189,9 @@ func residentMiB(t *testing.T, pid int) int {
 	return pages * os.Getpagesize() >> 20
 }
 
-// TestDescriptorsRunOut: when connections have taken every file descriptor the
-// gateway waits and goes on; nothing ends, and nothing is answered unrecorded.
+// TestDescriptorsRunOut: when connections use up every file descriptor, the gateway
+// waits and recovers. The process does not exit, and no request is served without an
+// audit line.
 func TestDescriptorsRunOut(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
@@ -227,19 +227,19 @@ func TestDescriptorsRunOut(t *testing.T) {
 	}
 }
 
-// TestFullDisk: with on_write_error: refuse no request passes that cannot be
-// recorded; with count they pass. (That the trail then tells how many lines are
-// missing is tested in gateway/audit.)
+// TestFullDisk: with on_write_error: refuse every request that cannot be recorded is
+// rejected; with count it is served. (A test in gateway/audit checks that the log then
+// records the number of missing lines.)
 func TestFullDisk(t *testing.T) {
 	var reached atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Method") == "" { // else the gateway asks what the server speaks
+		if r.Header.Get("Mcp-Method") == "" { // otherwise the gateway probes the protocol revision
 			reached.Add(1)
 		}
 		answerCall(w, r)
 	}))
 	defer upstream.Close()
-	limited := []string{"/bin/sh", "-c", `ulimit -f 40; exec "$0" "$@"`} // 20 or 40 KiB a file
+	limited := []string{"/bin/sh", "-c", `ulimit -f 40; exec "$0" "$@"`} // the limit is 20 or 40 KiB per file
 	for _, mode := range []string{"refuse", "count"} {
 		t.Run(mode, func(t *testing.T) {
 			reached.Store(0)
@@ -267,8 +267,8 @@ func TestFullDisk(t *testing.T) {
 			if refused == 0 || served > recorded {
 				t.Errorf("%d served, %d recorded, %d refused", served, recorded, refused)
 			}
-			// One call may have been on its way when the disk filled, and one after each
-			// time that a checkpoint still fitted and the next line did not.
+			// One call may have been in flight when the disk became full, and one more
+			// each time that there was space for a checkpoint but not for the next line.
 			tries := 1
 			for _, line := range b.lines("checkpoint") {
 				if line["event"] == "recovered" {
@@ -282,9 +282,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestUpstreamBreaksMidFrame: an upstream that resets its connection in the
-// middle of a frame leaves the client with an error in the stream, not with half
-// a frame, and the gateway with a line that says why.
+// TestUpstreamBreaksMidFrame: when an upstream resets its connection in the middle of a
+// frame, the client gets an error in the stream, not an incomplete frame, and the audit
+// line has the cause.
 func TestUpstreamBreaksMidFrame(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -308,14 +308,14 @@ func TestUpstreamBreaksMidFrame(t *testing.T) {
 				part := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"resu"
 				fmt.Fprintf(conn, "%x\r\n%s\r\n", len(part), part)
 				time.Sleep(100 * time.Millisecond)
-				conn.(*net.TCPConn).SetLinger(0) // a reset, not an end
+				conn.(*net.TCPConn).SetLinger(0) // a reset instead of a regular close
 			}()
 		}
 	}()
 	b := besiege(t, "http://"+ln.Addr().String(), "")
 	status, body := b.post(1)
 	if status != 200 || strings.Contains(body, `"resu`) && !strings.Contains(body, `"result"`) {
-		t.Errorf("%d %q: half a frame went on", status, body)
+		t.Errorf("%d %q: an incomplete frame was forwarded", status, body)
 	}
 	if !strings.Contains(body, "notifications/message") || !strings.Contains(body, `"error"`) || !strings.Contains(body, `"id":1`) {
 		t.Errorf("the stream was %q", body)
@@ -326,8 +326,8 @@ func TestUpstreamBreaksMidFrame(t *testing.T) {
 	}
 }
 
-// TestClientLeavesWithinItsBody: a client that goes away before it has sent its
-// body leaves one line, and no connection behind.
+// TestClientLeavesWithinItsBody: a client that disconnects before it has sent its whole
+// body leaves one audit line, and no open connection.
 func TestClientLeavesWithinItsBody(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()

@@ -25,7 +25,7 @@ import (
 )
 
 // invalidHTTP has requests for each row of the table "Requests that are no valid
-// HTTP" of docs/rest.md. PATH is a path that is served.
+// HTTP" of docs/rest.md. PATH is replaced by an existing path.
 func invalidHTTP() map[string][]string {
 	const host = "Host: x\r\n"
 	return map[string][]string{
@@ -80,8 +80,8 @@ func documentedHTTPErrors(t *testing.T) map[string]httpError {
 	return rows
 }
 
-// exchange sends bytes to a server and returns its answer, whose body ends with the
-// connection or with its length.
+// exchange sends bytes to a server and returns its response, whose body ends with the
+// connection or after its length.
 func exchange(t *testing.T, addr, raw string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -90,7 +90,7 @@ func exchange(t *testing.T, addr, raw string) (*http.Response, string) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	go io.WriteString(conn, raw) // the answer can come before a large header has been read
+	go io.WriteString(conn, raw) // the response can arrive before the server has read a large header
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("%.60q: %v", raw, err)
@@ -103,8 +103,9 @@ func exchange(t *testing.T, addr, raw string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// Requests that no handler sees are answered as docs/rest.md lists, by the control
-// plane and by the gateway. OPTIONS * reaches the handlers, which answer JSON.
+// Requests that do not reach a handler get the responses in docs/rest.md, from the
+// control plane and from the gateway. OPTIONS * reaches the handlers, which return
+// JSON.
 func TestInvalidHTTPIsAnsweredAsDocumented(t *testing.T) {
 	serve := &process{t: t, bin: program(t), addr: freeAddr(t), ready: "/readyz"}
 	serve.args = []string{"serve", "--listen", serve.addr, "--data-dir", t.TempDir()}
@@ -150,7 +151,7 @@ func TestInvalidHTTPIsAnsweredAsDocumented(t *testing.T) {
 	}
 }
 
-// With TLS: HTTP/2, and HTTP that is not encrypted.
+// With TLS: HTTP/2, and unencrypted HTTP.
 func TestInvalidHTTPOverTLSIsAnsweredAsDocumented(t *testing.T) {
 	dir := t.TempDir()
 	cert := certtest.New(t, dir, "server")
@@ -181,8 +182,8 @@ func TestInvalidHTTPOverTLSIsAnsweredAsDocumented(t *testing.T) {
 	}
 }
 
-// firstFrame sends a request over HTTP/2 with more fields and returns the first frame
-// of its stream, or the one that ends the connection.
+// firstFrame sends a request over HTTP/2 with additional fields and returns the first
+// frame of its stream, or the frame that ends the connection.
 func firstFrame(t *testing.T, addr, path string, more ...string) http2.Frame {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})

@@ -14,16 +14,17 @@ import (
 	"svc/server/client"
 )
 
-// TestKilledProcessesLoseAndDoubleNoTrace runs the gateway and the control
-// plane as processes of their own, kills each again and again with SIGKILL while
-// calls run, and then compares: every answer that a client got has its audit
-// line, and every audit line its one trace.
+// TestKilledProcessesLoseAndDoubleNoTrace runs the gateway and the control plane
+// as separate processes, kills each repeatedly with SIGKILL during calls, and
+// then compares: every response that a client got has its audit line, and every
+// audit line has exactly one trace.
 func TestKilledProcessesLoseAndDoubleNoTrace(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answerCall))
 	defer upstream.Close()
 	s := startStack(t, upstream.URL, "")
 
-	// Four agents call without pause and note every id that was answered.
+	// Four agents call without pause and record the id of every call that got a
+	// response.
 	var answered sync.Map
 	var count atomic.Int64
 	stop := make(chan struct{})
@@ -83,7 +84,7 @@ func TestKilledProcessesLoseAndDoubleNoTrace(t *testing.T) {
 	t.Logf("%d calls answered, %d audited, %d traced, over 4 kills of each side", count.Load(), len(lines), len(traces))
 }
 
-// callTool reports whether the call was answered in full.
+// callTool reports whether the call got a complete response.
 func (s *stack) callTool(tool string) bool {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q}}`, tool, tool)
 	status, answer, err := s.gw.post(http.DefaultClient, body, "Authorization", "Bearer "+s.key)
@@ -102,8 +103,8 @@ func (s *stack) auditedTools() map[string]int {
 	return counts
 }
 
-// awaitTraces waits until there are as many traces, ends the gateway, after which
-// none can come that would be too many, and counts them by tool.
+// awaitTraces waits until there are as many traces, stops the gateway, so that no
+// further traces can arrive, and counts the traces by tool.
 func (s *stack) awaitTraces(want int) map[string]int {
 	s.t.Helper()
 	total := 0

@@ -10,8 +10,8 @@ import (
 
 //go:generate go run ../gen ../..
 
-// Set by release builds with -ldflags "-X main.version=…"; builds by the Go
-// tool alone report what the tool recorded.
+// Set by release builds with -ldflags "-X main.version=…"; other builds
+// report the version that the Go tool recorded.
 var version, commit, date, licenseKey string
 
 func main() {

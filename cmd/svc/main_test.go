@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMain gives the tests of processes one directory for the program, which is
-// built when the first of them asks for it.
+// TestMain creates one directory for the program, which the first test that
+// needs it builds.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "svc")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"svc/store/postgres/postgrestest"
 )
 
-// session is REST calls that are recorded.
+// session is a recorded sequence of REST calls.
 type session struct {
 	t    testing.TB
 	addr string
@@ -55,7 +55,7 @@ func (s *session) call(method, path, body string, header ...string) (int, http.H
 	return resp.StatusCode, resp.Header, string(text)
 }
 
-// made is call of a POST that has to succeed, and returns the id of what was made.
+// made is call for a POST that must succeed, and returns the id of the created resource.
 func (s *session) made(path, body string, header ...string) string {
 	s.t.Helper()
 	status, _, text := s.call(http.MethodPost, path, body, header...)
@@ -72,7 +72,7 @@ func (s *session) made(path, body string, header ...string) string {
 	return out.Data.ID
 }
 
-// fill makes resources and n traces of the last 20 days.
+// fill creates resources and n traces of the last 20 days.
 func (s *session) fill(n int) {
 	s.t.Helper()
 	agent := s.made("/api/agents", `{"name":"agent ü","environment":"prod","configYaml":"a: 1"}`)
@@ -103,11 +103,11 @@ func (s *session) fill(n int) {
 	}
 }
 
-// counted are members of lists that a store of traces need not count: section "What holds"
-// of docs/scale-out.md.
+// counted are members of lists that a store of traces may leave uncounted: section "What
+// holds" of docs/scale-out.md.
 var counted = regexp.MustCompile(`"total":\d+,|,"totalIsLowerBound":true`)
 
-// record makes the calls of a session and returns the answers.
+// record makes the calls of a session and returns the responses.
 func (s *session) record() (list []string) {
 	s.t.Helper()
 	get := func(path string) string {
@@ -140,7 +140,7 @@ func (s *session) record() (list []string) {
 		get("/api/traces?limit=10&agentId=" + a.ID)
 	}
 	after := ""
-	for range 20 { // pages behind cursors
+	for range 20 { // pages after cursors
 		path := "/api/traces?limit=500"
 		if after != "" {
 			path += "&after=" + url.QueryEscape(after)
@@ -158,13 +158,14 @@ func (s *session) record() (list []string) {
 	return append(list, fmt.Sprintf("%d %s", status, text))
 }
 
-// lastUse is when the key of the session was used, which the session changes.
+// lastUse matches the time at which the key of the session was used, which the session
+// changes.
 var lastUse = regexp.MustCompile(`"lastUsedAt":"[^"]*"`)
 
 // TestMigrateProcesses moves the store of a control plane from its file to PostgreSQL and
 // ClickHouse with 'svc store migrate', which is killed at random times, and compares the
-// answers to a session of REST calls before and after. It is short unless
-// SVC_TEST_MIGRATE_TRACES and SVC_TEST_MIGRATE_KILLS say otherwise.
+// responses to a session of REST calls before and after. It is short unless
+// SVC_TEST_MIGRATE_TRACES and SVC_TEST_MIGRATE_KILLS are set.
 func TestMigrateProcesses(t *testing.T) {
 	n, kills := 3000, 3
 	for name, value := range map[string]*int{"SVC_TEST_MIGRATE_TRACES": &n, "SVC_TEST_MIGRATE_KILLS": &kills} {
@@ -203,7 +204,7 @@ func TestMigrateProcesses(t *testing.T) {
 	}
 	began = time.Now()
 	r := rand.New(rand.NewPCG(uint64(n), 1))
-	most := 300*time.Millisecond + time.Duration(n)*8*time.Microsecond // a part of what all of it takes
+	most := 300*time.Millisecond + time.Duration(n)*8*time.Microsecond // a fraction of the total time
 	killed := 0
 	for killed < kills {
 		cmd := migrate()

@@ -21,19 +21,19 @@ import (
 	"svc/server/client"
 )
 
-// process is the program, started again and again at one address.
+// process is the program, which can be restarted at the same address.
 type process struct {
 	t     testing.TB
 	bin   string
 	args  []string
 	env   []string
 	addr  string
-	ready string // the path that answers 200 when it is up; empty for one that speaks TLS
+	ready string // the path that returns 200 when the process is ready; empty for a process with TLS
 	cmd   *exec.Cmd
 	out   output
 }
 
-// output is what a process says. It can be read while the process runs.
+// output is the output of a process. It can be read while the process runs.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -65,8 +65,8 @@ func (p *process) start() {
 	}
 }
 
-// holdsWithin waits for what another process brings about: it looks again and
-// again, for at most limit, and reports whether the condition held.
+// holdsWithin polls until a condition that another process brings about holds,
+// for at most limit, and reports whether it held.
 func holdsWithin(limit time.Duration, condition func() bool) bool {
 	for deadline := time.Now().Add(limit); !condition(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -76,7 +76,7 @@ func holdsWithin(limit time.Duration, condition func() bool) bool {
 	return true
 }
 
-// stop ends the process in order.
+// stop stops the process gracefully.
 func (p *process) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -109,7 +109,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
-	_ = p.cmd.Wait() // killed: the error is the signal
+	_ = p.cmd.Wait() // after a kill the error is the signal
 	p.cmd = nil
 }
 
@@ -136,7 +136,7 @@ func (p *process) ask(body string, header ...string) (int, string) {
 	return status, answer
 }
 
-// post is ask for those whose request may fail.
+// post is ask for requests that may fail.
 func (p *process) post(c *http.Client, body string, header ...string) (status int, answer string, err error) {
 	r, err := http.NewRequest(http.MethodPost, "http://"+p.addr+"/mcp", strings.NewReader(body))
 	if err != nil {
@@ -150,7 +150,8 @@ func (p *process) post(c *http.Client, body string, header ...string) (status in
 	return answerTo(c, r)
 }
 
-// answerTo returns an answer whole. With an error in its body comes its status.
+// answerTo returns a complete response. An error in its body is returned with
+// its status.
 func answerTo(c *http.Client, r *http.Request) (status int, body string, err error) {
 	resp, err := c.Do(r)
 	if err != nil {
@@ -161,7 +162,7 @@ func answerTo(c *http.Client, r *http.Request) (status int, body string, err err
 	return resp.StatusCode, string(b), err
 }
 
-// tail returns the last of what a process said.
+// tail returns the last part of the output of a process.
 func tail(o *output) string {
 	said := o.String()
 	return said[max(0, len(said)-4000):]
@@ -232,7 +233,7 @@ func auditLines(t testing.TB, path, kind string) (found []map[string]any) {
 	return found
 }
 
-// answerCall is a tool server whose answers are empty.
+// answerCall is a tool server with empty responses.
 func answerCall(w http.ResponseWriter, r *http.Request) {
 	var m struct{ ID json.RawMessage }
 	_ = json.NewDecoder(r.Body).Decode(&m)
@@ -243,8 +244,8 @@ func answerCall(w http.ResponseWriter, r *http.Request) {
 // planeKey is the first API key of a control plane.
 const planeKey = "svc_api_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// stack is a control plane and a gateway that reports to it, each a process of
-// its own, with their files in dir.
+// stack is a control plane and a gateway that reports to it, each a separate
+// process, with their files in dir.
 type stack struct {
 	t       *testing.T
 	dir     string
@@ -254,7 +255,7 @@ type stack struct {
 	key     string // of the gateway
 }
 
-// startStack starts both. What stands in section goes into the gateway's section
+// startStack starts both. The text section is added to the gateway's section
 // control_plane.
 func startStack(t *testing.T, upstream, section string) *stack {
 	t.Helper()

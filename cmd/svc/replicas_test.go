@@ -46,7 +46,8 @@ func startReplicas(t *testing.T, n int, args ...string) *replicas {
 	return r
 }
 
-// govern starts a gateway under the policies of the control planes, with a tool server.
+// govern starts a gateway that enforces the policies of the control planes, with a tool
+// server.
 func (r *replicas) govern() *governedStack {
 	t := r.t
 	t.Helper()
@@ -113,8 +114,8 @@ func next(t *testing.T, s *client.TraceStream) (event, trace string) {
 	return e.ID, e.Trace.ID
 }
 
-// A trace reaches the followers at every control plane, and an event's id resumes at
-// any of them, without gaps and without doubles.
+// A trace reaches the streams at every control plane, and a stream can resume from an
+// event's id at any of them, without gaps and without duplicates.
 func TestFollowersAtEveryReplica(t *testing.T) {
 	r := startReplicas(t, 2, "--rate-limit", "100000")
 	at := []*client.TraceStream{follow(t, r.ask[0], ""), follow(t, r.ask[1], "")}
@@ -135,7 +136,7 @@ func TestFollowersAtEveryReplica(t *testing.T) {
 			last = append(last, event)
 		}
 		longest = max(longest, time.Since(posted))
-		if i == 4 { // each goes on at the other control plane
+		if i == 4 { // each stream resumes at the other control plane
 			at = []*client.TraceStream{follow(t, r.ask[1], last[0]), follow(t, r.ask[0], last[1])}
 		}
 	}
@@ -145,8 +146,8 @@ func TestFollowersAtEveryReplica(t *testing.T) {
 	t.Logf("after at most %s a trace was at all followers", longest)
 }
 
-// A gateway that knows two control planes goes on with the other one when its own is
-// frozen or killed: policies reach it, and each call has one trace.
+// A gateway with two control planes uses the other one when its own is frozen or
+// killed: policies reach it, and each call has one trace.
 func TestAGatewayOutlivesItsControlPlanes(t *testing.T) {
 	r := startReplicas(t, 2, "--rate-limit", "100000")
 	s := r.govern()
@@ -173,11 +174,11 @@ func TestAGatewayOutlivesItsControlPlanes(t *testing.T) {
 			t.Errorf("%d traces of %d calls", total, calls)
 		}
 	}
-	// Each status is looked for with calls that count too.
+	// Polling for each status makes calls, which count too.
 	acts := func(want int) time.Duration {
 		t.Helper()
 		began := time.Now()
-		s.until(fmt.Sprint("the policy acts with status ", want), func() bool {
+		s.until(fmt.Sprint("the policy is enforced with status ", want), func() bool {
 			calls++
 			status, _ := s.call("lookup", fmt.Sprint(calls))
 			return status == want
@@ -191,7 +192,7 @@ func TestAGatewayOutlivesItsControlPlanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("a policy made at one control plane acted after %s at the gateway of the other", acts(http.StatusForbidden))
+	t.Logf("a policy created at one control plane was enforced after %s at the gateway of the other", acts(http.StatusForbidden))
 
 	if err := r.planes[0].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestAGatewayOutlivesItsControlPlanes(t *testing.T) {
 	traces(r.ask[0])
 }
 
-// A creation that is tried again at another control plane is made once.
+// A creation that is retried at another control plane is made once.
 func TestARetryAtAnotherReplicaCreatesOnce(t *testing.T) {
 	r := startReplicas(t, 2, "--rate-limit", "100000")
 	var made [2]api.AgentCreated
@@ -228,8 +229,8 @@ func TestARetryAtAnotherReplicaCreatesOnce(t *testing.T) {
 	}
 }
 
-// With Redis a tenant has one window over all control planes; without it each of them
-// goes on for itself.
+// With Redis a tenant has one rate window for all control planes; without Redis each
+// control plane has its own window.
 func TestReplicasShareWindows(t *testing.T) {
 	redis := redistest.Start(t)
 	r := startReplicas(t, 2, "--rate-limit", "20", "--redis-url", redis.URL())

@@ -36,7 +36,7 @@ func testAgentAliases(t testing.TB, o Opened) {
 	}
 	aliases(store.AgentAlias{Alias: "a", AgentID: a.ID, AgentName: "a2"})
 	if means("a") != a.ID || means("a2") != a.ID {
-		t.Error("the old or the new name does not mean the renamed agent")
+		t.Error("the old or the new name does not resolve to the renamed agent")
 	}
 	if _, total, err := tn.ListAgents(ctx, store.AgentFilter{}, store.Page{}); err != nil || total != 1 {
 		t.Errorf("%d agents, %v", total, err)
@@ -53,7 +53,7 @@ func testAgentAliases(t testing.TB, o Opened) {
 	b := newAgent(t, tn, "a2") // a new agent takes over the alias
 	aliases()
 	if means("a2") != b.ID {
-		t.Error("the name of a new agent means the old one")
+		t.Error("the name of a new agent resolves to the old one")
 	}
 	if err := rename(b, "b"); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func testAgentAliases(t testing.TB, o Opened) {
 	}
 	aliases()
 	if id := means("a"); id == "" || id == a.ID {
-		t.Errorf("the alias of a deleted agent means %q", id)
+		t.Errorf("the alias of a deleted agent resolves to %q", id)
 	}
 
 	const kept = 16

@@ -48,7 +48,7 @@ func testApply(t testing.TB, o Opened) {
 		t.Errorf("former names %+v", all.Aliases)
 	}
 	if again := must(tn.GovernanceRevision(ctx))(t); again == revision {
-		t.Error("gateways do not know")
+		t.Error("the governance revision did not change")
 	}
 	// Every read returns the resources as they were applied.
 	got := must(tn.GetAgent(ctx, agent.ID))(t)

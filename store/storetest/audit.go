@@ -127,7 +127,7 @@ func testAuditEvidence(t testing.TB, o Opened) {
 	}
 	for _, seq := range []uint64{100, 200, 300, 50, 1_000} {
 		if !kept[seq] {
-			t.Errorf("%d was pushed out of %+v", seq, last.Earlier)
+			t.Errorf("head %d is missing in %+v", seq, last.Earlier)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func testGovernanceRevision(t testing.TB, o Opened) {
 		t.Error(err)
 	}
 	if r := must(tn.GovernanceRevision(ctx))(t); r != now {
-		t.Error("the revision changed with what gateways do not enforce")
+		t.Error("the revision changed although nothing that gateways enforce has changed")
 	}
 	if r := must(other.GovernanceRevision(ctx))(t); r != theirs {
 		t.Error("the revision of another tenant changed")

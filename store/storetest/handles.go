@@ -136,7 +136,7 @@ func testHandlesIdempotency(t testing.TB, o Opened) {
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if got, err := two.BeginAttempt(short, a); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a twin at another handle got %+v, %v", got, err)
+		t.Errorf("a concurrent duplicate at another handle got %+v, %v", got, err)
 	}
 	clash := a
 	clash.Body = [32]byte{2}
@@ -197,7 +197,7 @@ func testHandlesLeases(t testing.TB, a Opened) {
 		t.Fatal(err)
 	}
 	if err := a.Records.SetWatermark(store.UnderLease(ctx, first), "m", time.Unix(1, 0)); !errors.Is(err, store.ErrLeaseLost) {
-		t.Errorf("a mark under a lost lease: %v", err)
+		t.Errorf("a watermark under a lost lease: %v", err)
 	}
 	if at := must(a.Records.Watermark(ctx, "m"))(t); !at.Equal(time.Unix(5, 0)) {
 		t.Errorf("mark %v", at)

@@ -81,7 +81,7 @@ func testTenantKey(t testing.TB, o Opened) {
 	}
 	out := must(tn.ApplyUserEvent(ctx, userAt(1, store.UserSuspended, store.DefaultAdminID, "")))(t)
 	if !out.LockedOut {
-		t.Error("the outcome does not say that no unlimited key works any more")
+		t.Error("the outcome does not report the lockout")
 	}
 	k := makeKey()
 	if u := must(tn.GetUser(ctx, k.CreatedBy))(t); u.ID == store.DefaultAdminID || u.Status != store.UserActive || u.Role != "owner" {

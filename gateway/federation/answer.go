@@ -128,15 +128,6 @@ func made(body []byte, parts func() *upstream.Parts) *upstream.Response {
 	return resp
 }
 
-// fail responds with an error. status is the one for 2026-07-28; in legacy revisions errors have
-// status 200.
-func (a *answer) fail(code int, reason, message string, status int) *upstream.Response {
-	if !a.modern {
-		status = http.StatusOK
-	}
-	return respond(status, mcp.AppendErrorBody(nil, &mcp.ErrorBody{ID: a.m.ID, Code: code, Message: message, Reason: reason, RequestID: a.requestID}))
-}
-
 // refuse responds with a refusal, which has its own status in every generation. cause is for the
 // log.
 func (a *answer) refuse(why *refusal.Refusal, cause string) *upstream.Response {

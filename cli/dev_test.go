@@ -255,7 +255,7 @@ func TestDevReload(t *testing.T) {
 		t.Fatalf("before: %s", got)
 	}
 	denying := strings.Replace(string(rules), `tool_prefix: "shop_delete_"`, `tool_prefix: "shop_search_"`, 1)
-	reload(denying, "in force")
+	reload(denying, "in use")
 	if got := call(); got != "403 Forbidden" {
 		t.Errorf("after a rule that denies it: %s, want 403", got)
 	}

@@ -16,7 +16,7 @@ func TestWhatTheTranslationRefusesIsRecorded(t *testing.T) {
 	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"up_ask","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` + asksForm + `}}}`
 	for _, tt := range []struct{ from, to, kind, cause string }{
 		{`"arguments":{},`, `"arguments":{},"requestState":"AAAA","inputResponses":{"question":{"action":"accept"}},`, "request_state_mismatch", "forged or damaged"},
-		{`"clientInfo":{`, `"clientInfo":5,"x":{`, "client_info", "no object with name and version"},
+		{`"clientInfo":{`, `"clientInfo":5,"x":{`, "client_info", "not an object with the strings name and version"},
 		{`"arguments":{},`, `"arguments":{},"task":{},`, "generation_unsupported", "tasks of 2026-07-28"},
 	} {
 		sent := strings.Replace(body, tt.from, tt.to, 1)

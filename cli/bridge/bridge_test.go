@@ -67,14 +67,14 @@ func TestEveryAnswerBecomesOneLine(t *testing.T) {
 		{"a wrong path", answer(404, "text/plain", "404 page not found"), `no MCP endpoint at the URL (status 404)`},
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://login.example/", http.StatusFound)
-		}, `redirect (status 302)`},
+		}, `redirected (status 302)`},
 		{"a web page", answer(200, "text/html", "<html>"), `is not JSON`},
 		{"nothing", answer(202, "", ""), `is not JSON`},
 		{"an error of a proxy", answer(502, "text/html", "<html>"), `status 502 Bad Gateway`},
 		{"a stream that ends", answer(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"), `the event stream ended before the response`},
 		{"too much", answer(200, js, `{"jsonrpc":"2.0","id":7,"result":{"x":"`+strings.Repeat("x", 30_000)+`"}}`), `more than 2000 bytes`},
 		{"too much in an event", answer(200, "text/event-stream", "data: "+strings.Repeat("x", 30_000)+"\n\n"), `more than 2000 bytes`},
-		{"no HTTP", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, `the gateway did not answer`},
+		{"no HTTP", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, `the gateway did not respond`},
 	} {
 		out, _ := talk(t, Options{MaxLine: 2000}, tt.handler, ping)
 		last := out[len(out)-1]

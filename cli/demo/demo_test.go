@@ -108,7 +108,7 @@ func TestTools(t *testing.T) {
 		{"stock", "check_stock", map[string]any{"sku": "tent-2p"}, `"onHand":14`, false},
 		{"secret", "read_deploy_config", map[string]any{"service": "checkout"}, "AKIAIOSFODNN7EXAMPLE", false},
 		{"refund", "refund_order", map[string]any{"orderId": "O-5004", "amountUsd": 10, "reason": "late"}, `"status":"refunded"`, false},
-		{"refund twice", "refund_order", map[string]any{"orderId": "O-5004", "amountUsd": 10, "reason": "late"}, "refunded already", true},
+		{"refund twice", "refund_order", map[string]any{"orderId": "O-5004", "amountUsd": 10, "reason": "late"}, "already been refunded", true},
 		{"refund too much", "refund_order", map[string]any{"orderId": "O-5005", "amountUsd": 1e6, "reason": "x"}, "at most", true},
 		{"mail", "send_email", map[string]any{"customerId": "C-1002", "subject": "Hi", "body": "Hello"}, `"queued":true`, false},
 		{"report bounds", "run_sales_report", map[string]any{"months": 13}, "between 1 and 12", true},

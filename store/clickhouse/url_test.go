@@ -36,12 +36,18 @@ func TestURL(t *testing.T) {
 }
 
 // TestReplicated: on a cluster every table is replicated and created on all
-// hosts.
+// hosts. Rows are inserted as they are without a cluster.
 func TestReplicated(t *testing.T) {
 	d := dialectOf(26, "main")
 	for _, m := range schema {
 		for _, statement := range append(statementsOf(m.SQL), schemaTable) {
 			got := d.table(statement, "db")
+			if strings.HasPrefix(statement, "INSERT ") {
+				if got != statement {
+					t.Errorf("%s became %s", statement, got)
+				}
+				continue
+			}
 			if !strings.Contains(got, " ON CLUSTER `main`") || strings.Contains(got, "@CLUSTER") ||
 				strings.Contains(statement, "ENGINE") != strings.Contains(got, "ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/db/") {
 				t.Errorf("%s became %s", statement, got)

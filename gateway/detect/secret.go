@@ -101,8 +101,8 @@ func (k *keyShape) in(c byte) bool {
 }
 
 // random reports whether the body of a key looks random: digits among letters and many different
-// characters. It distinguishes keys from placeholders, such as sk-xxxxxxxx or words joined by
-// underscores, and from names.
+// characters. It distinguishes keys from placeholders, which repeat one character or join words
+// by underscores, and from names.
 func random(body []byte, chars charset) bool {
 	var seen [256]bool
 	distinct, digits, run, longest := 0, 0, 0, 0

@@ -18,7 +18,8 @@ import (
 	"syscall"
 	"time"
 
-	"svc/gateway/front"
+	"svc/gateway/http1"
+	"svc/gateway/mcp"
 	"svc/gateway/upstream"
 )
 
@@ -64,7 +65,7 @@ func frontRole(args []string) error {
 		Close() error
 	} = ordinary
 	if *own {
-		server = front.New(front.Options{
+		server = http1.NewServer(http1.Options{
 			Paths: []string{"/mcp"}, Handler: handler, Fallback: ordinary, BodyGrace: 30 * time.Second, BodyRate: 16 << 10,
 		})
 	}
@@ -93,14 +94,14 @@ func (f *bareProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "body", http.StatusBadRequest)
 		return
 	}
-	var fields [8]upstream.Field
-	header := upstream.Header(fields[:0])
+	var fields [8]mcp.Field
+	header := mcp.Header(fields[:0])
 	for _, name := range [...]string{"Content-Type", "Accept", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
 		if v := r.Header[name]; len(v) > 0 {
 			header.Add(name, v[0])
 		}
 	}
-	resp, err := f.client.Do(r.Context(), &upstream.Request{Method: r.Method, Header: header, Body: buf[:n]})
+	resp, err := f.client.Do(r.Context(), &upstream.HTTPRequest{Method: r.Method, Header: header, Body: buf[:n]})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

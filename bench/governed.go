@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // governedTemplates are the policy templates of the target governed.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // plane is a real control plane, `svc serve` on its embedded store, that stores

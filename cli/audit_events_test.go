@@ -12,7 +12,7 @@ import (
 
 	"svc/cli/command"
 	"svc/cli/process/processtest"
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // chain returns events with a valid hash chain, newest first.

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"svc/gateway/audit"
 )
 
 // The container image works: the program that it starts exists and listens on
@@ -76,5 +79,35 @@ func TestDeployedUnits(t *testing.T) {
 		if err := cmd.ParseFlags(args); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// Only the user of the gateway reads the packaged audit file: the folder lets no group in that
+// the file then refuses.
+func TestDeployedAuditFileHasOneReader(t *testing.T) {
+	unit, err := os.ReadFile("../deploy/systemd/svc-gateway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var cfg audit.Config
+	cfg.SetDefaults()
+	cfg.Path = path
+	log, err := audit.Open(cfg, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^LogsDirectoryMode=0(\d+)$`).FindSubmatch(unit)
+	if m == nil {
+		t.Fatal("the unit has no mode of the folder")
+	}
+	folder, err := strconv.ParseUint(string(m[1]), 8, 32)
+	if err != nil || folder&0o077 != 0 && info.Mode().Perm()&0o077 == 0 {
+		t.Errorf("the folder has the mode 0%s, the audit file in it %o, %v", m[1], info.Mode().Perm(), err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -262,6 +264,22 @@ func TestDevReload(t *testing.T) {
 	reload("listen: [", "reload refused")
 	if got := call(); got != "403 Forbidden" {
 		t.Errorf("after a broken file: %s, want the rules from before", got)
+	}
+}
+
+// No operator socket is open in the process that also starts programs of upstreams: they run
+// under the same account, and could ask it for a key. The commands say what to do.
+func TestDevHasNoOperatorSocket(t *testing.T) {
+	dir := t.TempDir()
+	startDev(t, dir)
+	for _, name := range []string{"svc.sock", "svc.sock.secret"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	env, _, errs := processtest.New(t)
+	if code := Main(env, []string{"tenant", "key", "default", "--data-dir", dir}); code == command.ExitOK || !strings.Contains(errs.String(), "stop the other process") {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,11 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"svc/cli/documents"
+	"svc/cli/planecmd"
 	"svc/cli/process/processtest"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
 	"svc/gateway/config"
-	"svc/gateway/diag"
+	"svc/test/port"
 )
 
 // block is a fenced block of a document.
@@ -65,11 +65,11 @@ func blocksOf(t *testing.T, file string) []block {
 	return out
 }
 
-// documents returns the documents of the project, as paths relative to its root.
+// pages returns the documents of the project, as paths relative to its root.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.md", "bench/*.md", "deploy/*.md", "completions/*.md", "gateway/detect/*/*.md"} {
+	for _, pattern := range []string{"*.md", "bench/*.md", "deploy/*.md", "completions/*.md", "gateway/policy/detect/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join("..", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -98,8 +98,8 @@ var runBy = map[string]string{
 	"docs/operations.md":          "TestOperationsDocument",
 	"docs/operations-gateway.md":  "TestGatewayOperations",
 	"docs/clients-and-servers.md": "TestClientsAndServers",
-	"docs/policy-cookbook.md":     "the tests of gateway/lint and gateway/replay",
-	"docs/lint/":                  "gateway/lint: each page's examples are linted",
+	"docs/policy-cookbook.md":     "the tests of gateway/check and gateway/check",
+	"docs/lint/":                  "gateway/check: each page's examples are linted",
 }
 
 // TestEveryBlockIsRun: every code block in a document is run by a test, or a comment
@@ -154,6 +154,8 @@ func TestYAMLInDocuments(t *testing.T) {
 		switch {
 		case strings.HasSuffix(name, "_HASH"):
 			return hash, true
+		case strings.HasSuffix(name, "_URL"):
+			return "http://127.0.0.1:9000/mcp", true
 		case name == "SVC_INGEST_KEY":
 			return "svc_ingest_" + strings.Repeat("A", 43), true
 		}
@@ -169,7 +171,7 @@ func TestYAMLInDocuments(t *testing.T) {
 				continue
 			}
 			if strings.HasPrefix(b.text, "kind: ") { // documents of svc apply
-				if _, err := documents.Read(b.file, []byte(b.text)); err != nil {
+				if _, err := planecmd.Read(b.file, []byte(b.text)); err != nil {
 					t.Errorf("%s:%d: %v", b.file, b.line, err)
 				}
 				continue
@@ -244,7 +246,7 @@ func runDocument(t *testing.T, dir, script string) string {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("needs curl")
 	}
-	cmd := exec.CommandContext(t.Context(), sh, "-c", "set -eux\ntrap 'kill \"$server\" 2>/dev/null || :' EXIT\n"+script)
+	cmd := exec.CommandContext(t.Context(), sh, "-c", "set -eux\ntrap 'kill $server 2>/dev/null || :' EXIT\n"+script)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=10"} // TestMain has put svc there
 	out, err := cmd.CombinedOutput()
@@ -267,7 +269,7 @@ func TestQuickstart(t *testing.T) {
 		"sleep 1;", "sleep 0.05;").Replace(script)
 	out := runDocument(t, t.TempDir(), script)
 	for _, want := range []string{
-		"policy_denied", "never-delete", "search_orders", "mask-cards", "no-ssn", "the cases notice",
+		"policy_denied", "never-delete", "allow by read-the-shop -> deny by default_deny", "mask-cards", "no-ssn", "the cases notice",
 		"result       unverified", `"body":"it is **** **** **** ****"`, "demo/gateway.yaml: no findings", "demo/gateway.yaml is valid",
 	} {
 		if !strings.Contains(out, want) {
@@ -320,18 +322,19 @@ func TestGatewayOperations(t *testing.T) {
 }
 
 // TestReadme runs the README's commands for one's own gateway and control plane, with
-// free ports and the servers in the background.
+// free ports and the servers in the background. The gateway's tool server is the shop of
+// svc dev; the call in the README must get its response through the gateway.
 func TestReadme(t *testing.T) {
 	dir := t.TempDir()
 	script := ""
 	for _, b := range blocksOf(t, "README.md") {
 		switch {
 		case b.info == "yaml" && strings.Contains(b.text, "listen:"):
-			if err := os.WriteFile(filepath.Join(dir, "svc.yaml"), []byte(b.text), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "appended.yaml"), []byte(b.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		case b.info == "console" && b.notRun == "":
-			for line := range strings.Lines(b.text) {
+			for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", "")) {
 				command, ok := strings.CutPrefix(line, "$ ")
 				if !ok {
 					t.Errorf("%s:%d: a line without a prompt: %s", b.file, b.line, line)
@@ -340,29 +343,33 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	for _, command := range []string{"go build -o svc ./cmd/svc\n", "./svc gateway --config svc.yaml\n", "./svc serve --listen"} {
+	for _, command := range []string{"license init --subject acme >svc.yaml\n", "go build -o svc ./cmd/svc\n", "./svc gateway --config svc.yaml\n", "./svc serve --listen"} {
 		if !strings.Contains(script, command) {
 			t.Fatalf("the README has no command %q", command)
 		}
 	}
 	gateway, plane := freeAddress(t), freeAddress(t)
+	started := func(address string) string {
+		return " &\nserver=\"$server $!\"\nuntil curl -sf http://" + address + "/readyz; do sleep 0.05; done\n"
+	}
 	script = strings.NewReplacer(
-		"go build -o svc ./cmd/svc\n", "ln -s \"$(command -v svc)\" svc\n",
-		"./svc gateway --config svc.yaml\n", "./svc gateway --config svc.yaml &\ngateway=$!\nuntil curl -sf http://"+gateway+"/readyz; do sleep 0.05; done\nkill $gateway && wait $gateway\n",
-		"--data-dir ./data\n", "--data-dir ./data &\nserver=$!\nuntil curl -sf http://"+plane+"/readyz; do sleep 0.05; done\n",
-		"127.0.0.1:8080", plane,
+		"go build -o svc ./cmd/svc\n", "ln -s \"$(command -v svc)\" svc\n"+
+			"./svc dev --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0 >dev.txt &\nserver=$!\nuntil grep -qs 'Ctrl-C stops' dev.txt; do sleep 0.05; done\n",
+		"--subject acme >svc.yaml\n", "--subject acme >svc.yaml\ncat appended.yaml >>svc.yaml\n",
+		"./svc gateway --config svc.yaml\n", "./svc gateway --config svc.yaml"+started(gateway),
+		"./svc serve --listen 127.0.0.1:8081 --data-dir ./data\n", "./svc serve --listen "+plane+" --data-dir ./data"+started(plane),
+		"127.0.0.1:8081", plane, "127.0.0.1:8091", gateway,
 	).Replace(script)
-	script = strings.Replace(script, "backup.db --data-dir ./data &\nserver=$!\nuntil curl -sf http://"+plane+"/readyz; do sleep 0.05; done\n", "backup.db --data-dir ./data\n", 1)
-	config := filepath.Join(dir, "svc.yaml")
+	config := filepath.Join(dir, "appended.yaml")
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte(strings.Replace(string(text), "127.0.0.1:8090", gateway, 1)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), "127.0.0.1:8091", gateway, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out := runDocument(t, dir, script)
-	for _, want := range []string{"svc.yaml is valid", "pii-protection", "svc_ingest_", "backup.db"} {
+	for _, want := range []string{"svc.yaml is valid", "HTTP/1.1 200 OK", `"AWS_ACCESS_KEY_ID":"AKIA****"`, "pii-protection", "svc_ingest_", "backup.db"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}
@@ -371,10 +378,9 @@ func TestReadme(t *testing.T) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return address
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"svc/cli/command"
 	"svc/cli/process"
+	"svc/gateway/base/hostname"
 )
 
 // defaultHealthURLs are checked when no URL is given: the addresses at which the
@@ -31,7 +31,7 @@ type healthOptions struct {
 func newHealthCmd(env process.Env) *cobra.Command {
 	o := healthOptions{env: env}
 	cmd := &cobra.Command{
-		Use:   "health [URL]",
+		Use: "health [URL]", SuggestFor: []string{"status", "ping", "ready"},
 		Short: "Check whether a running server is healthy",
 		Long: `Send a GET to /healthz, or with --ready to /readyz, of a running control plane or
 gateway. The exit code is 0 when the response is 200, and 1 otherwise. It is meant
@@ -107,7 +107,7 @@ func askHealth(ctx context.Context, u *url.URL) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
 		// The certificate of a server on loopback is for another name, and the
 		// request contains no secrets.
-		InsecureSkipVerify: isLoopback(u.Hostname()),
+		InsecureSkipVerify: hostname.IsLoopback(u.Hostname()),
 	}}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -120,20 +120,15 @@ func askHealth(ctx context.Context, u *url.URL) error {
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err // url.Error repeats the URL
 		}
+		if errors.Is(err, http.ErrSchemeMismatch) {
+			err = errors.New("it answers without TLS: write http:// in the URL")
+		}
 		return err
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %s", resp.Status)
+		return fmt.Errorf("status %s%s", resp.Status, hostname.Redirects(resp.StatusCode, resp.Header.Get("Location")))
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -29,6 +29,9 @@ func newManCmd(env process.Env) *cobra.Command {
 			if len(args) > 0 && args[0] == "svc" {
 				args = args[1:]
 			}
+			if len(args) == 1 {
+				args[0] = strings.TrimPrefix(args[0], "svc-") // the name of the page
+			}
 			name := strings.Join(append([]string{"svc"}, args...), "-") + ".1"
 			page, err := man.Pages.ReadFile(name)
 			if err != nil {

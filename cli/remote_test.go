@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"svc/cli/command"
 	"svc/cli/process"
 	"svc/cli/process/processtest"
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // answering is a control plane that sends the same response to every request.
@@ -172,6 +173,9 @@ func TestBackupBrokenOff(t *testing.T) {
 			ln, err := net.Listen("unix", filepath.Join(dir, "svc.sock"))
 			if err != nil {
 				t.Skip(err) // the path of the test is too long for a socket
+			}
+			if err := os.WriteFile(filepath.Join(dir, "svc.sock.secret"), []byte("any\n"), 0o600); err != nil {
+				t.Fatal(err)
 			}
 			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/store" {

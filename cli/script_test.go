@@ -17,7 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"svc/gateway/child"
+	"svc/gateway/upstream/stdio"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output inside the scripts")
@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "rewrite the expected output inside the 
 // TestMain makes svc a program for the scripts: the test binary runs svc when it is started
 // under that name.
 func TestMain(m *testing.M) {
-	if args := os.Args[1:]; child.IsHelper(args) { // starts the programs of upstreams
-		os.Exit(child.Help(args))
+	if args := os.Args[1:]; stdio.IsHelper(args) { // starts the programs of upstreams
+		os.Exit(stdio.Help(args))
 	}
 	testscript.Main(m, map[string]func(){
 		"svc": func() { os.Exit(Main(Process(Build{Version: "0.0.0-test"}), os.Args[1:])) },

@@ -72,6 +72,38 @@ func startServe(t *testing.T, environ map[string]string, tty bool, args ...strin
 	return p
 }
 
+// 'svc store info --store URL' and the other commands on a store ask the running server that has
+// the store open, when the URL alone names it; where the server's data directory is elsewhere, the
+// error names the flag.
+func TestCommandsOnTheStoreOfARunningServerByItsURL(t *testing.T) {
+	data, link, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "other.db")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	startServe(t, nil, false, "--data-dir", data)
+	other := t.TempDir()
+	startServe(t, nil, false, "--data-dir", other, "--store", "bbolt://"+elsewhere)
+	here := "bbolt://" + filepath.Join(data, "svc.db")
+	for _, row := range []struct {
+		args []string
+		fail string // in the error; empty: succeeds
+	}{
+		{[]string{"store", "info", "--store", here}, ""},
+		{[]string{"store", "info", "--store", "bbolt://" + filepath.Join(link, "svc.db")}, ""},
+		{[]string{"store", "backup", filepath.Join(t.TempDir(), "copy.db"), "--store", here}, ""},
+		{[]string{"tenant", "list", "--store", here}, ""},
+		{[]string{"store", "info", "--store", "bbolt://" + elsewhere, "--data-dir", other}, ""},
+		{[]string{"store", "info", "--store", "bbolt://" + elsewhere}, "name the --data-dir of the server"},
+		{[]string{"tenant", "list", "--store", "bbolt://" + elsewhere}, "name the --data-dir of the server"},
+	} {
+		env, _, out := processtest.New(t)
+		code := Main(env, row.args)
+		if text := out.String(); (code == command.ExitOK) != (row.fail == "") || !strings.Contains(text, row.fail) {
+			t.Errorf("%v: exit code %d, %s", row.args, code, text)
+		}
+	}
+}
+
 // ask sends a request with the first key; header is name, value, name, value…
 func (p *serveProcess) ask(method, url, body string, header ...string) (int, string) {
 	p.t.Helper()

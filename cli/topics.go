@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 )
 
@@ -80,7 +79,7 @@ func writeTopics(w io.Writer) error {
 		title, _, _ := strings.Cut(text, "\n")
 		rows[i] = []string{name, title}
 	}
-	return output.WriteTable(w, []string{"TOPIC", "ABOUT"}, rows)
+	return command.WriteTable(w, []string{"TOPIC", "ABOUT"}, rows)
 }
 
 func completeHelp(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {

@@ -6,12 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 )
 
 func newVersionCmd(env process.Env) *cobra.Command {
-	format := output.FormatText
+	format := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version, commit, Go version and platform",
@@ -20,13 +19,13 @@ func newVersionCmd(env process.Env) *cobra.Command {
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := env.Build.Info()
-			if format == output.FormatText {
+			if format == command.FormatText {
 				_, err := fmt.Fprintln(env.Stdout, v)
 				return err
 			}
-			return output.WriteValue(env.Stdout, format, v)
+			return command.WriteValue(env.Stdout, format, v)
 		},
 	}
-	output.AddFormatFlag(cmd, &format, output.FormatText, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &format, command.FormatText, command.FormatJSON, command.FormatYAML)
 	return cmd
 }

@@ -1,11 +1,3 @@
-// Package gateway is the MCP proxy between agents and tool servers. It takes each request through
-// admission, authentication, policy, routing and forwarding, inspects the upstream's response,
-// and writes an audit line.
-//
-// serve.go has the steps of a request in their order; open.go builds the services that requests
-// use; live.go replaces the parts of the configuration that a reload may change. The request and
-// its steps are in packages below this one, which do not import it. The caller owns the listener,
-// the signals and the path of the configuration file.
 package gateway
 
 import (
@@ -19,29 +11,24 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
-	"svc/gateway/background"
-	"svc/gateway/bodies"
-	"svc/gateway/certificate"
-	"svc/gateway/clientip"
+	"svc/gateway/base/background"
 	"svc/gateway/config"
-	"svc/gateway/exchange"
-	"svc/gateway/failures"
-	"svc/gateway/govern"
-	"svc/gateway/health"
-	"svc/gateway/license"
+	"svc/gateway/http1"
 	"svc/gateway/mcp"
-	"svc/gateway/observer"
-	"svc/gateway/quality"
-	"svc/gateway/ratelimit"
-	"svc/gateway/report"
-	"svc/gateway/streams"
-	"svc/gateway/targets"
-	"svc/gateway/translate"
+	"svc/gateway/policy/detect"
+	"svc/gateway/policy/plane"
+	"svc/gateway/redis"
+	"svc/gateway/request"
+	"svc/gateway/request/streams"
+	"svc/gateway/session/bodies"
 	"svc/gateway/upstream"
+	"svc/gateway/upstream/targets"
+	"svc/gateway/upstream/translate"
 )
 
 // Options are the inputs of New.
@@ -59,22 +46,23 @@ type Options struct {
 	// no key, and may be empty.
 	LicenseKey []byte
 	// Sink receives the traces; nil when the gateway reports no traces.
-	Sink report.Sink
+	Sink audit.Sink
 	// Heads receives the head of the audit chain; nil when it is not reported.
-	Heads report.HeadSink
+	Heads audit.HeadSink
 	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was no response, and
 	// the delay of its Retry-After. It is required with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
+	// ReportFrom is a time since which requests are reported to Sink again, although they were
+	// reported before; zero reports each once.
+	ReportFrom time.Time
 	// Governance is the source of the control plane's policies; nil when they are not enforced.
 	// It requires SinkStatus.
-	Governance govern.Source
+	Governance plane.Source
 	// Roots are the certificate authorities that are trusted for fetching the keys of a token
 	// issuer and client metadata documents; nil means those of the system.
 	Roots *x509.CertPool
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-
-	openAudit audit.OpenFunc // for tests with a failing disk
 }
 
 // Gateway is an http.Handler. It is safe for concurrent use. The state that a reload replaces is
@@ -82,22 +70,24 @@ type Options struct {
 // name.
 type Gateway struct {
 	// services is the state that requests use.
-	services exchange.Services
+	services request.Services
 
 	load    func() (*config.File, error)
 	version string
 	listen  string
 
 	upstreams  *translate.Upstreams // translators, one for each configured upstream
-	license    *license.Checker
-	health     *health.Probes
+	license    *auth.Checker
+	health     *healthProbes
+	disk       *diskProbe
+	clockJumps atomic.Uint64
 	verifier   *auth.Verifier
 	oauth      *auth.OAuth
-	redis      *ratelimit.Redis     // nil when limits are kept in memory
-	reporter   *report.Reporter     // nil when the gateway reports no traces
-	heads      *report.HeadReporter // nil when audit heads are not reported
-	tls        *certificate.Store   // nil when the gateway serves plain HTTP
-	observer   observer.Observer
+	redis      *redis.Redis        // nil when limits are kept in memory
+	reporter   *audit.Reporter     // nil when the gateway reports no traces
+	heads      *audit.HeadReporter // nil when audit heads are not reported
+	tls        *certificates       // nil when the gateway serves plain HTTP
+	observer   observer
 	sessionKey []byte // encrypts handles and cursors that clients hold
 
 	endStreams context.CancelFunc
@@ -122,7 +112,7 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	on.DefaultUpstream, on.Versions = cfg.DefaultUpstream, mcp.Allowed(cfg.AllowedProtocolVersions)
 	on.Bodies, on.WriteTimeout, on.Merged.Pauses = bodies.New(), streams.DefaultWriteTimeout, streams.Reopening
-	g.services.Failures = failures.New(g.services.Log)
+	g.services.Failures, g.services.Strangers = request.NewFailures(g.services.Log), request.NewStrangers(g.services.Log)
 	g.services.Stopping, g.endStreams = context.WithCancel(context.Background())
 	g.services.Background = background.New(g.services.Log)
 	g.oauth = auth.NewOAuth(auth.OAuthOptions{Now: g.services.Now, Logger: g.services.Log, Roots: opts.Roots})
@@ -131,14 +121,15 @@ func New(opts Options) (g *Gateway, err error) {
 			_ = built.Close()
 		}
 	}(g)
-	if g.license, err = license.Open(cfg.License, opts.LicenseKey, g.services.Now); err != nil {
+	if g.license, err = auth.Open(cfg.License, opts.LicenseKey, g.services.Now); err != nil {
 		return nil, fmt.Errorf("license: %w", err)
 	}
-	g.health = health.New(health.Options{
+	g.health = newProbes(probeOptions{
 		License: g.license, Dropped: func() uint64 { return g.services.Audit.DroppedRecords() }, Logger: g.services.Log, Now: g.services.Now,
 	})
-	g.license.Changed = g.health.LogLicense
-	if g.services.Proxies, err = clientip.New(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
+	g.license.Changed, g.license.Ending = g.health.LogLicense, g.health.LogEnding
+	g.disk = newDiskProbe(cfg.StateDirectory(), cfg.Audit.Path, g.services.Log)
+	if g.services.Proxies, err = http1.NewClientAddress(cfg.TrustedProxies, cfg.ClientAddressHeader); err != nil {
 		return nil, err
 	}
 	if g.services.Router, err = upstream.NewRouter(cfg.Routes); err != nil {
@@ -147,7 +138,7 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openUpstreams(cfg); err != nil {
 		return nil, err
 	}
-	if g.tls, err = certificate.Load(cfg.TLS); err != nil {
+	if g.tls, err = load(cfg.TLS); err != nil {
 		return nil, err
 	}
 	if err = g.openState(cfg, opts); err != nil {
@@ -166,8 +157,8 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openObserver(cfg); err != nil {
 		return nil, err
 	}
-	if g.reporter != nil {
-		g.services.Quality = quality.New()
+	if g.reporter != nil || cfg.ControlPlane.Governance.On() {
+		g.services.Quality = detect.New(g.reporter != nil)
 	}
 	if err = g.openGovernance(cfg, opts); err != nil {
 		return nil, fmt.Errorf("control_plane.governance: %w", err)
@@ -178,7 +169,7 @@ func New(opts Options) (g *Gateway, err error) {
 		return nil, err
 	}
 	g.activate(next)
-	g.warn(cfg)
+	cfg.LogWarnings(g.services.Log)
 	g.health.LogStart()
 	g.warnSearch(next)
 	return g, nil
@@ -189,18 +180,18 @@ func New(opts Options) (g *Gateway, err error) {
 func (g *Gateway) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var reported, observed error
+	wg.Go(targets.KeepLimits(ctx, g.services.Live.Load().Config.Targets(), g.services.Log)) // the limits of now, before a program runs
 	wg.Go(func() { observed = g.observer.Run(ctx) })
 	wg.Go(func() { g.license.Run(ctx) })
+	wg.Go(func() { g.disk.run(ctx) })
+	wg.Go(func() { watchClock(ctx, g.services.Now, &g.clockJumps, g.services.Log) })
 	wg.Go(func() { g.verifier.Run(ctx) })
 	wg.Go(func() { g.upstreams.Run(ctx) })
 	if g.services.Governance != nil {
 		wg.Go(func() { g.services.Governance.Run(ctx) })
 	}
-	if g.services.Search != nil {
-		wg.Go(func() { g.services.Search.Run(ctx) })
-	}
+	wg.Go(func() { g.services.Lists.Run(ctx) })
 	wg.Go(func() { g.services.Federation.Run(ctx) })
-	wg.Go(func() { g.services.Pins.Run(ctx) })
 	if g.reporter != nil {
 		wg.Go(func() { reported = g.reporter.Run(ctx) })
 	}
@@ -258,6 +249,7 @@ func (g *Gateway) Close() error {
 		errs = append(errs, g.services.Audit.Close())
 	}
 	g.services.Failures.Close()
+	g.services.Strangers.Close()
 	errs = append(errs, g.observer.Close())
 	return errors.Join(errs...)
 }

@@ -1,46 +1,9 @@
 package gateway
 
 import (
-	"flag"
-	"fmt"
-	"net/http"
-	"os"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"svc/gateway/child"
 )
 
-// behindConnections are the tests of state that gateways share in Redis. They take long and do
-// not depend on how connections are read, so they run on one of the two HTTP servers only.
-const behindConnections = "Redis|Replica|GatewaysShare|RateLimitStore|ReloadKeepsTheSharedStore|GatewayStartsWithoutItsStore"
-
-// TestMain runs the tests with each of the two HTTP servers, and fails when a goroutine is left:
-// no stream, background call or watchdog outlives its gateway.
-func TestMain(m *testing.M) {
-	switch args := os.Args[1:]; {
-	case child.IsHelper(args):
-		os.Exit(child.Help(args))
-	case len(args) > 0 && args[0] == stdioServer:
-		os.Exit(serveStdio(args[1]))
-	}
-	code := m.Run()
-	if code == 0 {
-		overHTTP = true
-		skip := flag.Lookup("test.skip").Value
-		if err := skip.Set(strings.TrimPrefix(skip.String()+"|"+behindConnections, "|")); err != nil {
-			panic(err)
-		}
-		code = m.Run()
-	}
-	http.DefaultClient.CloseIdleConnections()
-	// The SDK's server keeps a session that no client ended.
-	sdk := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
-	if err := goleak.Find(sdk); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

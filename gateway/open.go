@@ -3,46 +3,41 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
+	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/catalog"
+	"svc/gateway/catalog/federation"
+	"svc/gateway/catalog/pins"
+	"svc/gateway/catalog/search"
 	"svc/gateway/config"
-	"svc/gateway/federation"
-	"svc/gateway/govern"
-	"svc/gateway/govern/detectors"
 	"svc/gateway/mcp"
-	"svc/gateway/multiplex"
-	"svc/gateway/observer"
-	"svc/gateway/origin"
-	"svc/gateway/pinning"
-	"svc/gateway/ratelimit"
+	"svc/gateway/policy/plane"
+	"svc/gateway/redis"
 	"svc/gateway/refusal"
-	"svc/gateway/refused"
-	"svc/gateway/report"
-	"svc/gateway/requestid"
-	"svc/gateway/routing"
+	"svc/gateway/request"
+	"svc/gateway/request/multiplex"
 	"svc/gateway/session"
-	"svc/gateway/snapshot"
-	"svc/gateway/targets"
 	"svc/gateway/telemetry"
-	"svc/gateway/toolsearch"
-	"svc/gateway/translate"
-	"svc/gateway/translate/handover"
-	"svc/gateway/transport"
-	"svc/gateway/views"
+	"svc/gateway/upstream"
+	"svc/gateway/upstream/targets"
+	"svc/gateway/upstream/translate"
 )
 
 // openLimits opens the store of the rate limits. It is kept across reloads, so that no bucket is
 // reset. A store that cannot be reached yet is no error: fail_open applies until it can.
 func (g *Gateway) openLimits(cfg *config.File) error {
-	if cfg.RateLimitStore.Type != ratelimit.TypeRedis {
-		g.services.Limits = ratelimit.NewMemory(0, g.services.Now())
+	if cfg.RateLimitStore.Type != redis.TypeRedis {
+		g.services.Limits = redis.NewMemory(0, g.services.Now())
 		return nil
 	}
-	store, err := ratelimit.NewRedis(cfg.RateLimitStore, g.services.Log)
+	store, err := redis.NewRedis(cfg.RateLimitStore, g.services.Log)
 	if err != nil {
+		return err
+	}
+	if err := store.Authenticate(g.sessionKey); err != nil {
 		return err
 	}
 	g.services.Limits, g.redis = store, store
@@ -57,7 +52,7 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 
 // openState opens the state on disk: the audit log and the reporter's offset.
 func (g *Gateway) openState(cfg *config.File, opts Options) error {
-	logOptions := audit.Options{Now: g.services.Now, Logger: g.services.Log, StateDir: cfg.StateDirectory(), OpenFile: opts.openAudit}
+	logOptions := audit.Options{Now: g.services.Now, Logger: g.services.Log, StateDir: cfg.StateDirectory()}
 	reports := cfg.ControlPlane.Active() && opts.Sink != nil
 	if reports {
 		logOptions.MaxBacklog = uint64(cfg.ControlPlane.Traces.MaxBacklog)
@@ -66,13 +61,14 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if g.services.Audit, err = audit.Open(cfg.Audit, logOptions); err != nil {
 		return fmt.Errorf("open audit file %s: %w", cfg.Audit.Path, err)
 	}
-	g.services.Refused = refused.New(refused.Options{Write: g.services.Audit.WriteRefused, Lost: g.services.Audit.CountLost, Now: g.services.Now, Logger: g.services.Log})
+	g.services.Refused = request.NewRefused(request.Options{Write: g.services.Audit.WriteRefused, Lost: g.services.Audit.CountLost, Now: g.services.Now, Logger: g.services.Log})
 	if !reports {
 		return nil
 	}
-	g.reporter, err = report.New(cfg.ControlPlane, report.Options{
+	g.reporter, err = audit.NewReporter(cfg.ControlPlane, audit.ReporterOptions{
+		Reason: refusal.ReasonOf, ListenEnded: refusal.ListenEnded, Shutdown: refusal.Shutdown.Kind,
 		AuditPath: cfg.Audit.Path, StateDir: cfg.StateDirectory(),
-		Sink: opts.Sink, Status: opts.SinkStatus, Reported: g.services.Audit.SetReported, Logger: g.services.Log,
+		Sink: opts.Sink, Status: opts.SinkStatus, Reported: g.services.Audit.SetReported, Logger: g.services.Log, From: opts.ReportFrom,
 	})
 	if err != nil {
 		return fmt.Errorf("reporter: %w", err)
@@ -80,7 +76,7 @@ func (g *Gateway) openState(cfg *config.File, opts Options) error {
 	if opts.Heads == nil {
 		return nil
 	}
-	g.heads, err = report.NewHeadReporter(report.HeadOptions{
+	g.heads, err = audit.NewHeadReporter(audit.HeadOptions{
 		Gateway: cfg.ControlPlane.Gateway, Sink: opts.Heads, Logger: g.services.Log, Log: g.services.Audit,
 	})
 	return err
@@ -100,18 +96,10 @@ func (g *Gateway) openSessions(cfg *config.File) error {
 		state.Replicas = &multiplex.Replicas{Sessions: g.redis.Records(), Tasks: g.redis}
 	}
 	g.services.Sessions = multiplex.Open(multiplex.Options{
-		Upstreams: g.services.Targets, Default: g.services.DefaultUpstream, Background: g.services.Background, Version: g.version,
+		Upstreams: g.services.Targets, Default: g.services.DefaultUpstream, Own: g.services.Federation != nil, Background: g.services.Background, Version: g.version,
 		Sealer: sealer, Logger: g.services.Log, Joined: g.services.Merged.Attach,
 	}, state)
 	return nil
-}
-
-// warn logs settings that are valid and probably not intended.
-func (g *Gateway) warn(cfg *config.File) {
-	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && !cfg.Auth.Enabled && !origin.IsLoopback(host) {
-		g.services.Log.Warn("AUTHENTICATION IS OFF and the gateway listens beyond loopback: anyone who reaches it may call every tool that policy allows",
-			"listen", cfg.Listen, "fix", "set auth.enabled: true and list keys, or listen on 127.0.0.1")
-	}
 }
 
 // openSearch starts the tool search if the configuration enables it. In passthrough mode lists
@@ -121,20 +109,14 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	if !c.Enabled || c.Mode != config.ToolSearchSynthesize {
 		return
 	}
-	var sources []toolsearch.Source
+	var upstreams []string
 	if !cfg.Federation.Enabled { // the search reads the merged lists instead
-		protocols := map[string]string{}
-		for i := range cfg.Upstreams {
-			protocols[cfg.Upstreams[i].Name] = cfg.Upstreams[i].Protocol
-		}
-		for _, name := range g.services.Router.Upstreams() { // tools of other upstreams cannot be called
-			sources = append(sources, toolsearch.Source{Name: name, Transport: g.services.Targets[name].Direct, Protocol: protocols[name]})
-		}
+		upstreams = g.services.Router.Upstreams() // tools of other upstreams cannot be called
 	}
-	g.services.Search = &toolsearch.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: toolsearch.New(toolsearch.Options{
-		Sources: sources, Route: g.services.Router.Match, Reserved: toolsearch.Name,
-		Interval: c.RefreshInterval, Version: g.version, Logger: g.services.Log,
-		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Named(g.services.Pins.Keep),
+	g.services.Search = &search.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: search.New(search.Options{
+		Lists: g.services.Lists, Upstreams: upstreams, Route: g.services.Router.Match, Reserved: search.Name,
+		Interval: max(c.RefreshInterval, time.Second), Logger: g.services.Log,
+		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Named(nil),
 	})}
 	if g.services.Federation != nil {
 		g.services.Search.Merged = g.services.Federation
@@ -143,22 +125,20 @@ func (g *Gateway) openSearch(cfg *config.File) {
 
 // openObserver opens telemetry. State is called at a scrape, when all parts are open.
 func (g *Gateway) openObserver(cfg *config.File) (err error) {
-	g.observer, err = observer.Open(&cfg.Telemetry, observer.Options{
+	g.observer, err = newObserver(&cfg.Telemetry, observerOptions{
 		Version: g.version, Logger: g.services.Log, Ready: g.health.ServeReason,
 		State: func() telemetry.State {
 			l := g.services.Live.Load()
-			parts := observer.Parts{
+			parts := observedParts{
 				Health: g.health, Verifier: g.verifier, Audit: g.services.Audit, Merged: &g.services.Merged, Sessions: g.services.Sessions, Upstreams: g.services.Targets,
 				Limits: g.services.Limits, Redis: g.redis, Guards: l.Verdict.Guards, Callers: l.Callers, Reporter: g.reporter,
-				Governance: g.services.Governance, Search: g.services.Search, Federation: g.services.Federation, Pins: g.services.Pins, Tracer: g.observer.Tracer,
+				Governance: g.services.Governance, Search: g.services.Search, Federation: g.services.Federation, Pins: g.services.Pins, Tracer: g.observer.Tracer, Disk: g.disk, ClockJumps: g.clockJumps.Load(),
 			}
 			return parts.State()
 		},
 	})
 	g.services.Tracer = g.observer.Tracer
-	if m := g.observer.Metrics; m != nil {
-		g.services.Metrics, g.services.Callouts = m, m
-	}
+	g.services.Metrics = g.observer.Metrics
 	return err
 }
 
@@ -166,30 +146,26 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 // configuration enables federation.
 func (g *Gateway) openFederation(cfg *config.File) (err error) {
 	if !cfg.Federation.Enabled {
-		g.services.Names, err = routing.NamesOf(cfg.Upstreams)
+		g.services.Names, err = request.NamesOf(cfg.Upstreams)
 		return err
 	}
 	opts := federation.Options{
 		Config: cfg.Federation, Fallback: cfg.DefaultUpstream, StateDir: cfg.StateDirectory(), Key: g.sessionKey,
-		Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.services.MayAsk, Pins: g.services.Pins, Shared: federation.SharedIn(g.redis), Seen: federation.SeenIn(g.redis), Tasks: func() federation.Tasks { return g.services.Sessions },
-	}
-	for i := range cfg.Upstreams {
-		t := g.services.Targets[cfg.Upstreams[i].Name]
-		opts.Upstreams = append(opts.Upstreams, federation.Upstream{Config: &cfg.Upstreams[i], Transport: t.Direct, Announcing: t.Transport})
+		Lists: g.services.Lists, Version: g.version, Logger: g.services.Log, Now: g.services.Now, May: g.services.MayAsk, Shared: federation.SharedIn(g.redis), Seen: g.redis, Tasks: func() federation.Tasks { return g.services.Sessions },
 	}
 	if g.services.Federation, err = federation.New(opts); err != nil {
 		return fmt.Errorf("federation: %w", err)
 	}
-	g.services.DefaultUpstream, g.services.Views = federation.Name, views.New(cfg.Views)
-	g.services.Targets[federation.Name] = &transport.Upstream{Name: federation.Name, Transport: g.services.Federation, Timeout: cfg.Federation.ListTimeout}
+	g.services.DefaultUpstream, g.services.Views = federation.Name, auth.New(cfg.Views)
+	g.services.Targets[federation.Name] = &upstream.Upstream{Name: federation.Name, Transport: g.services.Federation, Timeout: cfg.Federation.ListTimeout}
 	return nil
 }
 
 // warnSearch logs a warning when the rules deny the search tool to callers without claims.
-func (g *Gateway) warnSearch(l *snapshot.Snapshot) {
-	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.MethodToolsCall, toolsearch.Name) {
+func (g *Gateway) warnSearch(l *request.Snapshot) {
+	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.MethodToolsCall, search.Name) {
 		g.services.Log.Warn("the rules deny the search tool to callers without claims: tools/list is empty for them",
-			"fix", "add a rule with action: allow and when: {tool_name: "+toolsearch.Name+"}")
+			"fix", "add a rule with action: allow and when: {tool_name: "+search.Name+"}")
 	}
 }
 
@@ -198,7 +174,7 @@ func (g *Gateway) warnSearch(l *snapshot.Snapshot) {
 func (g *Gateway) toolChanged(upstream, tool string) {
 	now := g.services.Now()
 	rec := audit.Record{
-		Kind: audit.KindEvent, Time: now, RequestID: requestid.New(now), Action: audit.ActionAllow,
+		Kind: audit.KindEvent, Time: now, RequestID: request.NewID(now), Action: audit.ActionAllow,
 		ErrorKind: refusal.ToolChanged.Kind, Upstream: upstream, Tool: tool,
 	}
 	if err := g.services.Audit.Write(context.Background(), &rec); err != nil {
@@ -209,27 +185,29 @@ func (g *Gateway) toolChanged(upstream, tool string) {
 // openGovernance opens the policies of the control plane, if the configuration enables them.
 func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	c := &cfg.ControlPlane
-	if !c.Governance.Enabled || opts.Governance == nil {
+	if !c.Governance.On() || opts.Governance == nil {
 		return nil
 	}
-	g.services.Governance, err = govern.Open(govern.Options{
+	previous, err := session.LoadPrevious(cfg.Sessions.PreviousKeyFiles)
+	if err != nil {
+		return err
+	}
+	g.services.Governance, err = plane.Open(plane.Options{
 		Source: opts.Governance, Status: opts.SinkStatus, Origin: c.URL, StateDir: cfg.StateDirectory(),
 		Interval: c.Governance.RefreshInterval, Timeout: c.Traces.Timeout,
-		Detectors: detectors.Built{}, Logger: g.services.Log, Now: g.services.Now,
+		Detectors: plane.Built{}, TokenKeys: append([][]byte{g.sessionKey}, previous...), Logger: g.services.Log, Now: g.services.Now,
 	})
 	return err
 }
 
-// openUpstreams opens the transports of the configured upstreams, their pins and their
-// translators.
+// openUpstreams opens the transports of the configured upstreams, their translators and the reader
+// of their lists.
 func (g *Gateway) openUpstreams(cfg *config.File) (err error) {
 	if g.sessionKey, err = session.LoadKey(cfg.Sessions.KeyFile, cfg.StateDirectory()); err != nil {
 		return err
 	}
-	if g.services.Targets, err = targets.Open(cfg, targets.Options{Version: g.version, Logger: g.services.Log, Now: g.services.Now, Changed: func(name string) { g.services.Federation.Changed(name) }}); err != nil {
-		return err
-	}
-	if g.services.Pins, err = pinning.Open(cfg, g.services.Targets, pinning.Options{Version: g.version, Logger: g.services.Log, Now: g.services.Now, Changed: func(name string) { g.services.Federation.Approved(name) }}); err != nil {
+	if g.services.Targets, err = targets.Open(cfg.Targets(), targets.Options{Version: g.version, Logger: g.services.Log, Now: g.services.Now, Current: func() *targets.Settings { return g.services.Live.Load().File().Targets() },
+		Changed: func(name string) { g.services.Lists.Changed(name, "") }}); err != nil {
 		return err
 	}
 	g.upstreams, err = translate.Open(cfg.Upstreams, g.services.Targets, translate.Options{
@@ -237,6 +215,28 @@ func (g *Gateway) openUpstreams(cfg *config.File) (err error) {
 		Level: func(ctx context.Context, id session.ID) []byte {
 			return g.services.Sessions.State.Settings.Level(ctx, id)
 		},
-	}, func() (handover.Store, bool) { return g.redis.Mailboxes(), g.redis != nil })
+	}, func() (translate.Store, bool) { return g.redis.Mailboxes(), g.redis != nil })
+	if err != nil {
+		return err
+	}
+	return g.openLists(cfg)
+}
+
+// listTime bounds a reading for a caller without federation.
+const listTime = 10 * time.Second
+
+// openLists opens the reader of the upstreams' lists, and the pins of what they list. Only lists
+// that federation, tool search or pins need are read.
+func (g *Gateway) openLists(cfg *config.File) (err error) {
+	opts := catalog.ReaderOptions{
+		Upstreams: cfg.Upstreams, Targets: g.services.Targets, Timeout: listTime, Version: g.version, Logger: g.services.Log, Now: g.services.Now, Bodies: g.services.Bodies,
+		Note: func(name string, c *upstream.Caller, o *catalog.Offer) { g.services.Pins.Note(name, c, o) },
+		Keep: func(name string, o *catalog.Offer) *catalog.Offer { return g.services.Pins.Keep(name, o) },
+	}
+	if cfg.Federation.Enabled {
+		opts.Timeout = cfg.Federation.ListTimeout
+	}
+	g.services.Lists = catalog.NewReader(opts)
+	g.services.Pins, err = pins.Open(cfg.Pinning(), g.services.Lists, g.services.Log, g.services.Now)
 	return err
 }

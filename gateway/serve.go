@@ -3,12 +3,9 @@ package gateway
 import (
 	"net/http"
 
-	"svc/gateway/admission"
-	"svc/gateway/exchange"
-	"svc/gateway/forwarding"
-	"svc/gateway/intake"
+	"svc/gateway/auth"
 	"svc/gateway/refusal"
-	"svc/gateway/views"
+	"svc/gateway/request"
 )
 
 // ServeHTTP serves the gateway's paths (gateway specification, Endpoints). It compares decoded
@@ -38,13 +35,13 @@ func (g *Gateway) serveOther(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	addr := g.services.ClientAddr(r)
-	l.Admission.ServePublic(w, r, &admission.Client{Addr: addr, Address: addr.String()}, g.services.Now(), resource)
+	l.Admission.ServePublic(w, r, &request.Client{Addr: addr, Address: addr.String()}, g.services.Now(), resource)
 }
 
 // serveMCP handles one MCP request, at view v or, if v is nil, at /mcp. Every request is recorded
 // by exactly one audit line, or counted in one.
-func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *views.View) {
-	ex := exchange.Begin(&g.services, w, r, v)
+func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *auth.View) {
+	ex := request.Begin(&g.services, w, r, v)
 	defer ex.Release()
 	defer ex.Observe()
 	defer ex.Recovered()
@@ -52,14 +49,14 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request, v *views.View
 		if ex.Stopped() {
 			refused = refused.AtShutdown()
 		}
-		ex.Refuse(refused)
+		ex.Refuse(ex.Session.Refused(refused))
 	}
 }
 
 // serve takes the request through the steps in the order of the specification: input limit,
 // caller, dialect, policy, route, upstream, and inspection of its response. The first step that
 // refuses the request ends it.
-func serve(ex *exchange.Exchange) *refusal.Refusal {
+func serve(ex *request.Exchange) *refusal.Refusal {
 	ex.Live.Admission.Origins.AllowOrigin(ex.Writer.Header(), ex.HTTP)
 	if refused := ex.Admit(); refused != nil {
 		return refused
@@ -67,9 +64,9 @@ func serve(ex *exchange.Exchange) *refusal.Refusal {
 	switch ex.HTTP.Method {
 	case http.MethodPost:
 	case http.MethodGet:
-		return forwarding.Stream(ex)
+		return ex.ControlStream()
 	case http.MethodDelete:
-		return forwarding.End(ex)
+		return ex.EndSession()
 	default:
 		if ex.Live.Admission.Origins.IsPreflight(ex.HTTP) {
 			return ex.AnswerPreflight()
@@ -98,19 +95,19 @@ func serve(ex *exchange.Exchange) *refusal.Refusal {
 		return ex.Discard(ex.Session.Unknown)
 	}
 	if ex.Services.Search.Takes(&ex.Message) {
-		return forwarding.AnswerSearch(ex)
+		return ex.AnswerSearch()
 	}
-	if refused := intake.Negotiate(&ex.Message, ex.Services.Versions); refused != nil {
+	if refused := ex.Negotiate(); refused != nil {
 		return refused
 	}
 	if refused := ex.Route(); refused != nil {
 		return refused
 	}
-	return forwarding.Forward(ex)
+	return ex.Forward()
 }
 
 // Path is the path of the MCP endpoint.
-const Path = views.Main
+const Path = auth.Main
 
 // Paths returns the paths that accept MCP messages: Path and the paths of views.
 func (g *Gateway) Paths() []string { return g.services.Views.Paths() }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 func wireAgentItem(a store.Agent) api.AgentItem {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // apply serves POST /api/apply: it creates, changes and, on request, deletes
@@ -24,7 +24,7 @@ func (s *Server) apply(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.mayDeclare(docs); err != nil {
+	if err := c.mayDeclare(docs, in.DryRun); err != nil {
 		return err
 	}
 	var p *plan
@@ -55,18 +55,27 @@ func (s *Server) apply(c *call) error {
 }
 
 // mayDeclare returns a 403 when the calling key lacks a scope that one of the kinds
-// in documents takes.
-func (c *call) mayDeclare(docs []parsedDocument) error {
+// in documents takes. A dry run takes the scope for reading too: its response names the
+// fields of a resource that differ from a document, and it leaves no trace.
+func (c *call) mayDeclare(docs []parsedDocument, dryRun bool) error {
 	for _, k := range declaredKinds {
 		if !slices.ContainsFunc(docs, func(d parsedDocument) bool { return d.kind == k.name }) {
 			continue
 		}
-		_, write := k.scopes()
-		if missing := c.missingScope([]string{write}); missing != "" {
+		read, write := k.scopes()
+		if missing := c.missingScope(declaring(read, write, dryRun)); missing != "" {
 			return forbidden("the team that this key is limited to lacks the scope %s, which documents of the kind %s take", missing, k.name)
 		}
 	}
 	return nil
+}
+
+// declaring returns the scopes that a change, or a dry run, of a kind takes.
+func declaring(read, write string, dryRun bool) []string {
+	if dryRun {
+		return []string{write, read}
+	}
+	return []string{write}
 }
 
 // readDocuments checks each document by itself, and that no two documents of a kind
@@ -121,7 +130,7 @@ func (d *parsedDocument) read(raw []byte) map[string]string {
 	case err != nil:
 		found[d.at+".spec"] = "cannot be read"
 	default:
-		for field, problem := range spec.Validate(&d.name) {
+		for field, problem := range withMatchers(spec, spec.Validate(&d.name)) {
 			if field == "name" {
 				found[d.at+".name"] = problem
 			} else {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // bundleOfEverything declares at least one resource of each kind. Documents come before
@@ -205,15 +205,18 @@ func TestApplyTakesTheScopesOfEveryKind(t *testing.T) {
 	}
 	r.apply(r.admin, `{"documents":[{"kind":"Agent","name":"base"}]}`).want(200)
 	for scope := range docs {
-		r.scopes(r.admin, team, scope).want(200)
+		read := strings.Replace(scope, "write", "read", 1)
 		for other, doc := range docs {
 			want := 403
 			if other == scope {
 				want = 200
 			}
-			for _, dry := range []string{"false", "true"} {
-				r.apply(key, `{"documents":[`+doc+`],"dryRun":`+dry+`}`).want(want)
-			}
+			r.scopes(r.admin, team, scope).want(200)
+			r.apply(key, `{"documents":[`+doc+`],"dryRun":false}`).want(want)
+			// A dry run names the fields of a resource that differ, so it needs the read scope too.
+			r.apply(key, `{"documents":[`+doc+`],"dryRun":true}`).want(403)
+			r.scopes(r.admin, team, scope, read).want(200)
+			r.apply(key, `{"documents":[`+doc+`],"dryRun":true}`).want(want)
 			if other != scope {
 				r.apply(key, `{"documents":[`+docs[scope]+`,`+doc+`]}`).want(403)
 			}
@@ -225,6 +228,13 @@ func TestApplyTakesTheScopesOfEveryKind(t *testing.T) {
 	r.apply(r.admin, `{"set":"s","documents":[{"kind":"Team","name":"v","spec":{"scopes":["keys:write"]}},{"kind":"Team","name":"w"}]}`).want(200)
 	r.apply(key, `{"set":"s","documents":[{"kind":"Team","name":"v"}]}`).want(403)
 	r.apply(key, `{"set":"s","documents":[{"kind":"Team","name":"w"}],"prune":true,"pruneLimit":5}`).want(403)
+	// A dry run of pruning names the resources that would be deleted.
+	r.scopes(r.admin, team, "teams:write", "teams:read", "policies:write").want(200)
+	r.apply(r.admin, `{"set":"p","documents":[{"kind":"Team","name":"kept"},`+docs["policies:write"]+`],"adopt":true}`).want(200)
+	r.apply(key, `{"set":"p","documents":[{"kind":"Team","name":"kept"}],"prune":true,"pruneLimit":5,"dryRun":true}`).want(403)
+	r.scopes(r.admin, team, "teams:write", "teams:read", "policies:write", "policies:read").want(200)
+	r.apply(key, `{"set":"p","documents":[{"kind":"Team","name":"kept"}],"prune":true,"pruneLimit":5,"dryRun":true}`).want(200)
+	r.scopes(r.admin, team, "teams:write").want(200)
 	// Policies of the set are pruned only by a key that may delete policies.
 	r.apply(r.admin, `{"set":"s","documents":[`+docs["policies:write"]+`],"adopt":true}`).want(200)
 	r.ask(r.admin, "DELETE", "/api/teams/"+r.ask(r.admin, "GET", "/api/teams", "").list()[1].id(t), "").want(200)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // reportAuditHead serves POST /api/audit/heads: it stores the head (sequence
@@ -17,7 +17,7 @@ func (s *Server) reportAuditHead(c *call) error {
 		return err
 	}
 	head, contradicted, err := c.tenant.ReportAuditHead(c.Context(), store.AuditHead{
-		Gateway: in.Gateway, Trail: in.Trail, Seq: uint64(in.Seq), Hash: in.Hash, PublicKey: in.PublicKey,
+		Gateway: in.Gateway, Trail: in.Trail, Seq: uint64(in.Seq), Hash: in.Hash, OldestLine: uint64(in.OldestLine), PublicKey: in.PublicKey,
 	})
 	attrs := []any{"request_id", c.id, "tenant", c.tenant.ID(), "key", c.key.ID, "gateway", in.Gateway, "trail", in.Trail, "seq", in.Seq, "signed_by", api.AuditKeyID(in.PublicKey)}
 	switch {
@@ -66,7 +66,7 @@ func (s *Server) acceptAuditKey(c *call) error {
 
 func wireAuditHead(h store.AuditHead) api.AuditHead {
 	return api.AuditHead{
-		AuditHeadReport: api.AuditHeadReport{Gateway: h.Gateway, Trail: h.Trail, Seq: int64(h.Seq), Hash: h.Hash, PublicKey: h.PublicKey},
+		AuditHeadReport: api.AuditHeadReport{Gateway: h.Gateway, Trail: h.Trail, Seq: int64(h.Seq), Hash: h.Hash, OldestLine: int64(h.OldestLine), PublicKey: h.PublicKey},
 		Signed:          h.PublicKey != "",
 		KeyID:           api.AuditKeyID(h.PublicKey),
 		ReportedAt:      h.ReportedAt.UTC(),

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 func auditHeadBody(gateway string, seq int64, hash string) string {
@@ -25,9 +25,10 @@ func TestAuditHeads(t *testing.T) {
 	r.clock.advance(time.Minute)
 	r.ask(ingest, "POST", "/api/audit/heads", auditHeadBody("gateway-1", 12, "b")).want(201).data().is(t, "seq", "12")
 	r.ask(ingest, "POST", "/api/audit/heads", auditHeadBody("gateway-1", 9, "c")).want(201)
+	r.ask(ingest, "POST", "/api/audit/heads", strings.Replace(auditHeadBody("gateway-1", 9, "c"), `"hash"`, `"oldestLine":4,"hash"`, 1)).want(201).data().is(t, "oldestLine", "4")
 	got := r.ask(r.admin, "GET", "/api/audit/heads", "").want(200)
 	text := fmt.Sprint(got.object())
-	for _, want := range []string{"total:1", "seq:9", "gateway:gateway-1", "passed:[]", "earlier:[map[hash:" + strings.Repeat("b", 64)} {
+	for _, want := range []string{"total:1", "seq:9", "oldestLine:4", "gateway:gateway-1", "passed:[]", "earlier:[map[hash:" + strings.Repeat("b", 64)} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -37,11 +38,12 @@ func TestAuditHeads(t *testing.T) {
 		t.Errorf("another tenant sees %s", text)
 	}
 	for field, body := range map[string]string{
-		"gateway": `{"gateway":" ","trail":"t","seq":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
-		"trail":   `{"gateway":"g","seq":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
-		"seq":     `{"gateway":"g","trail":"t","seq":0,"hash":"` + strings.Repeat("a", 64) + `"}`,
-		"hash":    `{"gateway":"g","trail":"t","seq":1,"hash":"` + strings.Repeat("A", 64) + `"}`,
-		"more":    `{"gateway":"g","trail":"t","seq":1,"more":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
+		"gateway":    `{"gateway":" ","trail":"t","seq":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
+		"trail":      `{"gateway":"g","seq":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
+		"seq":        `{"gateway":"g","trail":"t","seq":0,"hash":"` + strings.Repeat("a", 64) + `"}`,
+		"hash":       `{"gateway":"g","trail":"t","seq":1,"hash":"` + strings.Repeat("A", 64) + `"}`,
+		"oldestLine": `{"gateway":"g","trail":"t","seq":1,"oldestLine":-1,"hash":"` + strings.Repeat("a", 64) + `"}`,
+		"more":       `{"gateway":"g","trail":"t","seq":1,"more":1,"hash":"` + strings.Repeat("a", 64) + `"}`,
 	} {
 		if got := fmt.Sprint(r.ask(ingest, "POST", "/api/audit/heads", body).want(400).object()["details"]); !strings.Contains(got, field+":") {
 			t.Errorf("%s: details %s", field, got)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // Bounds on the random part of an API key in a request, in characters. Keys that the server

@@ -143,9 +143,9 @@ func (s *Server) awaitBundle(c *call, b *bundle, wait time.Duration) (*bundle, e
 		select {
 		case <-changed:
 		case <-timer.C:
-			return b, nil
+			return b, s.stillAuthorized(c)
 		case <-s.streams.draining:
-			return b, nil
+			return b, s.stillAuthorized(c)
 		case <-c.Context().Done():
 			return nil, c.Context().Err()
 		}
@@ -157,8 +157,8 @@ func (s *Server) awaitBundle(c *call, b *bundle, wait time.Duration) (*bundle, e
 			return nil, c.Context().Err()
 		}
 	}
-	if !s.stillAuthorized(c) {
-		return nil, errUnauthorized
+	if err := s.stillAuthorized(c); err != nil {
+		return nil, err
 	}
 	return s.bundleOf(c.Context(), tenant, traces)
 }

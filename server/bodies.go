@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"sync"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // Bounds on the bytes of request bodies in memory at one time. A decoded body
-// takes a small multiple of its bytes, because the lists in it are bounded
-// too. A tenant may use a quarter of the whole, which is four times the
+// takes a small multiple of its bytes, because the lists and objects in it are
+// bounded while they are decoded. A tenant may use a quarter of the whole, which is four times the
 // largest body.
 const (
 	maxBodiesInMemory       = 128 << 20
@@ -183,10 +183,14 @@ func (c *call) decode(v validator) error {
 	if err != nil {
 		return err
 	}
-	if err := decodeStrict(b, v); err != nil {
+	read := decodeNew
+	if c.Method != http.MethodPost {
+		read = decodeStrict
+	}
+	if err := read(b, v); err != nil {
 		return err
 	}
-	if wrong := v.Validate(); len(wrong) > 0 {
+	if wrong := problems(v); len(wrong) > 0 {
 		return invalid(wrong)
 	}
 	return nil

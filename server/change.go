@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // changing returns the tenant with the caller as the author of its changes in the
@@ -69,7 +69,22 @@ func (s *Server) listAuditEvents(c *call) error {
 		}
 	}
 	events, next := cutPage(page, events, func(e *store.AuditEvent) store.Place { return store.Place{ID: e.ID} })
-	return c.writeJSON(http.StatusOK, api.AuditEvents{Data: each(events, wireAuditEvent), Next: next, PreviousHash: before})
+	out := api.AuditEvents{Data: each(events, wireAuditEvent), Next: next, PreviousHash: before}
+	names := map[string]string{"": ""}
+	for i := range out.Data {
+		actor := &out.Data[i].Actor
+		name, known := names[actor.KeyID]
+		if !known {
+			key, err := c.tenant.GetKey(c.Context(), actor.KeyID)
+			if err != nil && store.KindOf(err) != store.NotFound {
+				return err
+			}
+			name = key.Name // empty for a deleted key
+			names[actor.KeyID] = name
+		}
+		actor.KeyName = name
+	}
+	return c.writeJSON(http.StatusOK, out)
 }
 
 func wireAuditEvent(e store.AuditEvent) api.AuditEvent {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // TestAuditEventsOfAdministrators: each change has one event with the user and the
@@ -17,6 +17,7 @@ import (
 func TestAuditEventsOfAdministrators(t *testing.T) {
 	r := newRig(t)
 	secret, id := r.key(r.admin, "api")
+	keyName, _ := r.ask(r.admin, "GET", "/api/keys/"+id, "").want(200).data()["name"].(string)
 	a := r.ask(secret, "POST", "/api/policies", policyBody("p", "")).want(201)
 	policy := a.data().id(t)
 	r.ask(secret, "PUT", "/api/policies/"+policy, `{"enabled":false}`).want(200)
@@ -52,6 +53,9 @@ func TestAuditEventsOfAdministrators(t *testing.T) {
 	if first := page.Data[3]; first.RequestID != a.header.Get("X-Request-Id") || first.Address != "192.0.2.1" || first.Object.ID != policy || first.Object.Name != "p" {
 		t.Errorf("%+v", first)
 	}
+	if name := page.Data[3].Actor.KeyName; name == "" || name != keyName {
+		t.Errorf("the key of a change has the name %q, its event shows %q", keyName, name)
+	}
 	for i, e := range page.Data {
 		before := page.PreviousHash
 		if i+1 < len(page.Data) {
@@ -73,6 +77,10 @@ func TestAuditEventsOfAdministrators(t *testing.T) {
 	// The digest after the change is the ETag of the object.
 	if tag := r.ask(r.admin, "GET", "/api/policies/"+policy, "").header.Get("ETag"); tag != `"`+page.Data[2].After+`"` {
 		t.Errorf("ETag %s, digest %s", tag, page.Data[2].After)
+	}
+	r.ask(r.admin, "DELETE", "/api/keys/"+id, "").want(200)
+	if raw := r.ask(r.admin, "GET", "/api/audit/events?object=policy&limit=1", "").want(200).raw; strings.Contains(string(raw), "keyName") || !strings.Contains(string(raw), id) {
+		t.Errorf("an event of a deleted key: %s", raw)
 	}
 }
 
@@ -165,18 +173,19 @@ func TestGovernanceWait(t *testing.T) {
 	for range maxWaitingOfKey {
 		r.srv.bundles.leave(id)
 	}
-	// A drain answers the waiting polls. A key that is deleted while it waits gets 401.
+	// A drain answers the waiting polls. A key that is deleted while it waits gets 401, when
+	// the bundle changes and when the time is over.
 	done := make(chan int, 2)
 	gone, goneID := r.key(r.admin, "ingest")
-	wait := func(key string) {
-		req := httptest.NewRequest("GET", "/api/governance?wait=60s", nil)
+	wait := func(key, atMost string) {
+		req := httptest.NewRequest("GET", "/api/governance?wait="+atMost, nil)
 		req.Header.Set("Authorization", "Bearer "+key)
 		req.Header.Set("If-None-Match", tag)
 		w := httptest.NewRecorder()
 		r.srv.ServeHTTP(w, req)
 		done <- w.Code
 	}
-	go wait(gone)
+	go wait(gone, "60s")
 	waitFor(t, func() bool {
 		r.srv.bundles.mu.Lock()
 		defer r.srv.bundles.mu.Unlock()
@@ -188,7 +197,18 @@ func TestGovernanceWait(t *testing.T) {
 		t.Errorf("a key that was deleted got %d", code)
 	}
 	tag = r.ask(ingest, "GET", "/api/governance", "").want(200).header.Get("ETag")
-	go wait(ingest)
+	gone, goneID = r.key(r.admin, "ingest")
+	go wait(gone, "1s")
+	waitFor(t, func() bool {
+		r.srv.bundles.mu.Lock()
+		defer r.srv.bundles.mu.Unlock()
+		return r.srv.bundles.byKey[goneID] == 1
+	})
+	r.ask(r.admin, "DELETE", "/api/keys/"+goneID, "").want(200)
+	if code := <-done; code != 401 {
+		t.Errorf("a key that was deleted got %d when the time was over", code)
+	}
+	go wait(ingest, "60s")
 	waitFor(t, func() bool {
 		r.srv.bundles.mu.Lock()
 		defer r.srv.bundles.mu.Unlock()

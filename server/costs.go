@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // lookBacks maps the periods of query strings and SLA targets to durations. A window of

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/evaluate"
+	"svc/server/background"
 	"svc/store"
 )
 
@@ -320,7 +320,7 @@ func TestStanding(t *testing.T) {
 		{"all blocked", nil, f(5), store.Totals{Traces: 5, Errors: 5, Blocked: 5}, "healthy", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := evaluate.Measure(&store.SLATarget{P99LatencyMs: tc.latency, ErrorRatePercent: tc.rate}, &tc.totals)
+			got := background.Measure(&store.SLATarget{P99LatencyMs: tc.latency, ErrorRatePercent: tc.rate}, &tc.totals)
 			if got.Status != tc.status || got.ErrorRate != tc.errorRate {
 				t.Errorf("got %+v, want %s at %v %%", got, tc.status, tc.errorRate)
 			}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // The lists that have cursors. A cursor names its list, so that a cursor of another list is

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"slices"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // declared is one kind of resource that documents can declare.
@@ -38,7 +38,7 @@ var declaredKinds = []struct {
 		apply: func(p *plan, doc parsedDocument, s *api.TeamSpec, t *store.Team) {
 			p.passOn(doc.at, t.Scopes)
 			p.passOn(doc.at, s.Scopes)
-			store.TeamUpdate{Description: &s.Description, Scopes: &s.Scopes}.Apply(t, p.Now)
+			store.TeamUpdate{Description: &s.Description, Scopes: (*[]string)(&s.Scopes)}.Apply(t, p.Now)
 		},
 		remove: func(p *plan, t *store.Team) { p.passOn("prune", t.Scopes) },
 		spec: func(_ *exporter, t *store.Team) (api.TeamSpec, bool) {
@@ -241,7 +241,7 @@ func (k *declaredKind[T, S]) prune(p *plan) {
 	if len(gone) == 0 {
 		return
 	}
-	if missing := p.missing([]string{k.write}); missing != "" {
+	if missing := p.missing(declaring(k.read, k.write, p.in.DryRun)); missing != "" {
 		p.err = forbidden("the team that this key is limited to lacks the scope %s, which deleting a %s takes", missing, k.noun)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 const (
@@ -47,9 +48,20 @@ func encode(v any) []byte {
 // object in valid UTF-8, without duplicate, unknown or null members, wrong types, NUL in
 // strings or trailing data. The error is a 400 whose details name every offending member
 // by its path.
-func decodeStrict(body []byte, v any) error {
+func decodeStrict(body []byte, v any) error { return decodeObject(body, v, nullOfMatcher) }
+
+// decodeNew reads the body of a POST as decodeStrict does, but a member that is null is absent:
+// clients that write every field of an object give null to those without a value. In conditions
+// and documents, where a lost member widens what is meant, and in lists, null is an error.
+func decodeNew(body []byte, v any) error { return decodeObject(body, v, nullIsAbsent) }
+
+// decodeObject is decodeStrict; accept reports whether a null may stand at a place.
+func decodeObject(body []byte, v any, accept func(jsontext.Pointer) bool) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return &failure{400, "the request body is empty; a JSON object is expected", nil}
+	}
+	if err := tooLarge(body); err != nil {
+		return err
 	}
 	err := json.Unmarshal(body, v, json.RejectUnknownMembers(true))
 	if err != nil {
@@ -61,7 +73,7 @@ func decodeStrict(body []byte, v any) error {
 	if err == nil && !bytes.Contains(body, []byte("null")) && !bytes.Contains(body, []byte(`\u0000`)) {
 		return nil
 	}
-	found, serr := inspect(body)
+	found, serr := inspect(body, accept)
 	if serr != nil {
 		return serr
 	}
@@ -77,16 +89,62 @@ func decodeStrict(body []byte, v any) error {
 	return nil
 }
 
+// tooLarge rejects a body with an object of too many members, or that is nested too deep,
+// before it is decoded: to detect duplicates, the decoder keeps the names of objects that it
+// skips or copies too. It reads the bytes once, allocates nothing, and leaves the syntax to the
+// decoder.
+func tooLarge(body []byte) error {
+	if len(body) <= smallBody {
+		return nil
+	}
+	var commas [maxDepth]int // of the open objects and lists; negative in lists
+	depth := 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth == maxDepth {
+				return errTooDeep
+			}
+			commas[depth] = 0
+			if body[i] == '[' {
+				commas[depth] = -len(body)
+			}
+			depth++
+		case '}', ']':
+			depth = max(depth-1, 0)
+		case ',':
+			if depth == 0 {
+				continue
+			}
+			if commas[depth-1]++; commas[depth-1] >= maxMembers {
+				return errTooManyMembers
+			}
+		}
+	}
+	return nil
+}
+
+var (
+	errTooDeep        = &failure{400, fmt.Sprintf("the request body is nested deeper than %d levels", maxDepth), nil}
+	errTooManyMembers = &failure{400, fmt.Sprintf("an object of the request body has more than %d members", maxMembers), nil}
+)
+
 var (
 	errNotObject = &failure{400, "the request body must be a JSON object", nil}
 	errGoesOn    = &failure{400, "the request body has data after its JSON object", nil}
 )
 
 // inspect walks body once. It rejects a body that is not one JSON object, and returns
-// the paths of nulls and of strings with a NUL.
-func inspect(body []byte) (map[string]string, error) {
+// the paths of nulls that are not accepted and of strings with a NUL.
+func inspect(body []byte, accept func(jsontext.Pointer) bool) (map[string]string, error) {
 	found := map[string]string{}
-	d := jsontext.NewDecoder(bytes.NewReader(body))
+	d := jsontext.NewDecoder(bytes.NewBuffer(body)) // decodes without a copy of the body
 	if k := d.PeekKind(); k != '{' && k != 0 {
 		return nil, errNotObject
 	}
@@ -99,17 +157,17 @@ func inspect(body []byte) (map[string]string, error) {
 			return nil, malformed(err)
 		}
 		if d.StackDepth() > maxDepth {
-			return nil, &failure{400, fmt.Sprintf("the request body is nested deeper than %d levels", maxDepth), nil}
+			return nil, errTooDeep
 		}
 		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n > 2*maxMembers { // an object has twice as many tokens as members: names and values
-			return nil, &failure{400, fmt.Sprintf("an object of the request body has more than %d members", maxMembers), nil}
+			return nil, errTooManyMembers
 		}
 		if len(found) >= maxDetails {
 			continue
 		}
 		switch tok.Kind() {
 		case 'n':
-			if nullOfMatcher(d.StackPointer()) {
+			if accept(d.StackPointer()) {
 				continue
 			}
 			found[memberPath(d.StackPointer())] = "must not be null"
@@ -144,6 +202,13 @@ func nullOfMatcher(at jsontext.Pointer) bool {
 	return strings.HasSuffix(string(at.Parent()), "/condition/arguments")
 }
 
+// nullIsAbsent reports whether a null is a member of the body or of one of its traces, or the
+// value of a matcher.
+func nullIsAbsent(at jsontext.Pointer) bool {
+	parent := at.Parent()
+	return parent == "" && at != "" || parent.Parent() == "/traces" || nullOfMatcher(at)
+}
+
 // malformed returns the error for a body that is not JSON, with the position; a
 // duplicate member is named.
 func malformed(err error) error {
@@ -160,7 +225,7 @@ func malformed(err error) error {
 // explain decodes each member of body by itself, so that the error names all wrong
 // members and not only the first. body has passed inspect.
 func explain(body []byte, t reflect.Type, found map[string]string) {
-	d := jsontext.NewDecoder(bytes.NewReader(body))
+	d := jsontext.NewDecoder(bytes.NewBuffer(body)) // decodes without a copy of the body
 	if _, err := d.ReadToken(); err != nil {
 		return
 	}
@@ -169,12 +234,12 @@ func explain(body []byte, t reflect.Type, found map[string]string) {
 		if err != nil {
 			return
 		}
-		one := append(append([]byte{'{'}, name...), ':')
+		name = name.Clone() // ReadValue invalidates it
 		value, err := d.ReadValue()
 		if err != nil {
 			return
 		}
-		one = append(append(one, value...), '}')
+		one := slices.Concat([]byte{'{'}, name, []byte{':'}, value, []byte{'}'})
 		var se *json.SemanticError
 		if err := json.Unmarshal(one, reflect.New(t).Interface(), decodeOptions); errors.As(err, &se) {
 			path := memberPath(se.JSONPointer)

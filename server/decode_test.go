@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // bodyOf has a member of each type in request bodies.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"svc/store"
-	"svc/store/memory"
+	"svc/store/storetest/memory"
 )
 
 // TestTracesOfAnotherEngine: with records and traces in different stores, responses

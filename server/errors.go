@@ -36,6 +36,17 @@ func forbidden(format string, args ...any) error {
 	return &failure{http.StatusForbidden, fmt.Sprintf(format, args...), nil}
 }
 
+// noRoute returns a 404 about a path. The paths of OTLP's other signals, which exporters add to a base
+// URL, name the setting that turns the signal off.
+func noRoute(path string) error {
+	for signal, setting := range map[string]string{"logs": "OTEL_LOGS_EXPORTER", "metrics": "OTEL_METRICS_EXPORTER"} {
+		if path == "/api/otlp/v1/"+signal {
+			return &failure{http.StatusNotFound, "no such endpoint: only traces are accepted over OTLP; set " + setting + "=none at the exporter", nil}
+		}
+	}
+	return errNoRoute
+}
+
 // notFound returns a 404 about a resource. It is the same for resources of other
 // tenants and resources that do not exist.
 func notFound(what string) error {
@@ -46,12 +57,13 @@ var (
 	errUnauthorized = &failure{http.StatusUnauthorized, "missing or invalid API key", nil}
 	errNoRoute      = &failure{http.StatusNotFound, "no such endpoint", nil}
 	errMethod       = &failure{http.StatusMethodNotAllowed, "method not allowed", nil}
-	errUnavailable  = &failure{http.StatusServiceUnavailable, "the data that this request needs is not available at present; send it again after Retry-After seconds", nil}
+	errUnavailable  = &failure{http.StatusServiceUnavailable, "the data of this request cannot be read or stored at present; send it again after Retry-After seconds", nil}
+	errDiskFull     = &failure{http.StatusInsufficientStorage, "the disk of the store is full, and nothing was stored; free space on it, then send the request again", nil}
 	errTooMany      = &failure{http.StatusTooManyRequests, "rate limit exceeded", nil}
 )
 
 // unavailableFor is the Retry-After, in seconds, of a response when an engine of the
-// store cannot be reached.
+// store cannot be reached or cannot write to its disk.
 const unavailableFor = "5"
 
 // outcome maps any error to the response of the client (control-plane specification,
@@ -81,7 +93,10 @@ func outcome(err error, requestID string) *failure {
 			return f
 		}
 	}
-	if errors.Is(err, store.ErrUnavailable) {
+	switch {
+	case errors.Is(err, store.ErrDiskFull):
+		return errDiskFull
+	case errors.Is(err, store.ErrUnavailable):
 		return errUnavailable
 	}
 	return &failure{http.StatusInternalServerError, "internal server error", map[string]string{"requestId": requestID}}

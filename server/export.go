@@ -8,16 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // exportFormats are the formats of an export, the default first.
 var exportFormats = []string{"ndjson", "csv"}
 
 // exportTraces serves GET /api/traces/export: all traces that pass the filters, newest
-// first, written as they are read. When an export fails after it began, the connection
-// is aborted, so that the client does not take the export for complete.
+// first, written as they are read. When an export fails after it began, or its key was
+// deleted, the connection is aborted, so that the client does not take the export for
+// complete.
 func (s *Server) exportTraces(c *call) error {
 	q := c.query()
 	filter, format := traceFilter(q), q.enum("format", exportFormats[0], exportFormats)
@@ -62,13 +63,20 @@ func (s *Server) exportTraces(c *call) error {
 	}
 }
 
-// exportPage reads one page of an export, in one of the slots for long pages.
+// exportPage reads one page of an export, in one of the slots for long pages. The client
+// decides how long the pages before it and the wait for a slot take, so the key is checked
+// for each page.
 func (s *Server) exportPage(c *call, f store.TraceFilter, page store.Page) ([]store.Trace, error) {
 	release, err := s.longPageSlot(c)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	if page.After != (store.Place{}) {
+		if err := s.stillAuthorized(c); err != nil {
+			return nil, err
+		}
+	}
 	traces, _, err := c.traces.ListTraces(c.Context(), f, page)
 	return traces, err
 }

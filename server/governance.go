@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // budgetsLag is the largest age of the state of budgets in a bundle. The state

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // call is one request with its key, its tenant and its response. Handlers query
@@ -96,6 +96,9 @@ func (s *Server) run(c *call, res *resource) error {
 		}
 		return err
 	}
+	if conn, ok := c.w.ResponseWriter.(interface{ Identified() }); ok { // it may have more streams
+		conn.Identified()
+	}
 	ws := s.api
 	if c.route != nil && c.route.window == ingestWindow {
 		ws = s.ingest
@@ -105,7 +108,7 @@ func (s *Server) run(c *call, res *resource) error {
 	}
 	if c.route == nil {
 		if res == nil {
-			return errNoRoute
+			return noRoute(c.URL.Path)
 		}
 		c.w.Header().Set("Allow", res.allow)
 		return errMethod
@@ -141,15 +144,36 @@ func (c *call) count(ws *windows, name string) error {
 	return nil
 }
 
+// unavailableEvery is the time between two log lines about requests that fail because a store
+// is unavailable.
+const unavailableEvery = time.Minute
+
+// logUnavailable logs a failure of a store: the first at once, then one line per minute with
+// the number of failures. The metrics count each request.
+func (s *Server) logUnavailable(event string, c *call, err error) {
+	if n, due := s.unavailable.Due(time.Now(), unavailableEvery); due {
+		s.log.Error(event, "request_id", c.id, "method", c.Method, "route", c.pattern(), "error", err, "failures", n, "within", unavailableEvery.String())
+	}
+}
+
 // fail sets the response for an error, and logs the error once when it is a fault
 // of the server.
 func (s *Server) fail(c *call, err error) {
 	f := outcome(err, c.id)
+	if f == errDiskFull && (c.route == nil || c.route.window != apiWindow || c.Method == http.MethodGet) {
+		// Programs send traces, audit heads and identity events, and for an exporter of OTLP every
+		// 5xx but 502, 503 and 504 means that it must drop the data. A read stores nothing: its
+		// engine lacked space for temporary files.
+		f = errUnavailable
+	}
 	switch {
 	case f.status < 500:
 		s.log.Debug("request refused", "request_id", c.id, "method", c.Method, "route", c.pattern(), "status", f.status, "reason", f.message)
 	case abandoned(c.Context(), err):
 		s.log.Debug("client left", "request_id", c.id, "method", c.Method, "route", c.pattern())
+	case f.status == http.StatusServiceUnavailable, f == errDiskFull:
+		// While a store is unavailable, each request fails.
+		s.logUnavailable("request failed", c, err)
 	default:
 		s.log.Error("request failed", "request_id", c.id, "method", c.Method, "route", c.pattern(), "error", err)
 	}

@@ -52,7 +52,7 @@ func (s *Server) withIdempotency(c *call) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), storeTimeout)
 		defer cancel()
 		if err := c.tenant.AbandonAttempt(ctx, r); err != nil {
-			s.log.Error("idempotent request not released; its retries wait until it expires", "request_id", c.id, "route", c.pattern(), "error", err)
+			s.logUnavailable("idempotent request not released; its retries wait until it expires", c, err)
 		}
 	}()
 	if err := c.route.handle(s, c); err != nil {
@@ -69,7 +69,7 @@ func (s *Server) withIdempotency(c *call) error {
 	defer cancel()
 	if err := c.tenant.FinishAttempt(ctx, r, c.response()); err != nil {
 		// The response cannot be stored for retries, so a retry runs the request again.
-		s.log.Error("response not stored for retries", "request_id", c.id, "route", c.pattern(), "error", err)
+		s.logUnavailable("response not stored for retries", c, err)
 		return nil
 	}
 	c.responseStored = true

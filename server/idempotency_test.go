@@ -191,7 +191,7 @@ func TestIdempotencyTwins(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/agents", "").want(200).object().is(t, "total", 1)
 }
 
-// twinTenant blocks CreateTeam until the test lets it continue or fail.
+// twinStore blocks CreateTeam until the test lets it continue or fail.
 type twinStore struct {
 	store.Records
 	gate chan error // one value for each CreateTeam

@@ -1,18 +1,18 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"svc/server/api"
 	"svc/server/otlp"
 	"svc/store"
+	"svc/store/api"
 )
 
 // ingestBody is the body of POST /api/traces: one trace, or several in the member
@@ -53,7 +53,7 @@ func (s *Server) ingestTraces(c *call) error {
 		return err
 	}
 	var in ingestBody
-	if err := decodeStrict(body, &in); err != nil {
+	if err := decodeNew(body, &in); err != nil {
 		return err
 	}
 	if wrong := in.Validate(); len(wrong) > 0 {
@@ -77,7 +77,39 @@ func (s *Server) ingestTraces(c *call) error {
 		}
 		return err
 	}
+	if id != "" {
+		result.Store = s.restored.describe(c.Context(), s.records, s.now())
+	}
 	return c.data(http.StatusCreated, result)
+}
+
+// restoredEvery is how long a server may go on answering with the last restore that it read.
+const restoredEvery = 5 * time.Second
+
+// lastRestore is the last restore of a backup into the store, as it was read last. It is safe for
+// concurrent use.
+type lastRestore struct {
+	known atomic.Pointer[restoreRead]
+}
+
+type restoreRead struct {
+	store.Restored
+	read time.Time
+}
+
+// describe returns the state of the store at a time; nil when it cannot be read: the traces are
+// stored, and the answer to a later batch has it.
+func (l *lastRestore) describe(ctx context.Context, m store.Marks, now time.Time) *api.IngestStore {
+	r := l.known.Load()
+	if r == nil || now.Sub(r.read).Abs() >= restoredEvery {
+		last, err := store.RestoredOf(ctx, m)
+		if err != nil {
+			return nil
+		}
+		r = &restoreRead{last, now}
+		l.known.Store(r)
+	}
+	return &api.IngestStore{Now: now.UTC(), Restored: r.At, Before: r.Before, Backup: r.Backup}
 }
 
 // plainBody rejects a compressed body on endpoints that do not support
@@ -124,12 +156,8 @@ func (s *Server) ingestOTLP(c *call) error {
 	if _, err := s.storeTraces(c.Context(), c.traces, "", result.Traces); err != nil {
 		return err
 	}
-	why := ""
-	if result.Rejected > 0 {
-		why = fmt.Sprintf("%d of %d spans were rejected: ids, parents or times are invalid, or a trace has more than %d tokens or a cost of more than %d dollars",
-			result.Rejected, batch.Spans, api.MaxTokens, api.MaxCostUSD)
-	}
-	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, why))
+	s.metrics.droppedSpans(result.Dropped)
+	c.raw(http.StatusOK, format.ContentType(), otlp.Response(format, result.Rejected, result.Why(batch.Spans)))
 	return nil
 }
 
@@ -246,7 +274,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		InjectionScore: in.InjectionScore,
 		PIIDetected:    in.PIIDetected,
 		CreatedAt:      in.CreatedAt.UTC(),
-		RequestID:      in.RequestID, Principal: cmp.Or(in.Principal, in.Client.Principal),
+		RequestID:      in.RequestID, Principal: in.Principal,
 		ClientName: in.Client.Name, ClientVersion: in.Client.Version, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind,
 	}
 	if in.Blocked {

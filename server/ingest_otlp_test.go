@@ -22,7 +22,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // An agent that is instrumented with OpenTelemetry's GenAI conventions sends traces
@@ -252,4 +252,56 @@ func TestOTLPPartialSuccess(t *testing.T) {
 		t.Error("no message")
 	}
 	r.ask(r.admin, "GET", "/api/traces/0102030405060708090a0b0c0d0e0f10-0000000000000001", "").want(200)
+}
+
+// Spans that are in no trace are counted by instrumentation scope, in the answer of both formats and
+// in a metric whose names are bounded.
+func TestOTLPCountsDroppedSpans(t *testing.T) {
+	r := newRig(t)
+	wire, err := proto.Marshal(&collector.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{
+		Scope: &common.InstrumentationScope{Name: "shop.http"},
+		Spans: []*tracepb.Span{{TraceId: bytes.Repeat([]byte{1}, 16), SpanId: bytes.Repeat([]byte{2}, 8), Name: "GET /", StartTimeUnixNano: 1}},
+	}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer collector.ExportTraceServiceResponse
+	if err := proto.Unmarshal(r.post(r.admin, otlpPath, protobufType, "", wire).want(200).raw, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if why := answer.GetPartialSuccess(); why.GetRejectedSpans() != 0 || !strings.HasSuffix(why.GetErrorMessage(), "by instrumentation scope: shop.http 1") {
+		t.Errorf("answer %v", &answer)
+	}
+	for i := range maxScopes + 20 {
+		body := fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0000000000000001","name":"x"}],"scope":{"name":"scope-%03d"}}]}]}`, i)
+		partial := toObject(t, r.post(r.admin, otlpPath, "application/json", "", []byte(body)).want(200).object()["partialSuccess"])
+		if why := fmt.Sprint(partial["errorMessage"]); !strings.HasPrefix(why, "1 of 1 spans were accepted and are in no trace") || !strings.HasSuffix(why, fmt.Sprintf("scope-%03d 1", i)) {
+			t.Fatalf("answer %v", partial)
+		}
+	}
+	w := httptest.NewRecorder()
+	r.srv.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	text := w.Body.String()
+	for _, want := range []string{`svc_otlp_spans_dropped_total{scope="shop.http"} 1`, `svc_otlp_spans_dropped_total{scope="scope-000"} 1`, `svc_otlp_spans_dropped_total{scope="other"} 21`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if n := strings.Count(text, "\nsvc_otlp_spans_dropped_total{"); n != maxScopes+1 {
+		t.Errorf("%d names of scopes", n)
+	}
+}
+
+// The paths of logs and metrics, which exporters add to a base URL, name the setting that turns these
+// signals off.
+func TestOTLPPathsOfOtherSignals(t *testing.T) {
+	r := newRig(t)
+	for path, want := range map[string]string{"logs": "OTEL_LOGS_EXPORTER=none", "metrics": "OTEL_METRICS_EXPORTER=none"} {
+		if a := r.post(r.admin, "/api/otlp/v1/"+path, protobufType, "", nil).want(404); !strings.Contains(string(a.raw), want) {
+			t.Errorf("%s: %s", path, a.raw)
+		}
+	}
+	if a := r.post(r.admin, "/api/otlp/v1/profiles", protobufType, "", nil).want(404); strings.Contains(string(a.raw), "EXPORTER") {
+		t.Errorf("profiles: %s", a.raw)
+	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // full is a trace with every field set.
@@ -22,7 +22,7 @@ const full = `{"id":"tr_1","agentName":"planner","status":"success","environment
 "createdAt":"2026-01-02T03:04:05.678Z","qualityScores":[{"scorer":"toxicity","score":0.1}],
 "spans":[{"stage":"policy_eval","durationMs":0.5},{"stage":"provider","durationMs":120}],"toolName":"search","blocked":false}`
 
-// at is a trace of an agent with a start time.
+// traceAt is a trace of an agent with a start time.
 func traceAt(id, agent, status string, at time.Time, more ...string) string {
 	s := fmt.Sprintf(`{"id":%q,"agentName":%q,"status":%q,"durationMs":10,"createdAt":%q`, id, agent, status, at.UTC().Format(time.RFC3339Nano))
 	for i := 0; i+1 < len(more); i += 2 {
@@ -142,6 +142,29 @@ func TestIngestBadBodies(t *testing.T) {
 	}
 	r.ask(r.admin, "POST", "/api/traces", full, "Content-Encoding", "gzip").wantDetail("Content-Encoding")
 	r.ask(r.admin, "POST", "/api/traces", `{"agentName":"a","status":"success","traces":[`+full+`]}`).wantDetail("traces")
+}
+
+// An optional member that is null in a POST is absent: clients write every field of an object. A
+// required one is missing, and in lists, conditions and documents null stays an error.
+func TestNullInAPostIsAbsent(t *testing.T) {
+	r := newRig(t)
+	const nulls = `"id":null,"agentId":null,"modelName":null,"inputTokens":null,"costUsd":null,"createdAt":null,"spans":null,"piiDetected":null,"blocked":null,"client":null`
+	r.ask(r.admin, "POST", "/api/traces", `{"agentName":"reader","status":"success","durationMs":4,`+nulls+`}`).want(201)
+	r.ask(r.admin, "POST", "/api/traces", `{"traces":[{"agentName":"writer","status":"success","durationMs":4,`+nulls+`}]}`).want(201)
+	agent := r.ask(r.admin, "POST", "/api/agents", `{"name":"planner","description":null,"modelName":null}`).want(201).data().id(t)
+	r.ask(r.admin, "POST", "/api/costs/sla", `{"name":"fast","agentId":"`+agent+`","p99LatencyMs":90,"errorRatePercent":null,"evaluationPeriod":"1h"}`).want(201).
+		object().is(t, "errorRatePercent", nil)
+	const condition = `"condition":{"type":"tool_name","toolName":"drop_*"}`
+	r.ask(r.admin, "POST", "/api/policies", `{"name":"p","phase":"request","on":null,"message":null,"enabled":null,"action":"block",`+condition+`}`).want(201).
+		data().is(t, "on", "*", "enabled", true)
+	for body, field := range map[string]string{
+		`{"name":null}`: "name",
+		`{"name":"q","phase":null,"action":"block",` + condition + `}`:                                                     "phase",
+		`{"name":"q","phase":"request","action":"block","condition":null}`:                                                 "condition",
+		`{"name":"q","phase":"request","action":"block","condition":{"type":"tool_name","toolName":"a","arguments":null}}`: "condition.arguments",
+	} {
+		r.ask(r.admin, "POST", "/api/policies", body).wantDetail(field)
+	}
 }
 
 // A batch of very many very short entries is rejected before memory is allocated for
@@ -299,15 +322,10 @@ func TestIngestClient(t *testing.T) {
 		strings.Replace(trace, `"claude-code"`, `7`, 1):                                    "client.name",
 		strings.Replace(trace, `"version"`, `"vendor"`, 1):                                 "client.vendor",
 		strings.Replace(trace, `{"name":"claude-code","version":"2.1.0"}`, `["x"]`, 1):     "client",
+		strings.Replace(trace, `{"name":"claude-code","version":"2.1.0"}`, `"x"`, 1):       "client",
 	} {
 		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
 		r.ask(r.admin, "POST", "/api/traces", batch(body)).wantDetail("traces[0]." + field)
-	}
-	// Gateways of earlier releases send the caller in the field of the client.
-	r.ask(r.admin, "POST", "/api/traces", batch(`{"id":"old","agentName":"a","status":"success","client":"bob"}`)).want(201)
-	old := r.ask(r.admin, "GET", "/api/traces/old", "").want(200).data().is(t, "principal", "bob")
-	if _, there := old["client"]; there {
-		t.Errorf("a caller became a client: %v", old)
 	}
 }
 
@@ -470,6 +488,32 @@ func TestIngestBatchID(t *testing.T) {
 		got, err := r.srv.storeTraces(t.Context(), r.store.TracesOf("one"), "long", parts)
 		if err != nil || got.Accepted != want || got.Duplicates != len(parts)-want {
 			t.Errorf("attempt %d of a long batch: %+v, %v", i, got, err)
+		}
+	}
+}
+
+// TestIngestTellsOfARestore: the answer to a batch with an id has the last restore of a backup, also
+// one that is recorded while the server runs. Other answers do not have it.
+func TestIngestTellsOfARestore(t *testing.T) {
+	r := newRig(t)
+	state := func() map[string]any {
+		t.Helper()
+		return toObject(t, r.ask(r.admin, "POST", "/api/traces", batch(traceAt("1", "a", "success", epoch)), "Svc-Batch-Id", "b").want(201).data()["store"])
+	}
+	r.ask(r.admin, "POST", "/api/traces", batch(traceAt("1", "a", "success", epoch))).want(201).data().has(t, "accepted", "duplicates")
+	stamp := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+	if got := state(); len(got) != 1 || got["now"] != stamp(epoch) {
+		t.Errorf("of a store that was not restored: %v", got)
+	}
+	for i := range 2 {
+		made, restored := epoch.Add(-time.Hour), epoch.Add(time.Duration(i+1)*time.Millisecond)
+		if _, err := store.MarkRestored(t.Context(), r.store, restored, made); err != nil {
+			t.Fatal(err)
+		}
+		r.clock.advance(restoredEvery)
+		got := state()
+		if got["restored"] != stamp(restored) || got["backup"] != stamp(made) || (got["before"] != nil) != (i == 1) {
+			t.Errorf("restore %d: %v", i, got)
 		}
 	}
 }

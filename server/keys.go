@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 func wireKeyItem(k store.Key) api.KeyItem {

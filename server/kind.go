@@ -3,8 +3,8 @@ package server
 import (
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // kind is one kind of resource that the API lists, creates, reads, changes and deletes. Its methods
@@ -152,7 +152,7 @@ func (k *kind[T, C, U]) unique(c *call, self string, name *string) error {
 }
 
 // put serves PUT with any subset of the members of a resource. Read-only members are accepted with
-// their current values (decision API34).
+// their current values.
 func (k *kind[T, C, U]) put(s *Server, c *call) error {
 	id, err := c.pathID(k.noun)
 	if err != nil {

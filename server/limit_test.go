@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,5 +267,31 @@ func BenchmarkRateWindow(b *testing.B) {
 	for b.Loop() {
 		now = now.Add(time.Second)
 		ws.take("t", now)
+	}
+}
+
+// identifiedWriter is the writer of a connection that has few streams of HTTP/2 until one of its
+// requests was identified.
+type identifiedWriter struct {
+	*httptest.ResponseRecorder
+	identified int
+}
+
+func (w *identifiedWriter) Identified() { w.identified++ }
+
+// A connection gets more streams of HTTP/2 by a request with a valid key alone.
+func TestAConnectionIsIdentifiedByAKey(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		path, key string
+		want      int
+	}{{"/healthz", "", 0}, {"/readyz", r.admin, 0}, {"/api/agents", "", 0}, {"/api/agents", r.admin + "x", 0}, {"/api/agents", r.admin, 1}} {
+		req := httptest.NewRequest(http.MethodGet, tt.path, nil)
+		req.Header.Set("Authorization", "Bearer "+tt.key)
+		w := &identifiedWriter{ResponseRecorder: httptest.NewRecorder()}
+		r.srv.ServeHTTP(w, req)
+		if w.identified != tt.want {
+			t.Errorf("%s with key %q: identified %d times, want %d (%d)", tt.path, tt.key, w.identified, tt.want, w.Code)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +16,9 @@ import (
 )
 
 // metrics are the Prometheus metrics of the control plane, in a registry of
-// their own. Labels come from the route table and from documented statuses,
-// never from requests, so their number is bounded.
+// their own. Labels come from the route table and from documented statuses, so
+// their number is bounded; the names of instrumentation scopes, which come from
+// requests, are bounded by their number.
 type metrics struct {
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
@@ -26,9 +28,20 @@ type metrics struct {
 	streams     prometheus.Gauge
 	slowStreams prometheus.Counter
 	bodies      *prometheus.CounterVec
+	dropped     *prometheus.CounterVec
+	webhooks    *prometheus.CounterVec
+
+	mu     sync.Mutex
+	scopes map[string]bool // the values of the label scope; guarded by mu
 }
 
-func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Context) error) *metrics {
+// maxScopes bounds the instrumentation scopes that are counted by name; the others are otherScope.
+const (
+	maxScopes  = 100
+	otherScope = "other"
+)
+
+func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Context) error, jump func() time.Duration, removed func() uint64) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -53,6 +66,13 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		bodies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svc_request_bodies_refused_total", Help: "Requests refused because too many bytes of bodies were in memory, of their tenant or in all.",
 		}, []string{"bound"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_otlp_spans_dropped_total", Help: "Spans over OTLP that were accepted and are in no trace, because their tree has no attribute of a call of a model, an agent or a tool, by instrumentation scope (100 names, then other).",
+		}, []string{"scope"}),
+		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_identity_webhooks_refused_total", Help: "Deliveries of the identity provider that were not accepted, by reason; users whom it revokes keep their access.",
+		}, []string{"reason"}),
+		scopes: map[string]bool{},
 	}
 	info := func(value func(store.Info) int64) func() float64 {
 		return func() float64 {
@@ -73,6 +93,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 	free := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_store_free_bytes", Help: "Bytes of the store's size that removed data has left; later writes use them, 'svc store compact' returns them to the disk.",
 	}, info(func(i store.Info) int64 { return i.FreeBytes }))
+	disk := prometheus.NewDesc("svc_store_disk_free_bytes", "Free space of the disk that the store is on; absent where the store does not know it.", nil, nil)
 	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "svc_request_body_bytes", Help: "Bytes of request bodies in memory.",
 	}, func() float64 { return float64(bodies.inMemory()) })
@@ -84,7 +105,24 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}
 		return 1
 	})
-	m.registry.MustRegister(size, free, held, writable, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies,
+	clock := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_store_clock_jump_seconds", Help: "How far the clock is ahead of the latest time that the store keeps (negative: behind it), while retention removes data slowly because of that; else 0. The process that does the retention has the value.",
+	}, func() float64 {
+		if jump == nil {
+			return 0
+		}
+		return jump().Seconds()
+	})
+	expired := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "svc_retention_removed_traces_total", Help: "Traces that retention removed. The process that does the retention counts them.",
+	}, func() float64 {
+		if removed == nil {
+			return 0
+		}
+		return float64(removed())
+	})
+	shards := prometheus.NewDesc("svc_trace_store_shard_up", "1 while a shard of ClickHouse responds; absent for other stores.", []string{"shard"}, nil)
+	m.registry.MustRegister(size, free, diskFree{disk, stores}, shardsUp{shards, stores}, held, writable, clock, expired, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies, m.dropped, m.webhooks,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
@@ -92,10 +130,61 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 	for _, outcome := range []string{"success", "blocked", "failed"} {
 		m.outcomes.WithLabelValues(outcome)
 	}
+	m.dropped.WithLabelValues(otherScope)
+	for why := range webhookCauses {
+		m.webhooks.WithLabelValues(why)
+	}
 	for _, bound := range []string{boundTenant, boundAll} {
 		m.bodies.WithLabelValues(bound)
 	}
 	return m
+}
+
+// diskFree collects the free space of the disks of stores that know it.
+type diskFree struct {
+	desc   *prometheus.Desc
+	stores []store.Opened
+}
+
+// Describe sends the one description.
+func (d diskFree) Describe(ch chan<- *prometheus.Desc) { ch <- d.desc }
+
+// Collect sends the value of the first store that knows it: only one of them has a file of its own.
+func (d diskFree) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	for _, st := range d.stores {
+		if info, err := st.Info(ctx); err == nil && info.DiskFreeBytes != nil {
+			ch <- prometheus.MustNewConstMetric(d.desc, prometheus.GaugeValue, float64(*info.DiskFreeBytes))
+			return
+		}
+	}
+}
+
+// shardsUp collects the state of the shards of a store that has some.
+type shardsUp struct {
+	desc   *prometheus.Desc
+	stores []store.Opened
+}
+
+// Describe sends the one description.
+func (s shardsUp) Describe(ch chan<- *prometheus.Desc) { ch <- s.desc }
+
+// Collect sends the value of each shard.
+func (s shardsUp) Collect(ch chan<- prometheus.Metric) {
+	for _, st := range s.stores {
+		sharded, ok := st.(interface{ Shards() map[string]bool })
+		if !ok {
+			continue
+		}
+		for name, up := range sharded.Shards() {
+			value := 0.0
+			if up {
+				value = 1
+			}
+			ch <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, value, name)
+		}
+	}
 }
 
 // ownWindows is the SharedWindows of a process without shared windows.
@@ -131,6 +220,23 @@ func (m *metrics) bodyRefused(err error) {
 		bound = boundTenant
 	}
 	m.bodies.WithLabelValues(bound).Inc()
+}
+
+// droppedSpans counts the spans of one request that are in no trace.
+func (m *metrics) droppedSpans(byScope map[string]int) {
+	if len(byScope) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for scope, n := range byScope {
+		if !m.scopes[scope] && len(m.scopes) >= maxScopes {
+			scope = otherScope
+		} else {
+			m.scopes[scope] = true
+		}
+		m.dropped.WithLabelValues(scope).Add(float64(n))
+	}
 }
 
 // ingested counts the traces of one request.

@@ -3,8 +3,8 @@ package server
 import (
 	"slices"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // Names that were stored before names were normalized stay as they are. They are

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 const (

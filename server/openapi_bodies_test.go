@@ -12,7 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // bodyRoute is an endpoint with a request body in the document.
@@ -126,10 +126,10 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 				body[name] = now[name]
 			}
 		}
-		for one, other := range map[string]string{"p99LatencyMs": "errorRatePercent", "errorRatePercent": "p99LatencyMs"} {
-			if given, ok := body[one]; ok && given == nil { // at least one must stay
-				body[other] = 5
-			}
+	}
+	for one, other := range map[string]string{"p99LatencyMs": "errorRatePercent", "errorRatePercent": "p99LatencyMs"} {
+		if given, ok := body[one]; ok && given == nil { // a target needs one of them
+			body[other] = 5
 		}
 	}
 	if rt.path == "/api/teams/{id}/members" {
@@ -153,8 +153,9 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 		b.ask(b.admin, "POST", "/api/audit/heads", b.sign.body(b.t, body["gateway"].(string), 1)).want(201)
 	}
 	if _, ok := body["signature"]; ok {
+		oldest, _ := body["oldestLine"].(float64)
 		body["signature"] = b.sign.signature(api.AuditHeadReport{
-			Gateway: body["gateway"].(string), Trail: body["trail"].(string), Seq: int64(body["seq"].(float64)), Hash: body["hash"].(string)})
+			Gateway: body["gateway"].(string), Trail: body["trail"].(string), Seq: int64(body["seq"].(float64)), Hash: body["hash"].(string), OldestLine: int64(oldest)})
 	}
 	return body
 }

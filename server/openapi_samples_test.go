@@ -68,6 +68,8 @@ func (g *samples) of(schema map[string]any, member string) []any {
 			return []any{items}
 		}
 		return []any{items, []any{}}
+	case "null":
+		return []any{nil}
 	case "boolean":
 		return []any{false, true}
 	case "integer", "number":

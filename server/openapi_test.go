@@ -126,6 +126,10 @@ func TestOpenAPIMatchesRouteTable(t *testing.T) {
 		if !slices.Equal(slices.Sorted(slices.Values(inQuery)), slices.Sorted(slices.Values(rt.query))) {
 			t.Errorf("%s: parameters %v, route table %v", name, inQuery, rt.query)
 		}
+		answers, _ := op["responses"].(map[string]any)
+		if _, full := answers["507"]; full != (rt.window == apiWindow && rt.method != "GET") {
+			t.Errorf("%s: a full disk (507) documented %v", name, full)
+		}
 		if op["operationId"] == nil {
 			t.Errorf("%s has no operationId", name)
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // parsedDocument is one document after the checks that need no other resources.
@@ -143,9 +143,9 @@ func (p *plan) checkSet(doc parsedDocument, noun, set string) {
 	switch {
 	case p.in.Set == "" || p.in.Adopt || set == p.in.Set:
 	case set == "":
-		p.bad(doc.at+".name", "is the name of a "+noun+" that is of no set: adopt takes it over")
+		p.bad(doc.at+".name", "is the name of a "+noun+" that is of no set: set adopt to take it over")
 	default:
-		p.bad(doc.at+".name", fmt.Sprintf("is the name of a %s of the set %q: adopt takes it over", noun, set))
+		p.bad(doc.at+".name", fmt.Sprintf("is the name of a %s of the set %q: set adopt to take it over", noun, set))
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *plan) agent(doc parsedDocument, sent string) string {
 	if id, ok := p.agents[api.NormalizeName(sent)]; ok {
 		return id
 	}
-	p.bad(doc.at+".spec.agent", "is not the name of an agent of this tenant or of the documents")
+	p.bad(doc.at+".spec.agent", fmt.Sprintf("%.200q is not the name of an agent of this tenant or of the documents", sent))
 	return ""
 }
 
@@ -195,9 +195,9 @@ func (p *plan) formerNames(doc parsedDocument, id string, names []string) (list 
 		_, agent := p.agents[name]
 		switch owner, taken := p.former[name]; {
 		case agent:
-			p.bad(field, "is the name of an agent")
+			p.bad(field, fmt.Sprintf("%.200q is the name of an agent", name))
 		case taken && owner != id:
-			p.bad(field, "is a former name of another agent")
+			p.bad(field, fmt.Sprintf("%.200q is a former name of another agent", name))
 		case !taken:
 			p.former[name] = id
 			list = append(list, name)

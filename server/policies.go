@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 func wirePolicy(p store.Policy, fires int64) api.Policy {
@@ -108,10 +108,10 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 // before names were normalized is not checked again; a name in the request is.
 func checkPolicy(p store.Policy) error {
 	condition := wireCondition(p.Condition)
-	wrong := (&api.PolicyCreate{
+	wrong := problems(&api.PolicyCreate{
 		Name: p.Name, Phase: p.Phase, On: p.On, Condition: &condition,
 		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
-	}).Validate()
+	})
 	delete(wrong, "name")
 	if len(wrong) > 0 {
 		return invalid(wrong)

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // maxInteger is the largest integer that JSON readers with binary64 numbers

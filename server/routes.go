@@ -1,8 +1,8 @@
 package server
 
 import (
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // route is one endpoint: its name, the keys that may call it, its rate window,

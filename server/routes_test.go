@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
-// specimen creates one of each resource for a tenant and returns the ids, by the
+// specimens creates one of each resource for a tenant and returns the ids, by the
 // first segments of the paths that take them.
 func (r *rig) specimens(key, tenant string) map[string]string {
 	r.t.Helper()

@@ -1,13 +1,3 @@
-// Package server is the control plane: it serves the REST API over a store (control-plane
-// specification).
-//
-// The package contains routes, authentication by API key, tenancy, permissions, rate
-// windows, idempotent requests, the conventions of requests and responses, and one handler
-// per endpoint, in one file per resource. The wire types are in server/api; durability and
-// queries are the store's; listening, TLS and signals belong to the process (cli/daemon).
-//
-// serve in handler.go handles a request from start to end. The table in routes.go has each
-// endpoint's name, keys and rate window.
 package server
 
 import (
@@ -24,10 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/server/api"
+	"svc/gateway/base/retry"
 	"svc/server/otlp"
 	"svc/server/pricing"
 	"svc/store"
+	"svc/store/api"
 )
 
 // Defaults of Options.
@@ -43,6 +34,12 @@ type Options struct {
 	// Traces holds the traces; required. It is the same value as Records where one
 	// engine is both.
 	Traces store.Traces
+	// ClockJump returns how far the clock is from the latest time that the store keeps, while
+	// retention does not accept it; nil: 0. It is called for the metrics only.
+	ClockJump func() time.Duration
+	// RemovedTraces returns the number of traces that retention has removed since the start;
+	// nil where this process does no retention.
+	RemovedTraces func() uint64
 	// Writable returns the reason why Records currently takes no writes, as a probe found
 	// out, or nil. When the function is nil, only Records.Ready is called.
 	Writable func() error
@@ -75,9 +72,13 @@ type Server struct {
 	traces        store.Traces
 	writable      func() error
 	notReady      atomic.Pointer[string] // the reason in the last log line
+	unavailable   retry.Repeats          // requests that failed because a store is unavailable
+	restored      lastRestore
 	now           func() time.Time
 	log           *slog.Logger
 	webhookSecret []byte
+	// refusedWebhooks bounds the log of refused deliveries.
+	refusedWebhooks refusedWebhooks
 
 	mux       *http.ServeMux
 	api       *windows // requests per tenant
@@ -126,13 +127,16 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if o.WebhookSecret == "" {
+		s.log.Info("IDP_WEBHOOK_SECRET is not set: events of an identity provider are refused, so that it cannot revoke users")
+	}
 	if s.prices = o.Pricing; s.prices == nil {
 		var err error
 		if s.prices, err = pricing.Default(); err != nil {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready)
+	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready, o.ClockJump, o.RemovedTraces)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

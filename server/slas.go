@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"svc/server/api"
-	"svc/server/evaluate"
+	"svc/server/background"
 	"svc/store"
+	"svc/store/api"
 )
 
 // evaluationWindow returns the filter for an agent's traces in the evaluation period that
@@ -19,7 +19,7 @@ func evaluationWindow(agentID, period string, now time.Time) store.StatsQuery {
 
 // wireMeasured converts a target with the agent's measurements over the evaluation period.
 func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget {
-	standing := evaluate.Measure(&target, measured)
+	standing := background.Measure(&target, measured)
 	return api.SLATarget{
 		ID: target.ID, Name: target.Name, AgentID: target.AgentID, AgentName: target.AgentName,
 		P99LatencyMs: target.P99LatencyMs, ErrorRatePercent: target.ErrorRatePercent,

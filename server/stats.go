@@ -3,8 +3,8 @@ package server
 import (
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // traceStats serves GET /api/traces/stats. The members of the response are at top level,

@@ -132,7 +132,7 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 			}
 			return
 		}
-		if !s.stillAuthorized(c) {
+		if s.stillAuthorized(c) != nil {
 			return
 		}
 		var block []byte
@@ -156,14 +156,19 @@ func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, ou
 	}
 }
 
-// stillAuthorized checks whether the stream's key may still read traces. It is
-// false for a key that was deleted, or whose user or team lost the permission.
-func (s *Server) stillAuthorized(c *call) bool {
+// stillAuthorized checks whether the key of a request that takes long may still call its
+// endpoint: a response that is sent in parts checks it before each part, a request that
+// waits after waiting. The error is a 401 for a key that was deleted, a 403 when its user
+// or team lost the permission, and another error when the store cannot tell.
+func (s *Server) stillAuthorized(c *call) error {
 	again := *c
 	if err := s.authenticate(&again); err != nil {
-		return false
+		return err
 	}
-	return again.tenant.ID() == c.tenant.ID() && again.permit() == nil
+	if again.tenant.ID() != c.tenant.ID() {
+		return errUnauthorized
+	}
+	return again.permit()
 }
 
 // eventWriter writes to a client that may have stopped reading.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 func wireTeam(t store.Team) api.Team {
@@ -88,7 +88,7 @@ func (s *Server) replaceTeamScopes(c *call) error {
 	if missing := c.missingScope(in.Scopes); missing != "" {
 		return forbidden("this key does not hold %s itself and cannot add it to a team", missing)
 	}
-	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: &in.Scopes})
+	t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Scopes: (*[]string)(&in.Scopes)})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 var teamFields = []string{"id", "name", "description", "memberCount", "scopes", "createdAt"}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // template is a named set of policies that can be applied at once.
@@ -20,7 +20,7 @@ type template struct {
 
 // Entities that templates use: personal identifiers, and credentials.
 var (
-	personal = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "IP_ADDRESS"}
+	personal = []string{"EMAIL", "PHONE", "CREDIT_CARD", "IBAN", "SSN", "NHS_NUMBER", "NIF", "CPF"}
 	secrets  = []string{"API_KEY", "PRIVATE_KEY", "JWT"}
 )
 
@@ -28,10 +28,9 @@ var (
 var templates = []template{
 	{
 		id: "pii-protection", name: "PII protection",
-		description: "Masks personal data (mail addresses, phone, card and account numbers, …) in what agents send and in what comes back.",
+		description: "Replaces personal data (mail addresses, phone, card and account numbers, …) in answers by tokens, which the agent can send back to the same server. An agent that wants a value can still get it.",
 		policies: []store.PolicyCreate{
-			{Name: "mask personal data in requests", Phase: "request", Condition: pii(personal), Action: "redact", RedactionStrategy: "mask"},
-			{Name: "mask personal data in responses", Phase: "response", Condition: pii(personal), Action: "redact", RedactionStrategy: "mask"},
+			{Name: "replace personal data in responses", Phase: "response", Condition: pii(personal), Action: "redact", RedactionStrategy: "token"},
 		},
 	},
 	{

@@ -4,8 +4,8 @@ import (
 	"math"
 	"net/http"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // wireTraceItem converts a trace to the form of lists and streams: without quality
@@ -97,11 +97,21 @@ const (
 )
 
 // longPageSlot waits for a slot for long pages, and returns the function that
-// releases it.
+// releases it. After a wait it checks whether the key is still valid.
 func (s *Server) longPageSlot(c *call) (release func(), err error) {
+	release = func() { <-s.largePageSlots }
 	select {
 	case s.largePageSlots <- struct{}{}:
-		return func() { <-s.largePageSlots }, nil
+		return release, nil
+	default:
+	}
+	select {
+	case s.largePageSlots <- struct{}{}:
+		if err := s.stillAuthorized(c); err != nil {
+			release()
+			return nil, err
+		}
+		return release, nil
 	case <-c.Context().Done():
 		return nil, c.Context().Err()
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/api"
 )
 
 // Every field of Trace; quality scores and spans are in the single read only.
@@ -288,4 +290,56 @@ func TestLargeAnswersHaveATime(t *testing.T) {
 			t.Errorf("%d bytes may take %v", w.Body.Len(), w.write[0])
 		}
 	}
+}
+
+// TestExportEndsWithItsKey: an export that has begun checks its key for each page. It is cut
+// off, not ended, when the key is deleted or its team loses the scope.
+func TestExportEndsWithItsKey(t *testing.T) {
+	for what, revoke := range map[string]func(r *rig, keyID, team string){
+		"the key is deleted":  func(r *rig, keyID, _ string) { r.ask(r.admin, "DELETE", "/api/keys/"+keyID, "").want(200) },
+		"the team loses it":   func(r *rig, _, team string) { r.scopes(r.admin, team).want(200) },
+		"the team is deleted": func(r *rig, _, team string) { r.ask(r.admin, "DELETE", "/api/teams/"+team, "").want(200) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t)
+			batch := make([]store.Trace, 3*api.MaxLimit)
+			for i := range batch {
+				batch[i] = store.Trace{ID: fmt.Sprint("trace-", i), AgentName: "a", Status: "success", CreatedAt: epoch.Add(-time.Duration(i) * time.Second)}
+			}
+			for part := range slices.Chunk(batch, store.MaxIngestBatch) {
+				r.traces(part...)
+			}
+			team := r.team(r.admin, "readers", "traces:read")
+			key, keyID := r.key(r.admin, "api", "teamId", team)
+			req := httptest.NewRequest("GET", "/api/traces/export", nil)
+			req.Header.Set("Authorization", "Bearer "+key)
+			w := &onFirstWrite{ResponseRecorder: httptest.NewRecorder(), do: func() { revoke(r, keyID, team) }}
+			cut := func() (cut bool) {
+				defer func() { cut = recover() == http.ErrAbortHandler }()
+				r.srv.ServeHTTP(w, req)
+				return false
+			}()
+			if n := strings.Count(w.Body.String(), "\n"); !cut || n != api.MaxLimit {
+				t.Errorf("%d traces after the first page, cut off: %t", n, cut)
+			}
+			if !strings.Contains(r.log.String(), "export of traces cut off") {
+				t.Error("the log has nothing about it")
+			}
+		})
+	}
+}
+
+// onFirstWrite calls do once, after the first part of a body was written.
+type onFirstWrite struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (w *onFirstWrite) Write(b []byte) (int, error) {
+	n, err := w.ResponseRecorder.Write(b)
+	if w.do != nil {
+		w.do()
+		w.do = nil
+	}
+	return n, err
 }

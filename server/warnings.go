@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 // maxWarnings bounds the warnings in one response.

@@ -4,15 +4,17 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 const (
@@ -35,11 +37,13 @@ const (
 // because a provider announces many users from one address.
 func (s *Server) receiveWebhook(c *call) error {
 	address := clientAddress(c.Request)
+	why := refusedBody
 	body, err := c.payload(api.MaxBody)
 	if err == nil {
-		err = s.verifyWebhook(c.Header.Values(signatureHeader), body, c.now)
+		why, err = s.verifyWebhook(c.Header.Values(signatureHeader), body, c.now)
 	}
 	if err != nil {
+		s.webhookRefused(c, why, err)
 		if err := c.count(s.addresses, address); err != nil {
 			return err
 		}
@@ -49,6 +53,7 @@ func (s *Server) receiveWebhook(c *call) error {
 
 	ev, err := decodeEvent(body)
 	if err != nil {
+		s.webhookRefused(c, refusedEvent, err)
 		return err
 	}
 	err = s.applyEvent(c, ev)
@@ -59,9 +64,68 @@ func (s *Server) receiveWebhook(c *call) error {
 		err = nil
 	}
 	if err != nil {
+		s.webhookRefused(c, refusedEvent, err)
 		return err
 	}
 	return c.writeJSON(http.StatusOK, api.Success{Success: true})
+}
+
+// The values of the label reason, and their causes for the log. The provider gives up after a few
+// attempts, so that a revocation is lost unless an operator sees why it was refused.
+const (
+	refusedUnsigned  = "unsigned"
+	refusedNoSecret  = "no_secret"
+	refusedHeader    = "header"
+	refusedSignature = "signature"
+	refusedTimestamp = "timestamp"
+	refusedBody      = "body"
+	refusedEvent     = "event"
+)
+
+var webhookCauses = map[string]string{
+	refusedUnsigned:  "there is no " + signatureHeader + ": the sender is no identity provider, or the provider does not sign its deliveries",
+	refusedNoSecret:  "IDP_WEBHOOK_SECRET is not set",
+	refusedHeader:    signatureHeader + " is repeated or not of the form t=SECONDS,v1=HEX",
+	refusedSignature: "the signature does not match the body: the provider has another secret than IDP_WEBHOOK_SECRET, or a proxy changed the body",
+	refusedTimestamp: "the time of the signature differs by more than 5 minutes: a clock is wrong, or an old delivery was sent again",
+	refusedBody:      "the body cannot be read",
+	refusedEvent:     "the signature is good and the event was not applied",
+}
+
+// refusedLogEvery is the time between two log lines with one reason, because anybody can send
+// requests without a good signature.
+const refusedLogEvery = time.Minute
+
+// refusedWebhooks bounds the log of refused deliveries. It is safe for concurrent use.
+type refusedWebhooks struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	more map[string]int // refused since the last line
+}
+
+// webhookRefused counts a delivery that was not accepted, and logs it at most once a minute for
+// each reason.
+func (s *Server) webhookRefused(c *call, why string, err error) {
+	s.metrics.webhooks.WithLabelValues(why).Inc()
+	r := &s.refusedWebhooks
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, logged := r.last[why]; logged && c.now.Sub(at).Abs() < refusedLogEvery {
+		r.more[why]++
+		return
+	}
+	if r.last == nil {
+		r.last, r.more = make(map[string]time.Time), make(map[string]int)
+	}
+	attrs := []any{"request_id", c.id, "address", clientAddress(c.Request), "reason", why, "cause", webhookCauses[why], "error", err}
+	if f := (*failure)(nil); errors.As(err, &f) && len(f.details) > 0 {
+		attrs = append(attrs, "details", f.details)
+	}
+	if n := r.more[why]; n > 0 {
+		attrs = append(attrs, "refused_since_last_line", n)
+	}
+	r.last[why], r.more[why] = c.now, 0
+	s.log.Warn("identity webhook refused; the provider gives up after a few attempts, and a user whom it revokes keeps their access", attrs...)
 }
 
 // applyEvent applies a verified event to the tenant that its organization is bound
@@ -95,37 +159,44 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	return nil
 }
 
-// verifyWebhook checks the signature of a raw body. It checks the signature before
-// the time, so that only the provider can learn that a time is wrong.
-func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) error {
+// verifyWebhook checks the signature of a raw body, and returns a reason with its error. It checks
+// the signature before the time, so that only the provider can learn that a time is wrong.
+func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) (why string, err error) {
 	refused := &failure{http.StatusForbidden, webhookRefused, nil}
-	if len(s.webhookSecret) == 0 || len(values) != 1 {
-		return refused
+	if strings.Join(values, "") == "" { // anybody can send such requests, so they are counted apart
+		return refusedUnsigned, refused
+	}
+	if len(s.webhookSecret) == 0 {
+		return refusedNoSecret, refused
+	}
+	if len(values) != 1 {
+		return refusedHeader, refused
 	}
 	at, digest, ok := parseSignature(values[0])
 	if !ok {
-		return refused
+		return refusedHeader, refused
 	}
 	mac := hmac.New(sha256.New, s.webhookSecret)
 	mac.Write([]byte(at))
 	mac.Write([]byte{'.'})
 	mac.Write(body)
 	if !hmac.Equal(mac.Sum(nil), digest) {
-		return refused
+		return refusedSignature, refused
 	}
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		return refused
+		return refusedHeader, refused
 	}
-	switch age := now.Sub(time.Unix(seconds, 0)); {
+	// In whole seconds, as the header has them: a signature of exactly 5 minutes ago is good.
+	switch age := time.Duration(now.Unix()-seconds) * time.Second; {
 	case age > maxSignatureAge:
 		refused.details = map[string]string{"timestamp": fmt.Sprintf("is older than %s", maxSignatureAge)}
-		return refused
+		return refusedTimestamp, refused
 	case age < -maxSignatureAge:
 		refused.details = map[string]string{"timestamp": fmt.Sprintf("is more than %s ahead", maxSignatureAge)}
-		return refused
+		return refusedTimestamp, refused
 	}
-	return nil
+	return "", nil
 }
 
 // parseSignature parses t=<unix_seconds>,v1=<hex_digest>: each exactly once, the time

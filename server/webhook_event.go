@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // decodeEvent reads a signed body. The provider may add members, which are ignored.

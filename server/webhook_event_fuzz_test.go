@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // FuzzWebhookEvent: any signed body becomes an event that can be applied or a

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestWebhookSignature(t *testing.T) {
 		{"a later scheme beside v1", []string{good + ",v2=abc"}, body, true, false},
 		{"almost 5 minutes old", []string{sign(secret, at-299, body)}, body, true, false},
 		{"more than 5 minutes old", []string{sign(secret, at-301, body)}, body, false, true},
-		{"half a second over 5 minutes", []string{sign(secret, at-300, body)}, body, false, true},
+		{"exactly 5 minutes old, in the seconds of the header", []string{sign(secret, at-300, body)}, body, true, false},
 		{"5 minutes ahead", []string{sign(secret, at+300, body)}, body, true, false},
 		{"more than 5 minutes ahead", []string{sign(secret, at+302, body)}, body, false, true},
 		{"far ahead", []string{sign(secret, 999999999999, body)}, body, false, true},
@@ -69,7 +70,7 @@ func TestWebhookSignature(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &Server{webhookSecret: []byte(secret)}
-			err := s.verifyWebhook(tc.header, []byte(tc.body), now)
+			_, err := s.verifyWebhook(tc.header, []byte(tc.body), now)
 			if tc.ok {
 				if err != nil {
 					t.Fatal(err)
@@ -86,7 +87,7 @@ func TestWebhookSignature(t *testing.T) {
 		})
 	}
 	t.Run("no secret configured refuses everything", func(t *testing.T) {
-		if err := (&Server{}).verifyWebhook([]string{sign("", at, body)}, []byte(body), now); err == nil {
+		if _, err := (&Server{}).verifyWebhook([]string{sign("", at, body)}, []byte(body), now); err == nil {
 			t.Error("accepted")
 		}
 	})
@@ -107,11 +108,61 @@ func FuzzWebhookSignature(f *testing.F) {
 		if ok && (text == "" || len(sum) != sha256.Size || len(header) > maxSignature) {
 			t.Fatalf("%q parsed as %q, %x", header, text, sum)
 		}
-		if err := s.verifyWebhook([]string{header}, []byte(body), epoch); err == nil {
+		if _, err := s.verifyWebhook([]string{header}, []byte(body), epoch); err == nil {
 			// The time must occur literally, because leading zeros change the signed text.
 			if !strings.Contains(header, fmt.Sprintf("t=%d", at)) || !strings.Contains(strings.ToLower(header), digest) {
 				t.Fatalf("%q was accepted", header)
 			}
 		}
 	})
+}
+
+// A refused identity webhook is logged with its cause, at most once a minute and cause, and
+// counted; signed events that are not applied are too. A start without a secret says so.
+func TestRefusedWebhooksAreLogged(t *testing.T) {
+	body := `{"type":"user.deleted","createdAt":"2026-03-01T12:00:00Z","data":{"userId":"gone","orgId":"org_none"}}`
+	good := sign(webhookSecret, epoch.Unix(), body)
+	for _, c := range []struct{ why, body, header string }{
+		{refusedSignature, body, sign("another secret", epoch.Unix(), body)},
+		{refusedUnsigned, body, ""},
+		{refusedHeader, body, "t=5"},
+		{refusedTimestamp, body, sign(webhookSecret, epoch.Unix()-301, body)},
+		{refusedEvent, body, good},
+		{refusedEvent, `{"type":5}`, sign(webhookSecret, epoch.Unix(), `{"type":5}`)},
+		{refusedNoSecret, body, good},
+	} {
+		r := newRig(t, func(o *Options) {
+			if c.why == refusedNoSecret {
+				o.WebhookSecret = ""
+			}
+		})
+		if said := strings.Contains(r.log.String(), "IDP_WEBHOOK_SECRET is not set"); said != (c.why == refusedNoSecret) {
+			t.Errorf("%s: the start says %s", c.why, r.log)
+		}
+		for range 3 {
+			r.ask("", "POST", "/api/auth/webhook", c.body, signatureHeader, c.header)
+		}
+		lines := func() int { return strings.Count(r.log.String(), "identity webhook refused") }
+		if log := r.log.String(); lines() != 1 || !strings.Contains(log, "reason="+c.why) || !strings.Contains(log, webhookCauses[c.why]) {
+			t.Errorf("%s: three deliveries are logged as %s", c.why, log)
+		}
+		r.clock.advance(refusedLogEvery)
+		r.ask("", "POST", "/api/auth/webhook", c.body, signatureHeader, c.header)
+		if c.why != refusedTimestamp && (lines() != 2 || !strings.Contains(r.log.String(), "refused_since_last_line=2")) {
+			t.Errorf("%s: after a minute %s", c.why, r.log)
+		}
+		w := httptest.NewRecorder()
+		r.srv.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if want := `svc_identity_webhooks_refused_total{reason="` + c.why + `"} 4`; !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+		if strings.Contains(r.log.String(), webhookSecret) {
+			t.Error("the log has the secret")
+		}
+	}
+	r := newRig(t)
+	r.webhook("user.created", epoch, "u1", "u1@example.com", "org_one").want(200)
+	if strings.Contains(r.log.String(), "refused") {
+		t.Errorf("a delivery that was applied is logged as refused: %s", r.log)
+	}
 }

@@ -12,6 +12,9 @@ type AuditHead struct {
 	Trail   string // id of the audit file, a digest of its path
 	Seq     uint64 // number of the last line
 	Hash    string // hash of the last line, 64 hex digits
+	// OldestLine is the number of the oldest line that the files of the log have; 0 if
+	// the report did not state it.
+	OldestLine uint64 `json:",omitempty"`
 	// PublicKey is the key that signed the report, in base64. The caller must have
 	// checked the signature. It is empty for an unsigned report.
 	PublicKey string
@@ -71,8 +74,8 @@ type AuditHeads interface {
 	// ReportAuditHead stores a head; ReportedAt, Passed and Earlier are set by the
 	// store. A head with a lower number than the stored one, or with the same
 	// number and another hash, contradicts the stored one, which moves to Earlier
-	// and is returned as contradicted. Reporting the same head again changes
-	// nothing. The first signed head of a gateway binds its name to the key. Signed
+	// and is returned as contradicted. Reporting the same head and
+	// oldest line again changes nothing. The first signed head of a gateway binds its name to the key. Signed
 	// and unsigned heads are stored separately. Conflict ("publicKey"): the name is
 	// bound to another key. Invalid ("gateway"): the tenant has MaxAuditTrails
 	// audit logs, or unsigned heads of MaxUnsignedGateways gateways.

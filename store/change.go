@@ -87,8 +87,8 @@ func ChangedBy(ctx context.Context, by By) context.Context {
 	return context.WithValue(ctx, byKey{}, by)
 }
 
-// ByOf returns whom changes with a context are attributed to. It is for backends.
-func ByOf(ctx context.Context) By {
+// byOf returns whom changes with a context are attributed to. It is for backends.
+func byOf(ctx context.Context) By {
 	by, _ := ctx.Value(byKey{}).(By)
 	return by
 }
@@ -139,7 +139,7 @@ func NewAuditEvent(ctx context.Context, id string, now time.Time, before, after 
 	if before != nil && after != nil && len(changed) == 0 {
 		return e, false
 	}
-	e = AuditEvent{ID: id, CreatedAt: now.UTC().Truncate(time.Microsecond), By: ByOf(ctx), Kind: shown.Kind, ObjectID: shown.ID,
+	e = AuditEvent{ID: id, CreatedAt: now.UTC().Truncate(time.Microsecond), By: byOf(ctx), Kind: shown.Kind, ObjectID: shown.ID,
 		Name: shown.Name, Changed: changed, Before: before.Digest(), After: after.Digest()}
 	e.Hash = e.Link(previous)
 	return e, true

@@ -79,10 +79,14 @@ var ErrClosed = errors.New("store is closed")
 // may resume from its last cursor.
 var ErrTooSlow = errors.New("stream reader is too slow")
 
-// ErrUnavailable means that an engine cannot be reached at present, so that the same
-// call may succeed later. Nothing of a failed write was stored. Engines on a network
-// wrap it.
+// ErrUnavailable means that an engine cannot be reached at present or cannot write to its
+// disk, so that the same call may succeed later. Nothing of a failed write was stored,
+// unless the error says that it may have been. Engines wrap it.
 var ErrUnavailable = errors.New("the store is not available at present")
+
+// ErrDiskFull is the [ErrUnavailable] of an engine whose disk is full or over its quota: it
+// lasts until somebody frees space, and nothing of the write was stored.
+var ErrDiskFull = fmt.Errorf("%w: its disk is full", ErrUnavailable)
 
 // KindOf returns the kind of the first *Error in err's chain, or Internal.
 func KindOf(err error) Kind {

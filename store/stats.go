@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -59,12 +60,13 @@ func (t *Totals) AvgDuration() time.Duration {
 	return t.DurationSum / time.Duration(t.Traces)
 }
 
-// AvgCostUSD returns the mean cost in dollars, 0 without traces.
+// AvgCostUSD returns the mean cost in dollars, to 12 digits after the point, 0 without traces: the
+// division leaves digits that no cost has, such as 0.33749999999999997.
 func (t *Totals) AvgCostUSD() float64 {
 	if t.Traces == 0 {
 		return 0
 	}
-	return t.Cost.USD() / float64(t.Traces)
+	return math.Round(t.Cost.USD()/float64(t.Traces)*1e12) / 1e12
 }
 
 // StatsGroup is the totals of one value of the grouping dimension. Only the fields of

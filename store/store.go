@@ -108,6 +108,9 @@ type Info struct {
 	SchemaVersion int
 	SizeBytes     int64 // on disk; 0 when the backend does not know
 	FreeBytes     int64 // part of SizeBytes that removed data has left and later writes reuse
+	// DiskFreeBytes is the free space of the disk that the store is on; nil when the backend
+	// does not know it.
+	DiskFreeBytes *int64
 }
 
 // Page selects a part of a list. A Limit of 0 or less means no limit; an Offset beyond

@@ -61,6 +61,19 @@ func TestMoney(t *testing.T) {
 	}
 }
 
+// The mean cost has no digits that come from the division alone.
+func TestAvgCostHasNoDigitsOfTheDivision(t *testing.T) {
+	for _, tt := range []struct {
+		nano, traces int64
+		want         float64
+	}{{2_700_000_000, 8, 0.3375}, {1, 3, 3.33e-10}, {1_000_000_000, 3, 0.333333333333}, {0, 0, 0}} {
+		totals := Totals{Traces: tt.traces, Cost: NanoUSD(tt.nano)}
+		if got := totals.AvgCostUSD(); got != tt.want {
+			t.Errorf("%d nano-dollars of %d traces: %v, want %v", tt.nano, tt.traces, got, tt.want)
+		}
+	}
+}
+
 // TestIDs makes ids in many goroutines with a clock that stops and steps
 // back: the ids are unique and sort in the order in which each goroutine made
 // them.

@@ -11,7 +11,7 @@ import (
 // backends.
 const MaxProblems = 20
 
-// Check calls take with a copy of each trace of the batch that passes [CheckTrace], in order,
+// Check calls take with a copy of each trace of the batch that passes checkTrace, in order,
 // with optional fields filled in and an id from newID for traces without one. Its error lists
 // the problems of the other traces; then nothing that take received may be stored.
 func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *Trace)) error {
@@ -25,7 +25,7 @@ func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *T
 		if tr.ID == "" {
 			tr.ID = newID()
 		}
-		if field, problem := CheckTrace(&tr, now); problem == "" {
+		if field, problem := checkTrace(&tr, now); problem == "" {
 			take(i, &tr)
 		} else if len(problems) < MaxProblems {
 			problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
@@ -37,10 +37,10 @@ func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *T
 	return nil
 }
 
-// CheckTrace checks a trace against those rules of [TenantTraces.Ingest] that need only the
+// checkTrace checks a trace against those rules of [TenantTraces.Ingest] that need only the
 // trace, and fills in optional fields, except for its id. It returns the field that is wrong
 // and the problem. It is shared by the backends.
-func CheckTrace(tr *Trace, now time.Time) (field, problem string) {
+func checkTrace(tr *Trace, now time.Time) (field, problem string) {
 	switch {
 	case tr.CreatedAt.IsZero():
 		tr.CreatedAt = now

@@ -8,8 +8,8 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // agentRow is an agent with its statistics of the last 24 hours.

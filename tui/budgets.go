@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // budgetsTable shows budgets as bars.

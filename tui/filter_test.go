@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 func filterRow() *row {

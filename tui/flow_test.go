@@ -14,8 +14,8 @@ import (
 	"github.com/charmbracelet/x/exp/teatest"
 	"go.uber.org/goleak"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 	"svc/tui"
 	"svc/tui/recording"
 )

@@ -9,8 +9,8 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // policiesPage shows policies with the number of times they fired, and can enable

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // outcome returns the outcome of a trace as one word.

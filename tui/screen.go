@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/muesli/termenv"
@@ -41,12 +40,6 @@ func (s *Screen) Feed(events ...Event) {
 	s.m.applyBatch(batch{rows: rows, state: s.state})
 }
 
-// Lose reports a lost connection and the time of the next attempt.
-func (s *Screen) Lose(err error, attempt int, in time.Duration) {
-	s.state = feedState{phase: waiting, err: err, attempt: attempt, retryAt: s.m.s.now().Add(in)}
-	s.Feed()
-}
-
 // keyTypes are the keys with names.
 var keyTypes = map[string]tea.KeyType{
 	"enter": tea.KeyEnter, "esc": tea.KeyEsc, "up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight,
@@ -65,11 +58,6 @@ func (s *Screen) Key(keys ...string) {
 			s.m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}})
 		}
 	}
-}
-
-// Click presses the left button of the mouse at a cell.
-func (s *Screen) Click(x, y int) {
-	s.m.Update(tea.MouseMsg{X: x, Y: y, Button: tea.MouseButtonLeft, Action: tea.MouseActionPress})
 }
 
 // View returns the contents of the terminal.

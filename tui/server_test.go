@@ -14,9 +14,9 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server"
-	"svc/server/api"
 	"svc/server/client"
 	"svc/store"
+	"svc/store/api"
 	"svc/store/bolt"
 	"svc/tui"
 )

@@ -6,8 +6,8 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // slasPage shows SLA targets with measured values, and below them the

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // Event is a trace for the screen.
@@ -41,20 +41,13 @@ type Stream interface {
 	Close() error
 }
 
-// Streamer has the methods of the control plane's client that a live source
-// calls; server/client implements it.
-type Streamer interface {
-	StreamTraces(ctx context.Context, f client.TraceFilter, lastEventID string) (*client.TraceStream, error)
-	ListTraces(ctx context.Context, q client.TraceQuery) (api.Page[api.TraceItem], error)
-}
-
 // recent is the number of traces at the start of a live source.
 const recent = 200
 
 // Live is the source for GET /api/traces/stream.
-func Live(c Streamer) Source { return liveSource{c} }
+func Live(c *client.Client) Source { return liveSource{c} }
 
-type liveSource struct{ c Streamer }
+type liveSource struct{ c *client.Client }
 
 // Open opens the stream before it lists the newest traces, so that no trace
 // is missed.

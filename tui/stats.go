@@ -10,8 +10,8 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // statsPage shows charts of the traces that arrived over the stream, and below

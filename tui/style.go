@@ -11,7 +11,7 @@ import (
 // Theme is the background for which the colors are chosen.
 type Theme string
 
-// The themes. Auto queries the terminal, and uses dark when it does not respond.
+// The themes. Auto queries the terminal, and uses COLORFGBG, or dark, when it does not respond.
 const (
 	Auto  Theme = "auto"
 	Dark  Theme = "dark"
@@ -77,9 +77,7 @@ func newStyles(out io.Writer, colour bool, theme Theme, profile *termenv.Profile
 	if profile != nil {
 		r.SetColorProfile(*profile)
 	}
-	if theme == Dark || theme == Light {
-		r.SetHasDarkBackground(theme == Dark)
-	}
+	r.SetHasDarkBackground(theme == Dark || theme != Light && darkBackground(out))
 	of := func(s lipgloss.Style) style {
 		on, off, ok := strings.Cut(s.Render("x"), "x")
 		if !ok {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // tally sums up traces.

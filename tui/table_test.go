@@ -5,7 +5,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // The selected row stays selected when a refresh moves it; when it is

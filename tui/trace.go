@@ -9,7 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // tracePage shows one trace: its fields and a waterfall of its spans.

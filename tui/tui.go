@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	_ "background.invalid" // before bubbletea, which otherwise asks the terminal in its init
 	tea "github.com/charmbracelet/bubbletea"
 )
 

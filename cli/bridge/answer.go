@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/base/hostname"
+	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
 
@@ -27,6 +30,8 @@ type refusal struct {
 	body   []byte
 	code   int // code of a JSON-RPC error
 	error  bool
+	// redirect describes where a redirect leads; empty for other responses.
+	redirect string
 }
 
 // refusalOf reads a response whose status is not 2xx; it returns nil for others.
@@ -36,7 +41,7 @@ func refusalOf(resp *http.Response) *refusal {
 	}
 	body, _ := readBounded(resp.Body, maxRefusal)
 	resp.Body.Close()
-	r := &refusal{status: resp.StatusCode, body: body}
+	r := &refusal{status: resp.StatusCode, body: body, redirect: hostname.Redirects(resp.StatusCode, resp.Header.Get("Location"))}
 	var m struct {
 		Error *struct {
 			Code int `json:"code"`
@@ -71,7 +76,7 @@ func (r *refusal) text() string {
 		}
 	}
 	if r.status/100 == 3 {
-		return fmt.Sprintf("the URL is redirected (status %d): use the URL of the gateway itself", r.status)
+		return fmt.Sprintf("the response has status %d%s", r.status, cmp.Or(r.redirect, ": use the URL of the gateway itself"))
 	}
 	return fmt.Sprintf("status %d %s", r.status, http.StatusText(r.status))
 }
@@ -144,7 +149,7 @@ func (b *bridge) follow(ctx context.Context, c *call, resp *http.Response) error
 		if resumes++; resumes > maxResumes {
 			return errors.New("the event stream cannot be resumed")
 		}
-		if !sleep(ctx, p.wait(resumes)) {
+		if !retry.Wait(ctx, p.wait(resumes)) {
 			return context.Cause(ctx)
 		}
 		resp, err = b.do(ctx, &outgoing{method: http.MethodGet, session: b.session.current(),

@@ -67,7 +67,7 @@ func TestEveryAnswerBecomesOneLine(t *testing.T) {
 		{"a wrong path", answer(404, "text/plain", "404 page not found"), `no MCP endpoint at the URL (status 404)`},
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://login.example/", http.StatusFound)
-		}, `redirected (status 302)`},
+		}, `status 302, which redirects to https://login.example/:`},
 		{"a web page", answer(200, "text/html", "<html>"), `is not JSON`},
 		{"nothing", answer(202, "", ""), `is not JSON`},
 		{"an error of a proxy", answer(502, "text/html", "<html>"), `status 502 Bad Gateway`},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
 
@@ -245,7 +246,7 @@ func (b *bridge) cancelCall(m *mcp.Message) {
 	default:
 		b.enqueue(queued{m: m, after: c.sent})
 		b.wg.Go(func() { // servers do not respond to canceled requests
-			if sleep(b.ctx, cancelGrace) {
+			if retry.Wait(b.ctx, cancelGrace) {
 				c.cancel(errCancelled)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
 
@@ -61,7 +62,7 @@ func (b *bridge) do(ctx context.Context, o *outgoing) (*http.Response, error) {
 		case !isDial(err) || ctx.Err() != nil || time.Now().Add(wait).After(deadline):
 			return nil, withoutURL(err)
 		}
-		if !sleep(ctx, wait) {
+		if !retry.Wait(ctx, wait) {
 			return nil, context.Cause(ctx)
 		}
 		wait = min(2*wait, maxWait)
@@ -134,18 +135,6 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
-}
-
-// sleep waits; it returns false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // discard closes a response so that its connection can be reused.

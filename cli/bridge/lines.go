@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"svc/gateway/base/retry"
 )
 
 // inputLine is one line of the client, or the error that ended the input.
@@ -86,7 +88,7 @@ const (
 func (l *lines) awaitRead(ctx context.Context) {
 	for until := time.Now().Add(readTimeout); ; {
 		n, known := unread(l.w)
-		if known && n == 0 || !sleep(ctx, readPoll) || !known || time.Now().After(until) {
+		if known && n == 0 || !retry.Wait(ctx, readPoll) || !known || time.Now().After(until) {
 			return
 		}
 	}

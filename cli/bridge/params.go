@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"svc/gateway/httpfield"
 	"svc/gateway/mcp"
 )
 
@@ -67,7 +66,7 @@ func annotated(list []paramHeader, raw json.RawMessage, path []string, depth int
 	if depth > mcp.MaxDepth || len(list) >= maxParams || json.Unmarshal(raw, &schema) != nil {
 		return list
 	}
-	if schema.Header != "" && len(path) > 0 && httpfield.IsToken(schema.Header) {
+	if schema.Header != "" && len(path) > 0 && mcp.IsToken(schema.Header) {
 		list = append(list, paramHeader{path: append([]string(nil), path...), name: schema.Header})
 	}
 	for name, property := range schema.Properties {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
 
@@ -215,7 +216,7 @@ func (b *bridge) followSession() {
 			}
 		}
 		failures++
-		if !sleep(b.ctx, p.wait(failures)) {
+		if !retry.Wait(b.ctx, p.wait(failures)) {
 			return
 		}
 	}
@@ -246,7 +247,7 @@ func (b *bridge) subscribe(ctx context.Context, c *call, wrote func()) error {
 		case time.Since(began) > maxPause:
 			failures = 1
 		}
-		if !sleep(ctx, p.wait(failures)) {
+		if !retry.Wait(ctx, p.wait(failures)) {
 			return context.Cause(ctx)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"svc/cli/output"
 )
 
 // Exit codes of every command.
@@ -59,15 +57,15 @@ func PrintError(w io.Writer, cmd *cobra.Command, err error) {
 	if errors.As(err, &coded) {
 		hint = coded.hint
 	}
-	if output.WantsJSON(cmd) {
+	if wantsJSON(cmd) {
 		writeJSONError(w, err, hint)
 		return
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		fmt.Fprintf(w, "svc: %s\n", output.Clean(line))
+		fmt.Fprintf(w, "svc: %s\n", Clean(line))
 	}
 	for _, line := range errorDetails(cmd, err) {
-		fmt.Fprintf(w, "  %s\n", output.Clean(line))
+		fmt.Fprintf(w, "  %s\n", Clean(line))
 	}
 	if hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
@@ -83,7 +81,7 @@ func writeJSONError(w io.Writer, err error, hint string) {
 	}{err.Error(), errorDetailMap(err), hint}
 	data, merr := json.Marshal(body)
 	if merr != nil {
-		fmt.Fprintf(w, "svc: %s\n", output.Clean(err.Error()))
+		fmt.Fprintf(w, "svc: %s\n", Clean(err.Error()))
 		return
 	}
 	fmt.Fprintf(w, "%s\n", data)

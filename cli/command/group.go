@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,13 +55,16 @@ func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// nearestCommand returns the command that begins with typed, else the one with the
+// nearestCommand returns the command that is suggested for typed or begins with it, else the one with the
 // fewest edits, if they are few for the length of the word; else "".
 func nearestCommand(cmd *cobra.Command, typed string) string {
-	best, bestDistance := "", max(1, len(typed)/2)+1
+	best, bestDistance := "", max(1, min(len(typed)/2, max(2, len(typed)/3)))+1
 	for _, c := range cmd.Commands() {
 		if !c.IsAvailableCommand() {
 			continue
+		}
+		if slices.Contains(c.SuggestFor, strings.ToLower(typed)) {
+			return c.Name()
 		}
 		if len(typed) > 1 && strings.HasPrefix(c.Name(), typed) {
 			return c.Name()

@@ -136,6 +136,9 @@ func (l *layers) apply(env process.Env) error {
 
 // badValue explains for people why a flag rejects a value.
 func badValue(f *pflag.Flag, value string, err error) error {
+	if f.Name == "log-level" { // the error is one of log/slog
+		return fmt.Errorf("%q is not a level: use debug, info, warn or error", value)
+	}
 	switch f.Value.Type() {
 	case "int", "int32", "int64":
 		return fmt.Errorf("%q is not a whole number", value)

@@ -182,7 +182,7 @@ func TestBodyThatStopsEndsItsConnection(t *testing.T) {
 }
 
 // A client that sends a whole large body before it reads the response gets the
-// response that was sent without reading the body, both from package front and from
+// response that was sent without reading the body, both from package http1 and from
 // net/http.
 func TestLargeBodyThatIsNotReadIsAnswered(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -216,7 +216,7 @@ func TestLargeBodyThatIsNotReadIsAnswered(t *testing.T) {
 	}
 }
 
-// Bytes after a chunked body are not a request, both in package front and in
+// Bytes after a chunked body are not a request, both in package http1 and in
 // net/http: with an additional Content-Length another reader took them for a part of
 // the body.
 func TestNothingIsReadBehindChunks(t *testing.T) {

@@ -55,6 +55,8 @@ type Daemon struct {
 	log    *slog.Logger
 	notify notifier
 	parts  []part
+	// repeated is repeatedSignal; tests set it.
+	repeated time.Duration
 }
 
 // part is a listener, background work or a closer. Parts start in the order in
@@ -68,8 +70,8 @@ type part interface {
 	stop(ctx context.Context, patience time.Duration) error
 }
 
-// ErrForced is returned by Run when a second signal ended the shutdown early.
-var ErrForced = errors.New("stopped by a second signal before requests had finished")
+// errForced is returned by Run when a second signal ended the shutdown early.
+var errForced = errors.New("stopped by a second signal before requests had finished")
 
 // New returns a daemon without parts.
 func New(opts Options) *Daemon {
@@ -82,7 +84,7 @@ func New(opts Options) *Daemon {
 	if opts.Windows == nil {
 		opts.Windows = func() (time.Duration, time.Duration) { return 0, 0 }
 	}
-	return &Daemon{opts: opts, log: opts.Logger, notify: notifier{opts.NotifySocket}}
+	return &Daemon{opts: opts, log: opts.Logger, notify: notifier{opts.NotifySocket}, repeated: repeatedSignal}
 }
 
 // Go adds background work. Its context ends during the shutdown, after everything
@@ -209,8 +211,8 @@ func (d *Daemon) drain() error {
 	graceCtx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
 	err := d.stopParts(graceCtx)
-	if errors.Is(context.Cause(ctx), ErrForced) {
-		return errors.Join(ErrForced, err)
+	if errors.Is(context.Cause(ctx), errForced) {
+		return errors.Join(errForced, err)
 	}
 	return err
 }
@@ -223,15 +225,23 @@ func (d *Daemon) stopParts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// repeatedSignal is the time in which another SIGTERM is part of the same stop: supervisors and
+// shells send it to the process and to its group.
+const repeatedSignal = time.Second
+
 func (d *Daemon) watchSecondSignal(done <-chan struct{}, cancel context.CancelCauseFunc) {
+	began := time.Now()
 	for {
 		select {
 		case <-done:
 			return
 		case s := <-d.opts.Signals:
+			if s == syscall.SIGTERM && time.Since(began) < d.repeated {
+				continue
+			}
 			if s != syscall.SIGHUP {
 				d.log.Warn("stopping at once", "signal", s.String())
-				cancel(ErrForced)
+				cancel(errForced)
 				return
 			}
 		}
@@ -247,11 +257,14 @@ func (d *Daemon) tell(state ...string) {
 // explainListen adds advice to the two most common errors.
 func explainListen(addr string, err error) error {
 	var op *net.OpError
+	var bad *net.AddrError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("listen on %s: the address is in use; stop the program that uses it or choose another address", addr)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("listen on %s: permission denied; ports below 1024 need CAP_NET_BIND_SERVICE", addr)
+	case errors.As(err, &bad):
+		return fmt.Errorf("listen on %q: it is no address with a port: write HOST:PORT, such as 127.0.0.1:8080", addr)
 	case errors.As(err, &op) && op.Err != nil:
 		return fmt.Errorf("listen on %s: %w", addr, op.Err)
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"svc/gateway/front"
-	"svc/gateway/socket"
+	"svc/gateway/base/retry"
+	"svc/gateway/http1"
 )
 
 // Limits of every HTTP server. Responses have no total time limit, because event
@@ -25,8 +25,13 @@ const (
 	maxH2Streams      = 250
 	maxH2Frame        = 64 << 10
 	// writeTimeout is how long a client may take for a piece of a response, as in
-	// package front.
+	// package http1.
 	writeTimeout = time.Minute
+	// h2WriteTimeout is how long a closed flow control window may hold up a response of
+	// HTTP/2.
+	h2WriteTimeout = 10 * time.Second
+	// maxH2Upload bounds the bytes of bodies that a connection buffers for its handlers.
+	maxH2Upload = 256 << 10
 	// maxPerAddress is the number of connections that one address may have open
 	// without [MaxPerAddress].
 	maxPerAddress = 4096
@@ -37,7 +42,7 @@ type server struct {
 	name    string
 	ln      net.Listener
 	tls     *tls.Config
-	calls   []string                                                  // paths that are served by package front; nil for none
+	calls   []string                                                  // paths that are served by package http1; nil for none
 	recheck func(recheck func(valid func(*tls.ConnectionState) bool)) // may be nil
 	http    httpServer
 	cancel  context.CancelCauseFunc // requests in net/http
@@ -47,12 +52,12 @@ type server struct {
 	log     *slog.Logger
 	serving sync.WaitGroup
 
-	writeTimeout time.Duration
-	perAddress   func(netip.Addr) int
-	crowd        crowd
+	writeTimeout, h2WriteTimeout time.Duration
+	perAddress                   func(netip.Addr) int
+	crowd, failing               retry.Repeats // closed connections, accepts that failed
 }
 
-// httpServer is [http.Server], or [front.Server] in front of it.
+// httpServer is [http.Server], or [http1.Server] in front of it.
 type httpServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -63,12 +68,12 @@ type httpServer interface {
 // ListenOption changes how a listener is served.
 type ListenOption func(*server)
 
-// Calls serves POST requests to paths by package front, which is faster. All others
+// Calls serves POST requests to paths by package http1, which is faster. All others
 // are served by net/http; clients see no difference.
 func Calls(paths ...string) ListenOption { return func(s *server) { s.calls = paths } }
 
 // Rechecked calls register with a function that closes the TLS connections of the
-// listener whose certificates are no longer valid: see [front.Server.Recheck]. It
+// listener whose certificates are no longer valid: see [http1.Server.Recheck]. It
 // needs Calls.
 func Rechecked(register func(recheck func(valid func(*tls.ConnectionState) bool))) ListenOption {
 	return func(s *server) { s.recheck = register }
@@ -169,7 +174,7 @@ func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opt
 // Serve is Listen for a listener that is already bound. The daemon closes it.
 func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.Config, opts ...ListenOption) {
 	s := &server{name: name, log: d.log, ln: ln, tls: conf, running: &inFlight{Handler: h}, cause: errCut,
-		writeTimeout: writeTimeout, perAddress: defaultPerAddress}
+		writeTimeout: writeTimeout, h2WriteTimeout: h2WriteTimeout, perAddress: defaultPerAddress}
 	h = s.running
 	for _, o := range opts {
 		o(s)
@@ -180,30 +185,34 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 	}
 	base, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
+	h2 := &streams{perAddress: s.perAddress, open: map[netip.Prefix]count{}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(conf != nil)
 	ordinary := &http.Server{
 		// Otherwise net/http answers OPTIONS * itself, without calling a handler.
 		DisableGeneralOptionsHandler: true,
-		Handler:                      endAfterChunks(limitBodyTime(s.limitWriteTime(h), bodyGrace)),
+		Handler:                      answerPreface(endAfterChunks(h2.limit(limitBodyTime(s.limitWriteTime(h), bodyGrace))), d.log, time.Now),
+		ConnContext:                  h2.connContext,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		Protocols:                    protocols,
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxH2Streams,
-			MaxReadFrameSize:     maxH2Frame,
-			SendPingTimeout:      30 * time.Second,
-			WriteByteTimeout:     time.Minute,
+			MaxConcurrentStreams:          maxH2Streams,
+			MaxReadFrameSize:              maxH2Frame,
+			MaxReceiveBufferPerConnection: maxH2Upload,
+			MaxReceiveBufferPerStream:     maxH2Upload,
+			SendPingTimeout:               30 * time.Second,
+			WriteByteTimeout:              time.Minute,
 		},
 		ErrorLog: slog.NewLogLogger(d.log.With("server", name).Handler(), slog.LevelDebug),
 	}
 	watchUnused(ordinary)
 	s.http = ordinary
 	if s.calls != nil {
-		calls := front.New(front.Options{
+		calls := http1.NewServer(http1.Options{
 			Paths: s.calls, Handler: h, TLS: s.tls, Fallback: ordinary,
 			BodyGrace: bodyGrace, BodyRate: bodyRate,
 		})
@@ -220,10 +229,10 @@ func (d *Daemon) Serve(name string, ln net.Listener, h http.Handler, conf *tls.C
 
 // accept returns the listener to serve, with TLS if configured.
 func (s *server) accept() net.Listener {
-	ln := socket.NewListener(s.ln, socket.Limits{
-		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne,
+	ln := http1.NewListener(s.ln, http1.Limits{
+		WriteTimeout: s.writeTimeout, PerAddress: s.perAddress, Refused: s.refuseOne, Failed: s.acceptFailed,
 	})
-	if s.tls == nil || s.calls != nil { // package front does TLS itself
+	if s.tls == nil || s.calls != nil { // package http1 does TLS itself
 		return ln
 	}
 	return tls.NewListener(ln, s.tls)

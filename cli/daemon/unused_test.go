@@ -9,7 +9,7 @@ import (
 )
 
 // A connection without any bytes delays a shutdown by about a second, both in net/http
-// and in package front.
+// and in package http1.
 func TestASilentConnectionDoesNotHoldUpAStop(t *testing.T) {
 	for name, opts := range map[string][]ListenOption{"net/http": nil, "calls": {Calls("/mcp")}} {
 		t.Run(name, func(t *testing.T) {

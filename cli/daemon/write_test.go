@@ -23,7 +23,7 @@ import (
 func serveBriefly(t *testing.T, h http.Handler, conf *tls.Config, opts ...ListenOption) net.Addr {
 	t.Helper()
 	d := New(Options{CloseTimeout: 5 * time.Second})
-	addr, err := d.Listen("t", "127.0.0.1:0", h, conf, append(opts, func(s *server) { s.writeTimeout = 100 * time.Millisecond })...)
+	addr, err := d.Listen("t", "127.0.0.1:0", h, conf, append(opts, func(s *server) { s.writeTimeout, s.h2WriteTimeout = 100*time.Millisecond, 100*time.Millisecond })...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,14 @@ import (
 
 	"svc/cli/command"
 	"svc/cli/daemon"
-	"svc/cli/demo"
 	"svc/cli/gatewaycmd"
 	"svc/cli/process"
 	"svc/cli/storecmd"
 	"svc/gateway"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
+	"svc/gateway/base/hostname"
 	"svc/gateway/config"
-	"svc/gateway/diag"
 	"svc/store"
 	"svc/store/bolt"
 )
@@ -94,7 +94,7 @@ func runDev(ctx context.Context, env process.Env, o devOptions) error {
 		return err
 	}
 	for _, addr := range []string{o.listen, o.gatewayListen} {
-		if host, _, err := net.SplitHostPort(addr); err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		if host, _, err := net.SplitHostPort(addr); err != nil || !hostname.IsLoopback(host) {
 			return command.Usagef("'svc serve' and 'svc gateway' are for the network", "%q is not a loopback address with a port", addr)
 		}
 	}
@@ -169,7 +169,8 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	s.d.Serve("api", ln, s.cp.Srv, nil)
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
 	s.cp.AddUpkeep(s.d)
-	s.cp.AddOperator(s.d)
+	// It has no operator socket: the gateway of this process starts programs under the same
+	// account, and nobody needs a second tenant or a backup here.
 	return nil
 }
 
@@ -181,8 +182,8 @@ func (s *devStack) startTools(context.Context) error {
 		name, variable string
 		handler        http.Handler
 	}{
-		{"demo shop", "SVC_DEV_SHOP_URL", demo.NewShop(version, s.log)},
-		{"demo handbook", "SVC_DEV_HANDBOOK_URL", demo.NewHandbook(version, s.log)},
+		{"demo shop", "SVC_DEV_SHOP_URL", newShopServer(version, s.log)},
+		{"demo handbook", "SVC_DEV_HANDBOOK_URL", newHandbook(version, s.log)},
 	} {
 		addr, err := s.d.Listen(t.name, "127.0.0.1:0", t.handler, nil)
 		if err != nil {

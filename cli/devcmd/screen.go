@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"svc/cli/output"
+	"svc/cli/command"
 )
 
 // Calls of the demo tools, as one POST each.
@@ -70,7 +70,7 @@ func expectOK(r *http.Request) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s responded %s: %s", r.URL, resp.Status, output.Clean(string(body)))
+		return fmt.Errorf("%s responded %s: %s", r.URL, resp.Status, command.Clean(string(body)))
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (s *devStack) screen(took time.Duration) string {
 		}
 		line("  %s%-14s%s %s%s%s%s", p.dim, name, p.reset, p.cyan, value, p.reset, note)
 	}
-	command := func(n int, title, note, text string) {
+	step := func(n int, title, note, text string) {
 		line("")
 		line("  %s%d  %s%s  %s%s%s", p.bold, n, title, p.reset, p.dim, note, p.reset)
 		line("")
@@ -119,14 +119,14 @@ func (s *devStack) screen(took time.Duration) string {
 	line("")
 	row("Rules", filepath.Join(s.shownDir, "gateway.yaml"), fmt.Sprintf("edit, then: kill -HUP %d", s.env.PID))
 	row("For scripts", filepath.Join(s.shownDir, StateFile), "all of the above")
-	line("  %s%-14s %s%s", p.dim, "Context", output.Clean(s.context), p.reset)
+	line("  %s%-14s %s%s", p.dim, "Context", command.Clean(s.context), p.reset)
 	for _, m := range s.moved {
 		line("  %s%s%s", p.dim, m, p.reset)
 	}
-	command(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
-	command(2, "One for the "+p.green+"other server", "the same URL and key", s.curl(callOther))
-	command(3, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
-	command(4, "All three, live", "? shows the keys, q quits", s.watchCommand())
+	step(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
+	step(2, "One for the "+p.green+"other server", "the same URL and key", s.curl(callOther))
+	step(3, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
+	step(4, "All three, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
 	line("")

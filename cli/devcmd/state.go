@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -16,10 +15,11 @@ import (
 	"time"
 
 	"svc/cli/command"
-	"svc/cli/contexts"
 	"svc/cli/process"
+	"svc/cli/rest"
 	"svc/cli/storecmd"
-	"svc/gateway/license"
+	"svc/gateway/auth"
+	"svc/gateway/base/hostname"
 	"svc/server"
 	"svc/store"
 )
@@ -114,22 +114,22 @@ func ensureKey(ctx context.Context, st store.Records, secret, name string, scope
 // license before the old one expires.
 func (s *devStack) makeLicense(context.Context) error {
 	dir := filepath.Join(s.o.dataDir, "license")
-	key, public, path := filepath.Join(dir, license.KeyFileName), filepath.Join(dir, license.PublicKeyFileName), filepath.Join(dir, license.FileName)
+	key, public, path := filepath.Join(dir, auth.KeyFileName), filepath.Join(dir, auth.PublicKeyFileName), filepath.Join(dir, auth.FileName)
 	if !s.env.Exists(key) || !s.env.Exists(public) {
-		if _, _, err := license.GenerateKey(dir); err != nil {
+		if _, _, err := auth.GenerateKey(dir); err != nil {
 			return command.Failed(fmt.Errorf("make a license key: %w", err), "delete "+dir+": it is created again")
 		}
 	}
-	verify, err := license.ReadPublicKey(public)
+	verify, err := auth.ReadPublicKey(public)
 	if err != nil {
 		return command.Failed(err, "delete "+dir+": it is created again")
 	}
 	now := s.env.Now()
-	l, err := license.Load(path, verify)
-	if err == nil && l.State(now.AddDate(0, 0, 30)) == license.Valid {
+	l, err := auth.Load(path, verify)
+	if err == nil && l.State(now.AddDate(0, 0, 30)) == auth.Valid {
 		return nil
 	}
-	_, err = license.Issue(license.Request{
+	_, err = auth.Issue(auth.Request{
 		KeyFile: key, Subject: "svc dev", Days: 365, GraceDays: 14, Out: path, Now: now.Add(-time.Minute),
 	})
 	return err
@@ -150,18 +150,20 @@ func (s *devStack) saveState(context.Context) error {
 const devContext = "dev"
 
 // saveContext stores the control plane as a context, and makes it the current one
-// when there is none. A context of that name for another machine belongs to the user
-// and is kept. An error here does not prevent the start of 'svc dev'.
+// when there is none, until 'svc dev' stops. A context of that name for another machine belongs to
+// the user and is kept. An error here does not prevent the start of 'svc dev'.
 func (s *devStack) saveContext() {
-	file, err := contexts.Load(s.env)
+	file, err := rest.Load(s.env)
 	if old, ok := file.Get(devContext); err == nil && ok && !loopback(old.URL) {
 		s.context = "context dev is for " + old.URL + " and stays as it is"
 		return
 	}
 	if err == nil {
-		file.Put(contexts.Context{Name: devContext, URL: s.state.ControlPlaneURL, APIKey: s.state.APIKey})
+		file.Put(rest.Context{Name: devContext, URL: s.state.ControlPlaneURL, APIKey: s.state.APIKey})
 		file.Current = cmp.Or(file.Current, devContext)
-		err = contexts.Save(s.env, file)
+		if err = rest.Save(s.env, file); err == nil {
+			s.d.OnClose("context", s.removeContext)
+		}
 	}
 	switch {
 	case err != nil:
@@ -173,10 +175,24 @@ func (s *devStack) saveContext() {
 	}
 }
 
+// removeContext removes the context, unless it has become that of another process: the address may
+// belong to another program afterwards.
+func (s *devStack) removeContext() error {
+	file, err := rest.Load(s.env)
+	if err != nil {
+		return fmt.Errorf("remove context %s: %w", devContext, err)
+	}
+	if own, ok := file.Get(devContext); !ok || own.URL != s.state.ControlPlaneURL || own.APIKey != s.state.APIKey {
+		return nil
+	}
+	file.Delete(devContext)
+	return rest.Save(s.env, file)
+}
+
 // loopback reports whether a URL has a loopback host.
 func loopback(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
+	return err == nil && hostname.IsLoopback(u.Hostname())
 }
 
 // devVariablesFile is DATA_DIR/gateway.env: the values of the ${SVC_DEV_…}

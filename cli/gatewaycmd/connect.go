@@ -3,7 +3,6 @@ package gatewaycmd
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"svc/cli/clientfile"
+	"svc/cli/clients"
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
+	"svc/gateway/base/hostname"
+	"svc/gateway/config"
 )
 
 const (
@@ -24,8 +24,8 @@ const (
 )
 
 type connectOptions struct {
-	url, view, keyEnv, keyFile, name, file string
-	inlineKey, write, stdio, askKey        bool
+	url, view, keyEnv, keyFile, name, file, replace string
+	inlineKey, write, stdio, askKey                 bool
 }
 
 // NewConnectCmd is 'svc connect'.
@@ -36,8 +36,13 @@ func NewConnectCmd(env process.Env) *cobra.Command {
 		Short: "Connect an MCP client to a gateway",
 		Long: `Print the configuration with which an MCP client uses a gateway. With --write, write
 it to the client's file: the rest of the file is kept, with comments and trailing
-commas, and the old file is copied beside it. A file that cannot be parsed is not
-changed. Without CLIENT the supported clients are listed.
+commas, and the old file is copied beside it. A file that cannot be parsed, or that
+has another server of that name, is not changed. The servers that the client still
+reaches directly, past the gateway, are named. --replace FILE moves those of them out
+of the client's file (the copy keeps them) that are upstreams of the gateway with this
+configuration: with the same command and arguments, or the same URL, after references
+to variables; never by name alone.
+Without CLIENT the supported clients are listed.
 
 The key is never printed and never an argument. Clients read it from the variable
 of --key-env. Clients that can only start programs, and every client with
@@ -58,7 +63,7 @@ SVC_GATEWAY_URL sets --url.`,
   svc connect --stdio --url https://gateway.example.com/mcp --key-file ~/.config/svc/gateway-key`,
 		Args: command.AtMostOne("a CLIENT"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
-			for _, c := range clientfile.Clients() {
+			for _, c := range clients.Clients() {
 				names = append(names, c.Name+"\t"+c.Title)
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
@@ -77,9 +82,13 @@ SVC_GATEWAY_URL sets --url.`,
 			case len(args) == 0:
 				return listClients(env)
 			}
-			client, ok := clientfile.Find(args[0])
+			client, ok := clients.Find(args[0])
 			if !ok {
 				return command.Usagef("run 'svc connect' for the list", "%q is no client%s", args[0], didYouMean(args[0]))
+			}
+			if client.NeedsProgram() && cmd.Flags().Changed("key-env") && !o.inlineKey {
+				return command.Usagef("give --key-file FILE, or --inline-key to write the key into its file",
+					"%s passes no variable of yours to the program that it starts: --key-env has no effect", client.Title)
 			}
 			return o.connect(env, &client)
 		},
@@ -93,6 +102,7 @@ SVC_GATEWAY_URL sets --url.`,
 	f.StringVar(&o.name, "name", "svc", "name of the server at the client")
 	f.BoolVar(&o.write, "write", false, "write to the client's file")
 	f.StringVar(&o.file, "file", "", "the client's file (default the usual file of the client)")
+	f.StringVar(&o.replace, "replace", "", "configuration of the gateway whose upstreams are moved out of the client's file")
 	f.BoolVar(&o.stdio, "stdio", false, "run as an MCP server on standard input and output that forwards to the gateway")
 	return cmd
 }
@@ -111,6 +121,8 @@ func (o *connectOptions) check(hasClient bool) error {
 		return command.Usagef("give one or the other", "--stdio writes no file")
 	case o.write && !hasClient:
 		return command.Usagef("as in svc connect cursor --write", "--write needs a CLIENT")
+	case o.replace != "" && !o.write:
+		return command.Usagef("add --write", "--replace is for --write")
 	case o.file != "" && !o.write:
 		return command.Usagef("add --write", "--file is for --write")
 	case !serverNames.MatchString(o.name):
@@ -140,8 +152,17 @@ func (o *connectOptions) check(hasClient bool) error {
 
 func didYouMean(name string) string {
 	var names []string
-	for _, c := range clientfile.Clients() {
+	for _, c := range clients.Clients() {
 		names = append(names, c.Name)
+	}
+	var begin []string
+	for _, known := range names {
+		if name != "" && strings.HasPrefix(known, strings.ToLower(name)) {
+			begin = append(begin, known)
+		}
+	}
+	if len(begin) > 0 {
+		return ", did you mean " + strings.Join(begin, " or ") + "?"
 	}
 	if near := command.Nearest(name, names); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
@@ -151,23 +172,23 @@ func didYouMean(name string) string {
 
 func listClients(env process.Env) error {
 	rows := [][]string{}
-	for _, c := range clientfile.Clients() {
+	for _, c := range clients.Clients() {
 		path := "-"
 		if c.Path != nil {
 			path = c.Path(placeOf(env))
 		}
 		rows = append(rows, []string{c.Name, c.Title, path})
 	}
-	return output.ShowTable(env, []string{"CLIENT", "WHAT IT IS", "ITS FILE"}, rows)
+	return command.ShowTable(env, []string{"CLIENT", "WHAT IT IS", "ITS FILE"}, rows)
 }
 
-func placeOf(env process.Env) clientfile.Place {
-	return clientfile.Place{GOOS: runtime.GOOS, Home: env.Home(), AppData: env.Getenv("APPDATA"), CodexHome: env.Getenv("CODEX_HOME")}
+func placeOf(env process.Env) clients.Place {
+	return clients.Place{GOOS: runtime.GOOS, Home: env.Home(), AppData: env.Getenv("APPDATA"), CodexHome: env.Getenv("CODEX_HOME")}
 }
 
 // connect prints or writes the entry of one client.
-func (o *connectOptions) connect(env process.Env, c *clientfile.Client) error {
-	s := &clientfile.Server{Name: o.name, URL: o.url, KeyEnv: o.keyEnv, AskKey: o.askKey, Program: env.Executable}
+func (o *connectOptions) connect(env process.Env, c *clients.Client) error {
+	s := &clients.Server{Name: o.name, URL: o.url, KeyEnv: o.keyEnv, AskKey: o.askKey, Program: env.Executable}
 	if o.keyFile != "" {
 		path, err := filepath.Abs(expandHome(env, o.keyFile))
 		if err != nil {
@@ -205,14 +226,14 @@ func (o *connectOptions) connect(env process.Env, c *clientfile.Client) error {
 }
 
 // explain prints where the snippet goes and what it needs.
-func (o *connectOptions) explain(env process.Env, c *clientfile.Client, s *clientfile.Server) {
+func (o *connectOptions) explain(env process.Env, c *clients.Client, s *clients.Server) {
 	if c.Path != nil {
 		fmt.Fprintf(env.Stderr, "\nMerge this into %s, or add --write. %s.\n", c.Path(placeOf(env)), c.Restart)
 	}
 	o.explainKey(env, c, s)
 }
 
-func (o *connectOptions) explainKey(env process.Env, c *clientfile.Client, s *clientfile.Server) {
+func (o *connectOptions) explainKey(env process.Env, c *clients.Client, s *clients.Server) {
 	switch {
 	case s.Key != "":
 		fmt.Fprintln(env.Stderr, "The key is in it: keep it out of version control.")
@@ -230,7 +251,7 @@ func (o *connectOptions) explainKey(env process.Env, c *clientfile.Client, s *cl
 }
 
 // writeFile merges the entry into the client's file.
-func (o *connectOptions) writeFile(env process.Env, c *clientfile.Client, s *clientfile.Server) error {
+func (o *connectOptions) writeFile(env process.Env, c *clients.Client, s *clients.Server) error {
 	if c.Path == nil {
 		return command.Usagef("leave --write out and paste it into your program", "%s has no file", c.Title)
 	}
@@ -251,8 +272,40 @@ func (o *connectOptions) writeFile(env process.Env, c *clientfile.Client, s *cli
 	if err != nil {
 		return command.Failed(fmt.Errorf("%s was not changed: %w", path, err), "correct the file, or paste what 'svc connect "+c.Name+"' prints")
 	}
+	direct := c.Direct(filepath.Base(path), merged, s)
+	if o.replace != "" {
+		upstreams, err := upstreamsOf(env, expandHome(env, o.replace))
+		if err != nil {
+			return err
+		}
+		project, err := projectOf(path)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(direct); {
+			var removed bool
+			behind := direct[i].Behind(upstreams, env.LookupEnv)
+			if !behind { // 'svc import' has written absolute paths
+				direct[i].MakeAbsolute(project, env.Home())
+				behind = direct[i].Behind(upstreams, env.LookupEnv)
+			}
+			if behind {
+				if merged, removed, err = c.Remove(merged, direct[i]); err != nil {
+					return command.Failed(fmt.Errorf("%s was not changed: %w", path, err), "remove the entry by hand, or leave --replace out")
+				}
+			}
+			if !removed {
+				i++
+				continue
+			}
+			changed = true
+			fmt.Fprintf(env.Stderr, "moved out, it is behind the gateway: %s\n", command.Clean(direct[i].Name))
+			direct = append(direct[:i], direct[i+1:]...)
+		}
+	}
 	if !changed {
 		fmt.Fprintf(env.Stderr, "%s has this entry already\n", path)
+		o.explainDirect(env, c, s, direct)
 		return nil
 	}
 	if exists {
@@ -275,7 +328,49 @@ func (o *connectOptions) writeFile(env process.Env, c *clientfile.Client, s *cli
 	}
 	fmt.Fprintf(env.Stderr, "wrote %s. %s.\n", path, c.Restart)
 	o.explainKey(env, c, s)
+	o.explainDirect(env, c, s, direct)
 	return nil
+}
+
+// upstreamsOf reads the upstreams of a gateway's configuration.
+func upstreamsOf(env process.Env, path string) ([]clients.Upstream, error) {
+	data, err := env.ReadFile(path)
+	if err != nil {
+		return nil, command.Usage(err, "--replace names the configuration of the gateway")
+	}
+	file := config.ParseDocument(filepath.Base(path), data, config.Options{Getenv: env.LookupEnv, UnsetIsInfo: true}).Draft()
+	if file == nil || len(file.Upstreams) == 0 {
+		return nil, command.Usagef("see 'svc gateway --config "+path+" --check'", "--replace: %s has no upstreams", path)
+	}
+	var upstreams []clients.Upstream
+	for i := range file.Upstreams {
+		upstreams = append(upstreams, clients.Upstream{URL: file.Upstreams[i].URL, Command: file.Upstreams[i].Command})
+	}
+	return upstreams, nil
+}
+
+// explainDirect names the servers that the client reaches past the gateway, in its file and in the
+// other files that it reads.
+func (o *connectOptions) explainDirect(env process.Env, c *clients.Client, s *clients.Server, direct []*clients.Found) {
+	if o.file == "" && c.Also != nil {
+		for _, path := range c.Also(placeOf(env)) {
+			if data, err := env.ReadFile(path); err == nil {
+				direct = append(direct, c.Direct(path, data, s)...)
+			}
+		}
+	}
+	if len(direct) == 0 {
+		return
+	}
+	fmt.Fprintf(env.Stderr, "%s still reaches these servers directly, past the gateway:\n", c.Title)
+	for _, f := range direct {
+		fmt.Fprintf(env.Stderr, "  %s (%s)\n", command.Clean(f.Name), command.Clean(f.From))
+	}
+	if o.replace == "" {
+		fmt.Fprintln(env.Stderr, "Put them behind it ('svc import'), and remove them here: --replace FILE does, with the gateway's configuration.")
+		return
+	}
+	fmt.Fprintln(env.Stderr, "They are no upstreams of that configuration, or not in this list: put them behind the gateway, or remove them by hand.")
 }
 
 func expandHome(env process.Env, path string) string {
@@ -287,12 +382,5 @@ func expandHome(env process.Env, path string) string {
 
 func isLoopback(raw string) bool {
 	u, err := url.Parse(raw)
-	if err != nil {
-		return false
-	}
-	if u.Hostname() == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(u.Hostname())
-	return err == nil && address.IsLoopback()
+	return err == nil && hostname.IsLoopback(u.Hostname())
 }

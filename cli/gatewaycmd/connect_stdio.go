@@ -70,5 +70,8 @@ func checkKey(key, from string) (string, error) {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\'' || r == '"' || r == '\\' }) {
 		return "", command.Usagef("it holds the key alone, on one line, without quotes", "%s holds no key", from)
 	}
+	if strings.HasPrefix(key, "svc_api_") || strings.HasPrefix(key, "svc_ingest_") {
+		return "", command.Usagef("a gateway takes keys of 'svc keygen' (svc_gw_…)", "%s has a key of the control plane", from)
+	}
 	return key, nil
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/cli/clientfile"
+	"svc/cli/clients"
 )
 
 // The page shows what 'svc connect' prints.
@@ -14,14 +14,14 @@ func TestThePageShowsWhatConnectPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range clientfile.Clients() {
+	for _, c := range clients.Clients() {
 		if c.Path == nil {
 			if !strings.Contains(string(page), "`"+c.Name+"`") && !strings.Contains(string(page), "svc connect "+c.Name) {
 				t.Errorf("%s is not on the page", c.Name)
 			}
 			continue
 		}
-		s := &clientfile.Server{Name: "svc", URL: "https://gateway.example.com/mcp", KeyEnv: defaultKeyEnv, AskKey: true, Program: "/usr/local/bin/svc"}
+		s := &clients.Server{Name: "svc", URL: "https://gateway.example.com/mcp", KeyEnv: defaultKeyEnv, AskKey: true, Program: "/usr/local/bin/svc"}
 		if c.NeedsProgram() {
 			s.KeyFile = "/home/me/.config/svc/gateway-key"
 		}

@@ -4,14 +4,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/gateway/config"
 )
 
 // NewDoctorCmd is 'svc doctor'.
 func NewDoctorCmd(env process.Env) *cobra.Command {
-	o := gatewayOptions{format: output.FormatText}
+	o := gatewayOptions{format: command.FormatText}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Diagnose why a gateway does not work",
@@ -33,6 +32,6 @@ code is 1 when a check failed, and 2 when the config cannot be read.`,
 	}
 	cmd.Flags().StringVar(&o.config, "config", config.DefaultPath, "configuration file")
 	addTokenEnv(cmd, &o.tokenEnv)
-	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
+	command.AddFormatFlag(cmd, &o.format, command.FormatText, command.FormatJSON)
 	return cmd
 }

@@ -13,13 +13,13 @@ import (
 
 	"svc/cli/command"
 	"svc/cli/daemon"
-	"svc/cli/output"
+	"svc/cli/policycmd"
 	"svc/cli/process"
 	"svc/gateway"
+	"svc/gateway/audit"
+	"svc/gateway/base/diag"
+	"svc/gateway/check"
 	"svc/gateway/config"
-	"svc/gateway/diag"
-	"svc/gateway/preflight"
-	"svc/gateway/report"
 	"svc/server/client"
 )
 
@@ -29,12 +29,13 @@ type gatewayOptions struct {
 	probe       bool
 	tokenEnv    string
 	requireAuth bool
-	format      output.Format
+	reportFrom  time.Time
+	format      command.Format
 	log         command.LogOptions
 }
 
 func NewGatewayCmd(env process.Env) *cobra.Command {
-	o := gatewayOptions{format: output.FormatText}
+	o := gatewayOptions{format: command.FormatText}
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Run the MCP gateway",
@@ -44,7 +45,9 @@ If the file has errors, a reload changes nothing.
 
 --check reads the same files as a start: the config, its variables (also from the
 directory credentials-gateway beside it, where the packaged unit finds its
-credentials), the license, keys and certificates. It opens no connection.
+credentials), the license, keys and certificates, and checks that the audit file
+and state_dir can be written, so run it as the user of the gateway. It opens no
+connection.
 With --probe it also sends each upstream, guardrail, issuer, Redis and the control
 plane the requests of a starting gateway. It prints the result of each probe, and
 for a failure the cause and what to do. The probe changes nothing and pins no tool.
@@ -53,6 +56,9 @@ that has the token of a caller.
 
 SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
 the same names; a flag overrides its variable.
+
+With --report-from the gateway reports again what its audit files have since that
+time, which a control plane that lost data lacks. What it has is not stored twice.
 
 SIGTERM and SIGINT drain: /readyz turns 503, and requests in flight may finish
 within shutdown.grace. A second signal ends at once.`,
@@ -74,6 +80,12 @@ within shutdown.grace. A second signal ends at once.`,
 			if o.tokenEnv != "" && !o.probe {
 				return command.Usagef("add --check --probe", "--token-env is for --probe")
 			}
+			if o.reportFrom.After(env.Now()) {
+				return command.Usagef("give a time in the past", "--report-from lies in the future: %s", o.reportFrom.Format(time.RFC3339))
+			}
+			if o.check && !o.reportFrom.IsZero() {
+				return command.Usagef("leave out --check", "--report-from is for a start")
+			}
 			if o.probe {
 				return probeGateway(cmd.Context(), env, o, false)
 			}
@@ -88,9 +100,10 @@ within shutdown.grace. A second signal ends at once.`,
 	f.BoolVar(&o.check, "check", false, "check the config and the files that it names, print the findings and exit")
 	f.BoolVar(&o.probe, "probe", false, "with --check, also send requests to the servers that the file names, and print each result")
 	addTokenEnv(cmd, &o.tokenEnv)
+	f.Var(command.TimeValue{Value: &o.reportFrom, Now: env.Now}, "report-from", "at this start, report the requests since then to the control plane again: a time, a date, or how long ago (1h, 7d)")
 	f.BoolVar(&o.requireAuth, "require-auth", false, "refuse a configuration with authentication off")
 	o.log.AddFlags(cmd)
-	output.AddFormatFlag(cmd, &o.format, output.FormatText, output.FormatJSON)
+	command.AddFormatFlag(cmd, &o.format, command.FormatText, command.FormatJSON)
 	return cmd
 }
 
@@ -118,13 +131,14 @@ func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error 
 	env.LookupEnv = unitCredentials(env, o.config)
 	file, found := loadGateway(env, o)
 	if file != nil {
-		doc := readDocument(env, o.config, false)
-		found = append(found, doc.Complete(preflight.Check(ctx, file, preflight.Options{
+		doc := policycmd.ReadDocument(env, o.config, false)
+		found = append(found, check.AtCheck(doc, env.Now())...)
+		found = append(found, doc.Complete(check.Check(ctx, file, check.PreflightOptions{
 			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
 		}))...)
 	}
 	write := diag.WriteText
-	if o.format == output.FormatJSON {
+	if o.format == command.FormatJSON {
 		write = diag.WriteJSON
 	}
 	if err := write(env.Stdout, found); err != nil {
@@ -179,6 +193,9 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 	if err != nil {
 		return err
 	}
+	if sink == nil && !o.reportFrom.IsZero() {
+		return command.Usagef("set control_plane.url, and control_plane.traces.enabled", "--report-from needs a control plane that gets traces")
+	}
 	g, err := gateway.New(gateway.Options{
 		Config:     file,
 		Load:       reloader(env, o, log),
@@ -188,6 +205,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 		Sink:       sink,
 		Heads:      heads,
 		SinkStatus: SinkStatus,
+		ReportFrom: o.reportFrom,
 		Governance: GovernanceSource(file, env.Build, log),
 		Now:        env.Now,
 	})
@@ -239,7 +257,7 @@ func reloader(env process.Env, o gatewayOptions, log *slog.Logger) func() (*conf
 }
 
 // Sinks returns the sinks for traces and for heads of the audit chain, or nil.
-func Sinks(file *config.File, b process.Build, log *slog.Logger) (report.Sink, report.HeadSink, error) {
+func Sinks(file *config.File, b process.Build, log *slog.Logger) (audit.Sink, audit.HeadSink, error) {
 	if !file.ControlPlane.Active() {
 		return nil, nil, nil
 	}

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"svc/cli/output"
+	"svc/cli/command"
 	"svc/cli/process/processtest"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
 	"svc/gateway/config"
-	"svc/gateway/diag"
-	"svc/gateway/license"
 )
 
 // The files of the packages are valid for the programs.
@@ -29,18 +28,45 @@ func TestDeployedGatewayConfig(t *testing.T) {
 	for _, f := range found {
 		t.Errorf("%v", f)
 	}
+	if !file.ControlPlane.Governance.On() {
+		t.Error("the policies of the control plane are not enforced")
+	}
+}
+
+// A control plane without governance, whose policies nobody enforces, is reported by 'svc gateway
+// --check'; governance: {enabled: false} is a choice.
+func TestCheckReportsGovernanceThatIsOff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		section string
+		warned  bool
+	}{
+		"absent": {"", true}, "chosen": {", governance: {enabled: false}", false}, "on": {", governance: {enabled: true}", false},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "svc.yaml")
+		text := "listen: 127.0.0.1:0\nlicense: {path: " + dir + "/l.jwt}\nupstreams: [{name: a, url: 'http://127.0.0.1:1/mcp'}]\ndefault_upstream: a\npolicy: {default_action: deny}\n" +
+			"audit: {path: " + dir + "/a.jsonl}\ncontrol_plane: {url: 'http://127.0.0.1:1', ingest_key: svc_ingest_x" + tt.section + "}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env, stdout, _ := processtest.New(t)
+		_ = checkGateway(t.Context(), env, gatewayOptions{config: path, check: true, format: command.FormatText}) // the license is missing
+		if strings.Contains(stdout.String(), "its policies are not enforced [governance-off]") != tt.warned || !strings.Contains(stdout.String(), "license") {
+			t.Errorf("%s: %s", name, stdout)
+		}
+	}
 }
 
 // 'svc gateway --check' reads the license, and the credentials next to the file
 // that the packaged unit gets; it prints which checks it does not make.
 func TestCheckReadsWhatAStartReads(t *testing.T) {
 	dir := t.TempDir()
-	keyFile, pub, err := license.GenerateKey(dir)
+	keyFile, pub, err := auth.GenerateKey(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := filepath.Join(dir, "license.jwt")
-	if _, err := license.Issue(license.Request{KeyFile: keyFile, Subject: "test", Days: 30, Out: token, Now: time.Now()}); err != nil {
+	if _, err := auth.Issue(auth.Request{KeyFile: keyFile, Subject: "test", Days: 30, Out: token, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	hash, err := auth.Hash("svc_gw_first-client_x", auth.Params{MemoryKiB: 64, Time: 1, Threads: 1})
@@ -59,7 +85,7 @@ func TestCheckReadsWhatAStartReads(t *testing.T) {
 	check := func() (string, error) {
 		env, stdout, stderr := processtest.New(t)
 		env.Now = time.Now
-		err := checkGateway(t.Context(), env, gatewayOptions{config: path, check: true, format: output.FormatText})
+		err := checkGateway(t.Context(), env, gatewayOptions{config: path, check: true, format: command.FormatText})
 		return stdout.String() + stderr.String(), err
 	}
 	if out, err := check(); err == nil || !strings.Contains(out, "SVC_INGEST_KEY is not set") {
@@ -78,7 +104,7 @@ func TestCheckReadsWhatAStartReads(t *testing.T) {
 	if err != nil {
 		t.Errorf("with them: %v\n%s", err, out)
 	}
-	for _, want := range []string{path + " is valid", "are read from " + credentials, "warning: audit.path: its directory does not exist yet", "not checked: "} {
+	for _, want := range []string{path + " is valid", "are read from " + credentials, "warning: audit.path: the directory does not exist yet", "not checked: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not print %q:\n%s", want, out)
 		}

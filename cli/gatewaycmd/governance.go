@@ -4,9 +4,9 @@ import (
 	"log/slog"
 
 	"svc/cli/process"
+	"svc/gateway/audit"
 	"svc/gateway/config"
-	"svc/gateway/govern"
-	"svc/gateway/report"
+	"svc/gateway/policy/plane"
 	"svc/server/client"
 )
 
@@ -15,9 +15,9 @@ import (
 const maxGovernance = 16 << 20
 
 // GovernanceSource returns the source of the gateway's policies, or nil.
-func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) govern.Source {
+func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) plane.Source {
 	cp := &file.ControlPlane
-	if !cp.Governance.Enabled || len(cp.URL) == 0 {
+	if !cp.Governance.On() || len(cp.URL) == 0 {
 		return nil
 	}
 	return planeClient(cp, b, log, "governance", client.WithMaxAnswer(maxGovernance))
@@ -25,7 +25,7 @@ func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) gove
 
 // planeClient returns the gateway's client of its control planes; purpose is for the
 // log.
-func planeClient(cp *report.Config, b process.Build, log *slog.Logger, purpose string, more ...client.Option) *client.Client {
+func planeClient(cp *audit.ControlPlaneConfig, b process.Build, log *slog.Logger, purpose string, more ...client.Option) *client.Client {
 	moved := func(from, to string, cause error) {
 		if cause == nil {
 			log.Info("a control plane is used again", "for", purpose, "control_plane", to)

@@ -11,11 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
+	"svc/gateway/base/diag"
 	"svc/gateway/config"
-	"svc/gateway/diag"
-	"svc/gateway/guardrail"
+	"svc/gateway/policy/guardrail"
 )
 
 // probedEndpoint is one element of the output of 'svc guardrail probe -o json'.
@@ -30,11 +29,11 @@ type probedEndpoint struct {
 func NewGuardrailCmd(env process.Env) *cobra.Command {
 	return command.NewGroupCmd("guardrail", "Manage guardrails",
 		`  svc guardrail probe /etc/svc/svc.yaml`,
-		newGuardrailProbeCmd(env))
+		newGuardrailProbeCmd(env), newGuardrailServeCmd(env))
 }
 
 func newGuardrailProbeCmd(env process.Env) *cobra.Command {
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use:   "probe FILE",
 		Short: "Check that every guardrail can be reached",
@@ -52,11 +51,11 @@ be checked because the config has errors or names certificates that cannot be re
 			return probeGuardrails(cmd.Context(), env, args[0], f)
 		},
 	}
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON)
+	command.AddFormatFlag(cmd, &f, command.FormatTable, command.FormatJSON)
 	return cmd
 }
 
-func probeGuardrails(ctx context.Context, env process.Env, path string, f output.Format) error {
+func probeGuardrails(ctx context.Context, env process.Env, path string, f command.Format) error {
 	file, found := config.Load(path, env.LookupEnv)
 	if file == nil {
 		if err := diag.WriteText(env.Stderr, found); err != nil {
@@ -89,8 +88,8 @@ func probeGuardrails(ctx context.Context, env process.Env, path string, f output
 	return nil
 }
 
-func writeProbed(env process.Env, probed []guardrail.Probed, f output.Format) error {
-	if f == output.FormatJSON {
+func writeProbed(env process.Env, probed []guardrail.Probed, f command.Format) error {
+	if f == command.FormatJSON {
 		list := make([]probedEndpoint, len(probed))
 		for i, p := range probed {
 			list[i] = probedEndpoint{Name: p.Name, Reachable: p.Reachable(), Status: p.Status,
@@ -99,7 +98,7 @@ func writeProbed(env process.Env, probed []guardrail.Probed, f output.Format) er
 				list[i].Error = p.Err.Error()
 			}
 		}
-		return output.WriteValue(env.Stdout, f, list)
+		return command.WriteValue(env.Stdout, f, list)
 	}
 	if len(probed) == 0 {
 		return nil
@@ -111,7 +110,7 @@ func writeProbed(env process.Env, probed []guardrail.Probed, f output.Format) er
 			rows[i][2] = "-"
 		}
 	}
-	return output.ShowTable(env, []string{"ENDPOINT", "STATUS", "LATENCY"}, rows)
+	return command.ShowTable(env, []string{"ENDPOINT", "STATUS", "LATENCY"}, rows)
 }
 
 func probedStatus(p guardrail.Probed) string {
@@ -127,6 +126,7 @@ func probedStatus(p guardrail.Probed) string {
 	if name := http.StatusText(p.Status); name != "" {
 		text += " " + name
 	}
+	text += p.Redirect
 	if !p.Reachable() {
 		return "unreachable: " + text
 	}

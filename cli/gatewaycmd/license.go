@@ -10,9 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
-	"svc/gateway/license"
+	"svc/gateway/auth"
 )
 
 func NewLicenseCmd(env process.Env) *cobra.Command {
@@ -34,7 +33,7 @@ never replaced.`,
 		Example: `  svc license keygen --out keys`,
 		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			key, public, err := license.GenerateKey(out)
+			key, public, err := auth.GenerateKey(out)
 			if err != nil {
 				return licenseFailure(err)
 			}
@@ -47,8 +46,8 @@ never replaced.`,
 }
 
 func newLicenseIssueCmd(env process.Env) *cobra.Command {
-	r := license.Request{Days: 365, GraceDays: 14}
-	f := output.FormatText
+	r := auth.Request{Days: 365, GraceDays: 14}
+	f := command.FormatText
 	cmd := &cobra.Command{
 		Use:     "issue",
 		Short:   "Sign a license",
@@ -57,29 +56,29 @@ func newLicenseIssueCmd(env process.Env) *cobra.Command {
 		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			r.Now = env.Now()
-			l, err := license.Issue(r)
+			l, err := auth.Issue(r)
 			if err != nil {
 				return licenseFailure(err)
 			}
-			if f != output.FormatText {
-				return output.WriteValue(env.Stdout, f, l)
+			if f != command.FormatText {
+				return command.WriteValue(env.Stdout, f, l)
 			}
-			fmt.Fprintf(env.Stderr, "license for %s until %s written to %s\n", output.Clean(l.Subject), l.ExpiresAt.Format(time.RFC3339), r.Out)
+			fmt.Fprintf(env.Stderr, "license for %s until %s written to %s\n", command.Clean(l.Subject), l.ExpiresAt.Format(time.RFC3339), r.Out)
 			return nil
 		},
 	}
 	addRequestFlags(cmd, &r)
 	flags := cmd.Flags()
 	flags.StringVar(&r.KeyFile, "key", "", "signing key that 'svc license keygen' created")
-	flags.StringVar(&r.Out, "out", license.FileName, "file to write")
-	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	flags.StringVar(&r.Out, "out", auth.FileName, "file to write")
+	command.AddFormatFlag(cmd, &f, command.FormatText, command.FormatJSON, command.FormatYAML)
 	command.RequireFlags(cmd, "key", "subject")
 	return cmd
 }
 
 func newLicenseInspectCmd(env process.Env) *cobra.Command {
 	var publicKey string
-	f := output.FormatText
+	f := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Show the contents of a license and whether a gateway accepts it",
@@ -92,11 +91,11 @@ refuse ends in exit code 1.`,
 			var key ed25519.PublicKey
 			if publicKey != "" {
 				var err error
-				if key, err = license.ReadPublicKey(publicKey); err != nil {
+				if key, err = auth.ReadPublicKey(publicKey); err != nil {
 					return command.Usage(err, "name the license.pub of the key that signed it")
 				}
 			}
-			in, err := license.Inspect(args[0], key, env.Now())
+			in, err := auth.Inspect(args[0], key, env.Now())
 			if err != nil {
 				return command.Usage(err, "")
 			}
@@ -110,16 +109,16 @@ refuse ends in exit code 1.`,
 		},
 	}
 	cmd.Flags().StringVar(&publicKey, "public-key", "", "verify the signature with this key")
-	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatText, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
-func writeInspection(env process.Env, f output.Format, in *license.Inspection) error {
-	if f != output.FormatText {
-		return output.WriteValue(env.Stdout, f, in)
+func writeInspection(env process.Env, f command.Format, in *auth.Inspection) error {
+	if f != command.FormatText {
+		return command.WriteValue(env.Stdout, f, in)
 	}
 	var b strings.Builder
-	line := func(name, value string) { fmt.Fprintf(&b, "%-11s %s\n", name, output.Clean(value)) }
+	line := func(name, value string) { fmt.Fprintf(&b, "%-11s %s\n", name, command.Clean(value)) }
 	line("subject", in.Subject)
 	line("issuer", in.Issuer)
 	line("issued", in.IssuedAt.Format(time.RFC3339))
@@ -150,17 +149,17 @@ func writeInspection(env process.Env, f output.Format, in *license.Inspection) e
 
 // licenseFailure adds a hint about what to do.
 func licenseFailure(err error) error {
-	if errors.Is(err, license.ErrExists) {
+	if errors.Is(err, auth.ErrExists) {
 		return command.Failed(err, "name another directory; keys that licenses were signed with must not be lost")
 	}
 	return err
 }
 
 // addRequestFlags adds the flags for the contents of a license.
-func addRequestFlags(cmd *cobra.Command, r *license.Request) {
+func addRequestFlags(cmd *cobra.Command, r *auth.Request) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.Subject, "subject", r.Subject, "holder of the license")
-	flags.StringVar(&r.Issuer, "issuer", license.Issuer, "issuer of the license")
+	flags.StringVar(&r.Issuer, "issuer", auth.Issuer, "issuer of the license")
 	flags.IntVar(&r.Days, "days", r.Days, "validity of the license in days")
 	flags.IntVar(&r.GraceDays, "grace-days", r.GraceDays, "grace period after the validity, in days")
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
-	"svc/gateway/license"
+	"svc/gateway/auth"
 )
 
 func newLicenseInitCmd(env process.Env) *cobra.Command {
 	dir := "license"
-	r := license.Request{Subject: "self-issued", Days: 365, GraceDays: 14}
-	f := output.FormatText
+	r := auth.Request{Subject: "self-issued", Days: 365, GraceDays: 14}
+	f := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Create a key pair and a license for your own gateways",
@@ -45,31 +44,31 @@ another one with the same key ('svc license issue').`,
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "directory to write into")
 	addRequestFlags(cmd, &r)
-	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatText, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
-func runLicenseInit(env process.Env, dir string, r license.Request, f output.Format) error {
+func runLicenseInit(env process.Env, dir string, r auth.Request, f command.Format) error {
 	dir, err := filepath.Abs(dir) // the gateway's configuration accepts absolute paths only
 	if err != nil {
 		return fmt.Errorf("find the directory: %w", err)
 	}
-	l, files, err := license.Init(dir, r)
-	if errors.Is(err, license.ErrExists) {
+	l, files, err := auth.Init(dir, r)
+	if errors.Is(err, auth.ErrExists) {
 		return command.Failed(err, "name another --dir, or renew the license with its key: svc license issue --key "+
-			filepath.Join(dir, license.KeyFileName)+" --subject NAME --out "+filepath.Join(dir, license.FileName))
+			filepath.Join(dir, auth.KeyFileName)+" --subject NAME --out "+filepath.Join(dir, auth.FileName))
 	}
 	if err != nil {
 		return err
 	}
-	if f != output.FormatText {
-		return output.WriteValue(env.Stdout, f, struct {
-			license.Files
-			*license.License
+	if f != command.FormatText {
+		return command.WriteValue(env.Stdout, f, struct {
+			auth.Files
+			*auth.License
 		}{files, l})
 	}
 	fmt.Fprintf(env.Stderr, "license for %s written, valid until %s with %d days of grace; put these lines into the gateway's config:\n",
-		output.Clean(l.Subject), l.ExpiresAt.Format(time.RFC3339), l.GraceDays)
+		command.Clean(l.Subject), l.ExpiresAt.Format(time.RFC3339), l.GraceDays)
 	var config struct {
 		License struct {
 			Path          string `json:"path"`
@@ -77,7 +76,7 @@ func runLicenseInit(env process.Env, dir string, r license.Request, f output.For
 		} `json:"license"`
 	}
 	config.License.Path, config.License.PublicKeyFile = files.License, files.PublicKey
-	if err := output.WriteValue(env.Stdout, output.FormatYAML, config); err != nil {
+	if err := command.WriteValue(env.Stdout, command.FormatYAML, config); err != nil {
 		return err
 	}
 	fmt.Fprintf(env.Stderr, "keep %s secret: it signs licenses, and no gateway needs it\n", files.Key)

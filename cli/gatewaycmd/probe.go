@@ -14,13 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
+	"svc/cli/policycmd"
 	"svc/cli/process"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
+	"svc/gateway/check"
 	"svc/gateway/config"
-	"svc/gateway/diag"
-	"svc/gateway/preflight"
-	"svc/gateway/probe"
 	"svc/server/client"
 )
 
@@ -37,13 +36,14 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 	env.LookupEnv = unitCredentials(env, o.config)
 	file, found := loadGateway(env, o)
 	if file != nil {
-		doc := readDocument(env, o.config, false)
-		found = append(found, doc.Complete(preflight.Check(ctx, file, preflight.Options{
+		doc := policycmd.ReadDocument(env, o.config, false)
+		found = append(found, check.AtCheck(doc, env.Now())...)
+		found = append(found, doc.Complete(check.Check(ctx, file, check.PreflightOptions{
 			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
 		}))...)
 	}
-	results := []probe.Result{}
-	if o.format == output.FormatJSON {
+	results := []check.ProbeResult{}
+	if o.format == command.FormatJSON {
 		results = findingResults(found)
 	} else if err := diag.WriteText(env.Stdout, found); err != nil {
 		return err
@@ -58,7 +58,7 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 	switch {
 	case unreadable(found):
 		return &command.ExitError{Err: command.ErrReported, Code: command.ExitUsage}
-	case file == nil, diag.HasErrors(found), probe.Failed(results):
+	case file == nil, diag.HasErrors(found), check.Failed(results):
 		return command.ErrReported
 	}
 	return nil
@@ -86,14 +86,14 @@ func callerToken(env process.Env, name string) (string, error) {
 }
 
 // tellPrograms prints why a probe may take long.
-func tellPrograms(env process.Env, format output.Format, file *config.File) {
+func tellPrograms(env process.Env, format command.Format, file *config.File) {
 	programs := 0
 	for i := range file.Upstreams {
 		if file.Upstreams[i].IsProcess() {
 			programs++
 		}
 	}
-	if programs > 0 && format != output.FormatJSON {
+	if programs > 0 && format != command.FormatJSON {
 		fmt.Fprintf(env.Stderr, "starting %d program(s): one that downloads itself the first time, as npx and uvx do, may take until its start_timeout\n", programs)
 	}
 }
@@ -117,9 +117,9 @@ func probeHomes(env process.Env, config string) string {
 }
 
 // askServers probes every server in the file at path.
-func askServers(ctx context.Context, env process.Env, path string, file *config.File, token string, machine bool) []probe.Result {
-	o := probe.Options{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, path)}
-	var dates []probe.Dated
+func askServers(ctx context.Context, env process.Env, path string, file *config.File, token string, machine bool) []check.ProbeResult {
+	o := check.ProbeOptions{Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, path)}
+	var dates []check.Dated
 	if cp := &file.ControlPlane; len(cp.URL) > 0 {
 		o.ControlPlane = func(ctx context.Context, url string) error {
 			_, _, err := client.New(url, cp.IngestKey,
@@ -136,42 +136,44 @@ func askServers(ctx context.Context, env process.Env, path string, file *config.
 			if !machine {
 				break
 			}
-			if d, ok := probe.AskClock(ctx, u, env.Now); ok {
+			if d, ok := check.AskClock(ctx, u, env.Now); ok {
 				dates = append(dates, d)
 			}
 		}
 	}
-	results := probe.Run(ctx, file, o)
+	results := check.Probe(ctx, file, o)
 	if machine {
-		results = append(results, probe.Machine(file, results, dates)...)
+		results = append(results, check.Machine(file, results, dates)...)
 	}
 	return results
 }
 
-// findingResults converts the errors of a file to results, so that the output is one
-// list. Warnings are not failures and are only shown by --check.
-func findingResults(found []diag.Finding) []probe.Result {
-	results := []probe.Result{}
+// findingResults converts the findings in a file to results, so that the output is one
+// list, with all that the text form has. What is no error, like the end of the license, is no
+// failure: its text is the advice.
+func findingResults(found []diag.Finding) []check.ProbeResult {
+	results := []check.ProbeResult{}
 	for _, f := range found {
-		if f.Severity != diag.Error {
-			continue
-		}
 		name := f.Pos.String()
 		if f.Path != "" {
 			name = f.Path
 		}
-		results = append(results, probe.Result{
+		r := check.ProbeResult{
 			Kind: kindConfiguration, Name: name, Cause: f.Message, Advice: f.Hint,
 			Clashes: []string{}, Unrouted: []string{}, LeftOut: []string{},
-		})
+		}
+		if r.OK = f.Severity != diag.Error; r.OK {
+			r.Cause, r.Advice = "", strings.TrimSuffix(f.Message+"; "+f.Hint, "; ")
+		}
+		results = append(results, r)
 	}
 	return results
 }
 
 // writeResults writes a table, and below it the notes of each result.
-func writeResults(env process.Env, f output.Format, results []probe.Result) error {
-	if f == output.FormatJSON {
-		return output.WriteValue(env.Stdout, f, results)
+func writeResults(env process.Env, f command.Format, results []check.ProbeResult) error {
+	if f == command.FormatJSON {
+		return command.WriteValue(env.Stdout, f, results)
 	}
 	if len(results) == 0 {
 		return nil
@@ -180,7 +182,7 @@ func writeResults(env process.Env, f output.Format, results []probe.Result) erro
 	for i := range results {
 		rows[i] = resultRow(&results[i])
 	}
-	if err := output.ShowTable(env, []string{"KIND", "NAME", "STATUS", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "TIME"}, rows); err != nil {
+	if err := command.ShowTable(env, []string{"KIND", "NAME", "STATUS", "REVISION", "TOOLS", "PROMPTS", "RESOURCES", "TIME"}, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -200,34 +202,34 @@ func writeResults(env process.Env, f output.Format, results []probe.Result) erro
 	return nil
 }
 
-func resultRow(r *probe.Result) []string {
+func resultRow(r *check.ProbeResult) []string {
 	status, took := "ok", fmt.Sprintf("%d ms", r.MS)
 	if !r.OK {
 		status = "FAILED"
 	}
 	counts := []string{"-", "-", "-"}
-	if r.Kind == probe.KindUpstream && r.OK {
+	if r.Kind == check.KindUpstream && r.OK {
 		counts = []string{strconv.Itoa(r.Tools), strconv.Itoa(r.Prompts), strconv.Itoa(r.Resources)}
 	}
 	switch r.Kind {
-	case probe.KindClock, probe.KindFiles, probe.KindDirectory:
+	case check.KindClock, check.KindFiles, check.KindDirectory:
 		took = "-"
 	}
-	return append(append([]string{r.Kind, r.Name, status, output.Dash(r.Revision)}, counts...), took)
+	return append(append([]string{r.Kind, r.Name, status, command.Dash(r.Revision)}, counts...), took)
 }
 
 // shownNames bounds each list of names in the text form; -o json has them all.
 const shownNames = 8
 
 // writeNotes writes the cause, the lists of names and the advice of a result.
-func writeNotes(b *strings.Builder, r *probe.Result) {
+func writeNotes(b *strings.Builder, r *check.ProbeResult) {
 	if r.Cause == "" && r.Advice == "" && len(r.Clashes)+len(r.Unrouted)+len(r.LeftOut) == 0 {
 		return
 	}
 	line := func(label, text string) {
-		fmt.Fprintf(b, "  %-11s %s\n", label, output.Clean(text))
+		fmt.Fprintf(b, "  %-11s %s\n", label, command.Clean(text))
 	}
-	fmt.Fprintf(b, "\n%s %s\n", r.Kind, output.Clean(r.Name))
+	fmt.Fprintf(b, "\n%s %s\n", r.Kind, command.Clean(r.Name))
 	if r.Cause != "" {
 		line("cause:", r.Cause)
 	}

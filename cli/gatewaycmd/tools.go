@@ -9,12 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
+	"svc/gateway/catalog/pins"
+	"svc/gateway/check"
 	"svc/gateway/config"
-	"svc/gateway/pinning"
-	"svc/gateway/pins"
-	"svc/gateway/probe"
 )
 
 // NewToolsCmd is 'svc tools'.
@@ -36,7 +34,7 @@ prompt, UPSTREAM/instructions: the instructions, and UPSTREAM/ all of an upstrea
 type toolsCommand struct {
 	file     upstreamFile
 	tokenEnv string
-	format   output.Format
+	format   command.Format
 }
 
 func (o *toolsCommand) addFlags(cmd *cobra.Command) {
@@ -47,7 +45,7 @@ func (o *toolsCommand) addFlags(cmd *cobra.Command) {
 // listing has the current lists of the upstreams, and the approved definitions.
 type listing struct {
 	file  *config.File
-	lists []probe.Listed
+	lists []check.Listed
 	pins  *pins.Pins
 	path  string
 }
@@ -63,13 +61,14 @@ func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, 
 		return nil, err
 	}
 	l := &listing{file: f}
-	l.path, _ = pinning.FileOf(f)
+	settings := f.Pinning()
+	l.path, _ = settings.Path()
 	if l.pins, err = pins.ReadOrEmpty(l.path); err != nil {
 		return nil, command.Failed(err, "the file of approved definitions is not one: restore it, or approve again into a new one")
 	}
 	env := o.file.env
 	tellPrograms(env, o.format, f)
-	l.lists = probe.Lists(ctx, f, probe.Options{
+	l.lists = check.Lists(ctx, f, check.ProbeOptions{
 		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, o.file.config),
 	})
 	return l, nil
@@ -81,7 +80,7 @@ func (o *toolsCommand) failed(l *listing) bool {
 	for i := range l.lists {
 		if r := &l.lists[i].Result; l.lists[i].Offer == nil {
 			failed = true
-			fmt.Fprintf(o.file.env.Stderr, "upstream %s could not be read: %s; what to do: %s\n", output.Clean(r.Name), output.Clean(r.Cause), output.Clean(r.Advice))
+			fmt.Fprintf(o.file.env.Stderr, "upstream %s could not be read: %s; what to do: %s\n", command.Clean(r.Name), command.Clean(r.Cause), command.Clean(r.Advice))
 		}
 	}
 	return failed
@@ -106,7 +105,7 @@ const (
 func (l *listing) definitions(i int) (list []definition) {
 	c := &l.file.Upstreams[i]
 	seen := map[pins.Subject]bool{}
-	for _, pin := range pinning.Of(c.Name, l.lists[i].Offer) {
+	for _, pin := range pins.Of(c.Name, l.lists[i].Offer) {
 		d := definition{subject: pin.Subject, status: string(l.pins.Status(pin.Subject, pin.Definition.Digest)), now: &pin}
 		d.before, _ = l.pins.Approved(pin.Subject)
 		if !c.Pinned() && d.status == string(pins.New) {
@@ -124,7 +123,7 @@ func (l *listing) definitions(i int) (list []definition) {
 	return list
 }
 
-// select returns the definitions that the arguments name, or all without arguments. An
+// choose returns the definitions that the arguments name, or all without arguments. An
 // argument that matches nothing is an error.
 func (l *listing) choose(args []string) ([]definition, error) {
 	var all, chosen []definition

@@ -11,15 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
-	"svc/gateway/federation"
-	"svc/gateway/pinning"
-	"svc/gateway/pins"
+	"svc/gateway/catalog/federation"
+	"svc/gateway/catalog/pins"
 )
 
 func newToolsDiffCmd(env process.Env) *cobra.Command {
-	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
+	o := toolsCommand{file: upstreamFile{env: env}, format: command.FormatText}
 	cmd := &cobra.Command{
 		Use:   "diff [UPSTREAM/NAME...]",
 		Short: "Show differences between current and approved definitions",
@@ -60,7 +58,7 @@ func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []stri
 	return nil
 }
 
-// maxShown bounds the changes of one definition that are shown, and the text of one
+// maxShownChanges and maxShownText bound the changes of one definition that are shown, and the text of one
 // change, in runes.
 const (
 	maxShownChanges = 100
@@ -80,7 +78,7 @@ func writeDifference(b *strings.Builder, d definition) {
 	default:
 		return
 	}
-	fmt.Fprintf(b, "%s is %s\n", output.Clean(d.subject.String()), d.status)
+	fmt.Fprintf(b, "%s is %s\n", command.Clean(d.subject.String()), d.status)
 	for i, c := range changes {
 		if i == maxShownChanges {
 			fmt.Fprintf(b, "  and %d more changes\n", len(changes)-i)
@@ -92,13 +90,13 @@ func writeDifference(b *strings.Builder, d definition) {
 		}
 		switch {
 		case c.Words != "":
-			fmt.Fprintf(b, "  %s: %s\n", output.Clean(at), indent(c.Words))
+			fmt.Fprintf(b, "  %s: %s\n", command.Clean(at), indent(c.Words))
 		case c.Old == "":
-			fmt.Fprintf(b, "  %s: {+%s+}\n", output.Clean(at), indent(pins.Visible(c.New)))
+			fmt.Fprintf(b, "  %s: {+%s+}\n", command.Clean(at), indent(pins.Visible(c.New)))
 		case c.New == "":
-			fmt.Fprintf(b, "  %s: [-%s-]\n", output.Clean(at), indent(pins.Visible(c.Old)))
+			fmt.Fprintf(b, "  %s: [-%s-]\n", command.Clean(at), indent(pins.Visible(c.Old)))
 		default:
-			fmt.Fprintf(b, "  %s: [-%s-]{+%s+}\n", output.Clean(at), indent(pins.Visible(c.Old)), indent(pins.Visible(c.New)))
+			fmt.Fprintf(b, "  %s: [-%s-]{+%s+}\n", command.Clean(at), indent(pins.Visible(c.Old)), indent(pins.Visible(c.New)))
 		}
 	}
 }
@@ -112,7 +110,7 @@ func indent(text string) string {
 }
 
 func newToolsApproveCmd(env process.Env) *cobra.Command {
-	o := toolsCommand{file: upstreamFile{env: env}, format: output.FormatText}
+	o := toolsCommand{file: upstreamFile{env: env}, format: command.FormatText}
 	all := false
 	cmd := &cobra.Command{
 		Use:   "approve {UPSTREAM/NAME...|--all}",
@@ -157,7 +155,7 @@ func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []s
 		switch {
 		case d.status == statusGone:
 			if len(args) > 0 {
-				fmt.Fprintf(o.file.env.Stderr, "%s is not listed any more: it stays as it was approved\n", output.Clean(d.subject.String()))
+				fmt.Fprintf(o.file.env.Stderr, "%s is not listed any more: it stays as it was approved\n", command.Clean(d.subject.String()))
 			}
 		case d.status == statusUnpinned && len(args) == 0, d.status == string(pins.Approved):
 		default:
@@ -173,7 +171,7 @@ func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []s
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	_, err = pinning.Update(ctx, l.path, func(p *pins.Pins) *pins.Pins {
+	_, err = pins.Update(ctx, l.path, func(p *pins.Pins) *pins.Pins {
 		for name, list := range approved {
 			p = p.With(name, o.file.env.Now(), list...)
 		}

@@ -1,26 +1,23 @@
 package gatewaycmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
+	"svc/gateway/base/diag"
 	"svc/gateway/config"
-	"svc/gateway/credentials/endpoint"
-	"svc/gateway/credentials/grant"
-	"svc/gateway/credentials/login"
-	"svc/gateway/diag"
 	"svc/gateway/upstream"
+	"svc/gateway/upstream/credentials"
 )
 
 // NewUpstreamCmd is 'svc upstream'.
@@ -79,12 +76,13 @@ func find(file *config.File, name string) (*upstream.Config, error) {
 	if names == nil {
 		return nil, command.Usagef("set credentials: {authorization_code: {}} in the upstream that you want to log in at", "no upstream of the file has a login")
 	}
-	return nil, command.Usagef("one of "+strings.Join(names, ", "), "no upstream with credentials.authorization_code is named %s", output.Clean(name))
+	return nil, command.Usagef("one of "+strings.Join(names, ", "), "no upstream with credentials.authorization_code is named %s", command.Clean(name))
 }
 
 func newUpstreamLoginCmd(env process.Env) *cobra.Command {
 	file := upstreamFile{env: env}
 	timeout := 10 * time.Minute
+	var accepted []string
 	cmd := &cobra.Command{
 		Use:   "login NAME",
 		Short: "Log in at a hosted tool server",
@@ -94,7 +92,18 @@ browser returns to this command on loopback. Every caller of the gateway reaches
 the upstream with the account of the person who logs in.
 
 The authorization server is discovered from the upstream, and the gateway registers
-itself there unless client_id is set. The tokens are stored in state_dir with mode
+itself there unless client_id is set. Before the browser is needed, the command prints
+the authorization server (issuer), the page that the browser opens, the token endpoint
+and the scopes. If their hosts differ from each other or from the host of the upstream,
+if the server proposes the scopes, or if the last login was at another server, it asks
+for 'yes'. Without a terminal, give the host of the issuer that you expect with
+--accept-issuer, with its port if it is not the default one; a login at any other issuer
+is refused. Where the page or the token endpoint is at another host than the issuer, give
+--accept-issuer once more for each further host, after that of the issuer. Scopes that the
+server proposes are accepted with 'yes' only: without a terminal, write scopes into the
+configuration.
+
+The tokens are stored in state_dir with mode
 0600; a running gateway uses them at once and renews them. Run this command on the
 machine of the gateway, as the gateway's user or as root.
 
@@ -102,6 +111,8 @@ If the browser runs on another machine, either forward the printed port
 (ssh -L PORT:127.0.0.1:PORT), or paste into this command the address to which the
 browser was redirected and which it could not open.`,
 		Example: `  svc upstream login crm --config svc.yaml
+  svc upstream login crm --accept-issuer login.crm.example --config svc.yaml
+  svc upstream login crm --accept-issuer login.crm.example --accept-issuer tokens.crm.example
   sudo -u svc-gateway svc upstream login crm --config /etc/svc/svc.yaml`,
 		Args: command.WantArgs("a NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,16 +126,17 @@ browser was redirected and which it could not open.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return runLogin(ctx, env, f, c)
+			return runLogin(ctx, env, f, c, accepted)
 		},
 	}
 	file.addFlag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the browser")
+	cmd.Flags().StringArrayVar(&accepted, "accept-issuer", nil, "host of the authorization server to accept without a question; repeat it for other hosts of page and token endpoint")
 	return cmd
 }
 
 // runLogin logs in, and saves the tokens.
-func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.Config) error {
+func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.Config, accepted []string) error {
 	if err := needStateDir(env, f.StateDirectory()); err != nil {
 		return err
 	}
@@ -132,18 +144,29 @@ func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.
 	if env.StdinTTY {
 		pasted = env.Stdin
 	}
-	g, err := login.Run(ctx, login.Options{Upstream: c, Pasted: pasted, Now: env.Now, Show: func(address, redirect string) {
+	file := credentials.FileOf(f.StateDirectory(), c.Name)
+	o := credentials.LoginOptions{Upstream: c, Pasted: pasted, Now: env.Now}
+	if last, err := file.Read(); err == nil {
+		o.LastIssuer = last.Issuer
+	}
+	o.Accept = func(ctx context.Context, s *credentials.Servers) error {
+		return acceptServers(ctx, env, c, s, accepted)
+	}
+	o.Show = func(address, redirect string) {
 		fmt.Fprintf(env.Stderr, "Open this address in a browser and log in. It returns to %s\n\n", redirect)
 		fmt.Fprintln(env.Stdout, address)
 		fmt.Fprintln(env.Stderr)
 		if pasted != nil {
 			fmt.Fprintln(env.Stderr, "If the browser cannot open that page, paste its address here.")
 		}
-	}})
+	}
+	g, err := credentials.Run(ctx, o)
+	if coded := (*command.ExitError)(nil); errors.As(err, &coded) { // of acceptServers
+		return err
+	}
 	if err != nil {
 		return command.Failed(fmt.Errorf("log in at %q: %w", c.Name, err), "")
 	}
-	file := grant.FileOf(f.StateDirectory(), c.Name)
 	unlock, err := file.Lock(ctx)
 	if err != nil {
 		return err
@@ -152,11 +175,85 @@ func runLogin(ctx context.Context, env process.Env, f *config.File, c *upstream.
 	if err := file.Write(g); err != nil {
 		return command.Failed(fmt.Errorf("save the login: %w", err), "run it as the user of the gateway, who may write to state_dir")
 	}
-	fmt.Fprintf(env.Stderr, "Logged in at %s for upstream %q.\n", output.Clean(g.Issuer), c.Name)
+	fmt.Fprintf(env.Stderr, "Logged in at %s for upstream %q.\n", command.Clean(g.Issuer), c.Name)
 	if g.RefreshToken == "" {
 		fmt.Fprintf(env.Stderr, "The authorization server issued no refresh token: log in again before %s.\n", g.Expires.Local().Format(time.DateTime))
 	}
 	return nil
+}
+
+// acceptServers shows the operator with which servers a login would happen, and returns an error
+// unless they are accepted. accepted are the values of --accept-issuer: the host of the issuer, then
+// further hosts. They say nothing about scopes, which the server could choose at will.
+func acceptServers(ctx context.Context, env process.Env, c *upstream.Config, s *credentials.Servers, accepted []string) error {
+	scopes := command.Clean(strings.Join(s.Scopes, " "))
+	switch {
+	case scopes == "":
+		scopes = "none requested: the server chooses"
+	case s.Proposed:
+		scopes += " (proposed by the server)"
+	}
+	fmt.Fprintf(env.Stderr, "Login for upstream %q at %s\n  issuer          %s\n  page            %s\n  token endpoint  %s\n  scopes          %s\n\n",
+		c.Name, command.Clean(upstream.LogURL(c.URL)), command.Clean(s.Issuer), command.Clean(upstream.LogURL(s.Page)), command.Clean(s.TokenEndpoint), scopes)
+	missing, reasons := s.Hosts, s.Reasons
+	switch {
+	case len(accepted) > 0 && accepted[0] != s.Hosts[0]:
+		return command.Failed(fmt.Errorf("the authorization server is at %s, and the first --accept-issuer accepts %s", command.Clean(s.Hosts[0]), command.Clean(accepted[0])), "")
+	case len(accepted) > 0:
+		missing, reasons = nil, nil
+		for _, host := range s.Hosts {
+			if !slices.Contains(accepted, host) {
+				missing = append(missing, host)
+				reasons = append(reasons, fmt.Sprintf("the page or the token endpoint is at %s, and no --accept-issuer accepts it", host))
+			}
+		}
+	case len(reasons) == 0:
+		missing = nil
+	}
+	if s.Proposed {
+		reasons = append(slices.Clone(reasons), "the scopes are proposed by the server")
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(env.Stderr, "- %s\n", command.Clean(why))
+	}
+	if !env.StdinTTY {
+		return notAccepted(s, missing)
+	}
+	fmt.Fprint(env.Stderr, "Continue only if you know these hosts and want to grant these scopes. Type yes to log in: ")
+	answer := make(chan string, 1)
+	go func() {
+		var line string
+		_, _ = fmt.Fscanln(env.Stdin, &line)
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		if line == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return command.Failed(errors.New("the login was not accepted: nothing was changed"), "")
+}
+
+// notAccepted is the error of a login without a terminal. It names the hosts that were not accepted, and
+// the scopes if a server proposed them, and what the operator may write to accept exactly those.
+func notAccepted(s *credentials.Servers, hosts []string) error {
+	var what, write []string
+	if len(hosts) > 0 {
+		what = append(what, "not accepted: the hosts "+command.Clean(strings.Join(hosts, ", ")))
+		write = append(write, "add --accept-issuer "+command.Clean(strings.Join(hosts, " --accept-issuer ")))
+	}
+	if s.Proposed {
+		scopes := fmt.Sprintf("%q", s.Scopes)
+		what = append(what, "not accepted: the scopes "+command.Clean(strings.Join(s.Scopes, " "))+", which the server proposes")
+		write = append(write, "set credentials.authorization_code.scopes in the configuration, such as "+strings.ReplaceAll(scopes, `" "`, `", "`))
+	}
+	return command.Usagef("only if you know and want them: "+strings.Join(write, ", and "),
+		"the login needs a confirmation, and standard input is not a terminal; %s", strings.Join(what, "; "))
 }
 
 // needStateDir creates the directory if it is missing, unless it would belong to root,
@@ -201,11 +298,11 @@ the token expires; restart the gateway to remove it at once.`,
 }
 
 func runLogout(ctx context.Context, env process.Env, f *config.File, c *upstream.Config) error {
-	file := grant.FileOf(f.StateDirectory(), c.Name)
-	if _, err := file.Read(); errors.Is(err, grant.ErrNone) {
+	file := credentials.FileOf(f.StateDirectory(), c.Name)
+	if _, err := file.Read(); errors.Is(err, credentials.ErrNone) {
 		return command.Failed(fmt.Errorf("upstream %q: %w", c.Name, err), "")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*endpoint.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*credentials.Timeout)
 	defer cancel()
 	unlock, err := file.Lock(ctx)
 	if err != nil {
@@ -213,9 +310,9 @@ func runLogout(ctx context.Context, env process.Env, f *config.File, c *upstream
 	}
 	defer unlock()
 	if g, err := file.Read(); err == nil && g.RevocationEndpoint != "" && g.RefreshToken != "" {
-		e := endpoint.Endpoint{ID: g.ClientID, Secret: cmp.Or(g.ClientSecret, c.Credentials.AuthorizationCode.ClientSecret), Method: g.AuthMethod, Client: endpoint.NewClient(), Now: env.Now}
+		e := credentials.EndpointOf(c, g, credentials.NewClient(), env.Now)
 		if err := e.Revoke(ctx, g.RevocationEndpoint, g.RefreshToken); err != nil {
-			fmt.Fprintf(env.Stderr, "the tokens are removed here, but were not revoked: %s\n", output.Clean(err.Error()))
+			fmt.Fprintf(env.Stderr, "the tokens are removed here, but were not revoked: %s\n", command.Clean(err.Error()))
 		}
 	}
 	if err := file.Remove(); err != nil {

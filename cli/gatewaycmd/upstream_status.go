@@ -8,12 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/gateway/config"
-	"svc/gateway/credentials"
-	"svc/gateway/credentials/grant"
 	"svc/gateway/upstream"
+	"svc/gateway/upstream/credentials"
 )
 
 // loginStatus is one row of 'svc upstream status'.
@@ -31,7 +29,7 @@ type loginStatus struct {
 
 func newUpstreamStatusCmd(env process.Env) *cobra.Command {
 	file := upstreamFile{env: env}
-	format := output.FormatText
+	format := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the logins at hosted tool servers",
@@ -50,11 +48,11 @@ upstreams. The exit code is 1 when a login is missing.`,
 		},
 	}
 	file.addFlag(cmd)
-	output.AddFormatFlag(cmd, &format, output.FormatText, output.FormatJSON)
+	command.AddFormatFlag(cmd, &format, command.FormatText, command.FormatJSON)
 	return cmd
 }
 
-func writeLogins(env process.Env, format output.Format, f *config.File) error {
+func writeLogins(env process.Env, format command.Format, f *config.File) error {
 	list := []loginStatus{}
 	missing := false
 	for _, c := range loginsOf(f) {
@@ -63,8 +61,8 @@ func writeLogins(env process.Env, format output.Format, f *config.File) error {
 		list = append(list, s)
 	}
 	err := error(nil)
-	if format == output.FormatJSON {
-		err = output.WriteValue(env.Stdout, format, list)
+	if format == command.FormatJSON {
+		err = command.WriteValue(env.Stdout, format, list)
 	} else {
 		err = writeLoginTable(env, list)
 	}
@@ -81,7 +79,7 @@ func writeLoginTable(env process.Env, list []loginStatus) error {
 	}
 	var rows [][]string
 	for _, s := range list {
-		row := []string{s.Name, "logged in", output.Dash(s.Issuer), "-", "-", output.Dash(strings.Join(s.Scopes, " "))}
+		row := []string{s.Name, "logged in", command.Dash(s.Issuer), "-", "-", command.Dash(strings.Join(s.Scopes, " "))}
 		if !s.LoggedIn {
 			row[1] = s.Cause
 		} else if row[3], row[4] = s.Since.Local().Format(time.DateTime), "renewed"; !s.Renewable {
@@ -89,22 +87,23 @@ func writeLoginTable(env process.Env, list []loginStatus) error {
 		}
 		rows = append(rows, row)
 	}
-	return output.ShowTable(env, []string{"NAME", "STATUS", "AUTHORIZATION SERVER", "SINCE", "ENDS", "SCOPES"}, rows)
+	return command.ShowTable(env, []string{"NAME", "STATUS", "AUTHORIZATION SERVER", "SINCE", "ENDS", "SCOPES"}, rows)
 }
 
 // statusOf reads the login at one upstream.
 func statusOf(f *config.File, c *upstream.Config, now time.Time) loginStatus {
 	s := loginStatus{Name: c.Name, Scopes: []string{}}
-	g, err := grant.FileOf(f.StateDirectory(), c.Name).Read()
+	g, err := credentials.FileOf(f.StateDirectory(), c.Name).Read()
 	if err != nil {
 		s.Cause = err.Error()
 		return s
 	}
 	s.Issuer, s.Since, s.TokenExpires, s.Renewable = g.Issuer, g.LoggedIn, g.Expires, g.RefreshToken != ""
 	s.Scopes = append(s.Scopes, g.Scopes...)
+	superseded := credentials.Superseded(c, g)
 	switch {
-	case g.URL != c.URL || g.Resource != credentials.ResourceOf(c):
-		s.Cause = "logged in for another url"
+	case superseded != "":
+		s.Cause = superseded
 	case g.Ended:
 		s.Cause = "ended by the authorization server"
 	case !s.Renewable && !now.Before(g.Expires):

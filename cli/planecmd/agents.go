@@ -7,11 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // model joins provider and name.
@@ -28,7 +27,7 @@ var agents = rest.Resource[api.AgentItem]{
 	Columns: rest.Columns[api.AgentItem]{
 		Header: []string{"ID", "NAME", "ENVIRONMENT", "MODEL", "UPDATED"},
 		Row: func(a api.AgentItem) []string {
-			return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), output.Stamp(a.UpdatedAt)}
+			return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), command.Stamp(a.UpdatedAt)}
 		},
 	},
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
@@ -138,7 +137,7 @@ func newAgentToolsCmd(r *rest.Connection) *cobra.Command {
 	}, rest.Columns[api.AgentTool]{
 		Header: []string{"TOOL", "CALLS", "LAST CALLED"},
 		Row: func(t api.AgentTool) []string {
-			return []string{t.ToolName, output.Count(t.CallCount), output.Stamp(t.LastCalledAt)}
+			return []string{t.ToolName, command.Count(t.CallCount), command.Stamp(t.LastCalledAt)}
 		},
 	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentTool], error) {
 		return c.ListAgentTools(ctx, id, p)
@@ -173,7 +172,7 @@ func newAgentHistoryCmd(r *rest.Connection) *cobra.Command {
 	}, rest.Columns[api.Deployment]{
 		Header: []string{"ID", "DEPLOYED", "BY", "BYTES"},
 		Row: func(d api.Deployment) []string {
-			return []string{d.ID, output.Stamp(d.DeployedAt), d.DeployedBy, output.Count(int64(len(d.ConfigYAML)))}
+			return []string{d.ID, command.Stamp(d.DeployedAt), d.DeployedBy, command.Count(int64(len(d.ConfigYAML)))}
 		},
 	}, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Deployment], error) {
 		return c.ListAgentHistory(ctx, id, p)

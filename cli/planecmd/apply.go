@@ -12,12 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/documents"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // applyFlags are the flags that 'svc apply' and 'svc diff' share.
@@ -41,7 +39,7 @@ func (f *applyFlags) add(cmd *cobra.Command) {
 }
 
 // read reads the documents and builds the request.
-func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []documents.Document, err error) {
+func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []Document, err error) {
 	paths, err := f.paths()
 	if err != nil {
 		return in, nil, err
@@ -55,7 +53,7 @@ func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []documents.Do
 		if size += len(text); size > api.MaxApplyBody {
 			return in, nil, command.Usagef("apply fewer documents at a time, as several sets", "the documents have more than %d MiB", api.MaxApplyBody>>20)
 		}
-		more, err := documents.Read(path, text)
+		more, err := Read(path, text)
 		if err != nil {
 			return in, nil, command.Usage(err, "")
 		}
@@ -111,9 +109,12 @@ func (f *applyFlags) paths() (paths []string, err error) {
 // indexed matches the reference to a document in the details of an error.
 var indexed = regexp.MustCompile(`^documents\[(\d+)\]\.(?:spec\.)?(.*)$`)
 
+// asFlags replaces members of the REST API in its texts by the flags that set them.
+var asFlags = strings.NewReplacer("set pruneLimit to", "set --prune-limit to", "set adopt to", "set --adopt to")
+
 // explain adds the files and lines of the documents that an error response
 // refers to.
-func (f *applyFlags) explain(err error, docs []documents.Document) error {
+func (f *applyFlags) explain(err error, docs []Document, dryRun bool) error {
 	var answer *client.Error
 	if !errors.As(err, &answer) || len(answer.Details) == 0 {
 		return f.r.Explain(err)
@@ -121,6 +122,10 @@ func (f *applyFlags) explain(err error, docs []documents.Document) error {
 	details := map[string]string{}
 	var lines []string
 	for field, text := range answer.Details {
+		text = asFlags.Replace(text)
+		if flag := map[string]string{"prune": "--prune", "pruneLimit": "--prune-limit", "set": "--set"}[field]; flag != "" {
+			field = flag
+		}
 		m := indexed.FindStringSubmatch(field)
 		if m == nil {
 			details[field] = text
@@ -137,6 +142,9 @@ func (f *applyFlags) explain(err error, docs []documents.Document) error {
 	message := answer.Message
 	if len(lines) > 0 {
 		message = "nothing was applied"
+		if dryRun {
+			message = "the documents cannot be applied"
+		}
 	}
 	for _, line := range lines {
 		message += "\n" + line[6:]
@@ -149,7 +157,7 @@ func NewApplyCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	f := &applyFlags{r: r}
 	var dryRun bool
-	format := output.FormatTable
+	format := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "apply", Short: "Create and update teams, agents, policies, budgets and SLA targets from documents",
 		Long: `Create and update the resources of the control plane to match documents. Either all
@@ -179,20 +187,20 @@ the resources of the set that are in none of the documents.`,
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything and show what would change")
-	output.AddFormatFlag(cmd, &format, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &format, command.FormatTable, command.FormatJSON, command.FormatYAML)
 	r.AddFlags(cmd)
 	return cmd
 }
 
 // send sends the request; errors name the file and line.
-func (f *applyFlags) send(cmd *cobra.Command, in api.Apply, docs []documents.Document) (api.Applied, error) {
+func (f *applyFlags) send(cmd *cobra.Command, in api.Apply, docs []Document) (api.Applied, error) {
 	c, err := f.r.Client()
 	if err != nil {
 		return api.Applied{}, err
 	}
 	applied, err := c.Apply(cmd.Context(), in)
 	if err != nil {
-		return applied, f.explain(err, docs)
+		return applied, f.explain(err, docs, in.DryRun)
 	}
 	rest.WriteWarnings(f.r.Env, applied.Warnings)
 	return applied, nil
@@ -202,7 +210,7 @@ func (f *applyFlags) send(cmd *cobra.Command, in api.Apply, docs []documents.Doc
 func NewDiffCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
 	f := &applyFlags{r: r}
-	format := output.FormatTable
+	format := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "diff", Short: "Show what 'svc apply' would change",
 		Long: `Read documents as 'svc apply' does and show the differences from the control plane.
@@ -241,16 +249,16 @@ differs, and 2 if the comparison failed.`,
 		},
 	}
 	f.add(cmd)
-	output.AddFormatFlag(cmd, &format, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &format, command.FormatTable, command.FormatJSON, command.FormatYAML)
 	r.AddFlags(cmd)
 	return cmd
 }
 
 // writeApplied shows the changes; the text form also has the number of
 // unchanged documents.
-func writeApplied(env process.Env, format output.Format, applied api.Applied) error {
-	if format != output.FormatTable {
-		return output.WriteValue(env.Stdout, format, applied)
+func writeApplied(env process.Env, format command.Format, applied api.Applied) error {
+	if format != command.FormatTable {
+		return command.WriteValue(env.Stdout, format, applied)
 	}
 	n := map[string]int{}
 	rows := [][]string{{"CHANGE", "KIND", "NAME", "FIELDS"}}
@@ -261,7 +269,7 @@ func writeApplied(env process.Env, format output.Format, applied api.Applied) er
 		}
 	}
 	if len(rows) > 1 {
-		t := output.NewTable(env)
+		t := command.NewTable(env)
 		if err := t.Write(rows); err != nil {
 			return err
 		}
@@ -277,7 +285,7 @@ func writeApplied(env process.Env, format output.Format, applied api.Applied) er
 // NewExportCmd returns the command 'svc export'.
 func NewExportCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	format := output.FormatYAML
+	format := command.FormatYAML
 	cmd := &cobra.Command{
 		Use: "export [KIND...]", Short: "Write the resources of the control plane as documents for 'svc apply'",
 		Long: `Write the teams, agents, policies, budgets and SLA targets of the control plane to
@@ -315,13 +323,13 @@ are in the order in which they apply. Secrets, keys, members and traces are not 
 			if n := len(out.Documents); n > api.MaxDocuments {
 				fmt.Fprintf(env.Stderr, "warning: there are %d documents, and 'svc apply' takes %d at a time\n", n, api.MaxDocuments)
 			}
-			if format == output.FormatJSON {
-				return output.WriteValue(env.Stdout, format, out)
+			if format == command.FormatJSON {
+				return command.WriteValue(env.Stdout, format, out)
 			}
-			return documents.Write(env.Stdout, out.Documents)
+			return write(env.Stdout, out.Documents)
 		},
 	}
-	output.AddFormatFlag(cmd, &format, output.FormatYAML, output.FormatJSON)
+	command.AddFormatFlag(cmd, &format, command.FormatYAML, command.FormatJSON)
 	r.AddFlags(cmd)
 	return cmd
 }

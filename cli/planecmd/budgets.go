@@ -6,10 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 var budgets = rest.Resource[api.Budget]{
@@ -18,7 +17,7 @@ var budgets = rest.Resource[api.Budget]{
 	Columns: rest.Columns[api.Budget]{
 		Header: []string{"ID", "NAME", "AGENT", "PERIOD", "LIMIT USD", "SPENT USD", "USED %", "RESETS"},
 		Row: func(b api.Budget) []string {
-			return []string{b.ID, b.Name, b.AgentName, b.Period, output.USD(b.LimitUSD), output.USD(b.CurrentUSD), output.Number(b.PercentUsed), output.Stamp(b.ResetAt)}
+			return []string{b.ID, b.Name, b.AgentName, b.Period, command.USD(b.LimitUSD), command.USD(b.CurrentUSD), command.Number(b.PercentUsed), command.Stamp(b.ResetAt)}
 		},
 	},
 	Fetch: rest.Whole((*client.Client).ListBudgets), Whole: true,

@@ -9,11 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/contexts"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // NewContextCmd returns the commands on the file of contexts; none of them calls a
@@ -58,7 +56,7 @@ func newContextListCmd(env process.Env) *cobra.Command {
 			if c.Current {
 				current = "*"
 			}
-			return []string{current, c.Name, c.URL, output.Dash(c.KeyPrefix)}
+			return []string{current, c.Name, c.URL, command.Dash(c.KeyPrefix)}
 		},
 	}, func() (api.List[contextItem], error) {
 		file, err := r.LoadContexts()
@@ -88,7 +86,7 @@ SVC_CONTEXT names another.`,
 				return err
 			}
 			file.Current = c.Name
-			if err := contexts.Save(env, file); err != nil {
+			if err := rest.Save(env, file); err != nil {
 				return err
 			}
 			r.Note("context "+c.Name+" (%s) is used now", c.URL)
@@ -106,7 +104,8 @@ func newContextAddCmd(env process.Env) *cobra.Command {
 		Long: `Add a context: the name of a control plane, its URL and its API key. The key is read
 from --api-key-file ("-" is standard input) or from a prompt on a terminal. It is
 stored in contexts.yaml, which only its owner can read, and is sent to this URL only.
-If a context has no key, commands use SVC_API_KEY.
+A key of the environment (SVC_API_KEY) is never sent to the address of a context: set
+SVC_URL with it. If a context has no key, give --api-key-file with each command.
 
 The first context becomes the current one.`,
 		Example: `  svc context add staging --url https://svc.staging.example.com --api-key-file key.txt
@@ -117,7 +116,7 @@ The first context becomes the current one.`,
 			if err != nil {
 				return err
 			}
-			c := contexts.Context{Name: args[0], URL: url, APIKey: key}
+			c := rest.Context{Name: args[0], URL: url, APIKey: key}
 			if err := c.Check(); err != nil {
 				return command.Usage(err, "")
 			}
@@ -136,7 +135,7 @@ The first context becomes the current one.`,
 			if use || len(file.Contexts) == 1 {
 				file.Current = c.Name
 			}
-			if err := contexts.Save(env, file); err != nil {
+			if err := rest.Save(env, file); err != nil {
 				return err
 			}
 			note := "context " + c.Name + " (%s) added"
@@ -166,7 +165,7 @@ func askKey(env process.Env, file, url string) (string, error) {
 	if !env.StdinTTY || env.ReadPassword == nil {
 		return "", nil
 	}
-	fmt.Fprintf(env.Stderr, "API key for %s (none: press Enter): ", output.Clean(url))
+	fmt.Fprintf(env.Stderr, "API key for %s (none: press Enter): ", command.Clean(url))
 	key, err := env.ReadPassword()
 	fmt.Fprintln(env.Stderr)
 	return strings.TrimSpace(string(key)), err
@@ -190,11 +189,11 @@ key; 'svc keys delete' revokes it.`,
 			if err != nil {
 				return err
 			}
-			if err := command.Confirm(env, yes, "remove context "+c.Name+" ("+output.Clean(c.URL)+")"); err != nil {
+			if err := command.Confirm(env, yes, "remove context "+c.Name+" ("+command.Clean(c.URL)+")"); err != nil {
 				return err
 			}
 			file.Delete(c.Name)
-			if err := contexts.Save(env, file); err != nil {
+			if err := rest.Save(env, file); err != nil {
 				return err
 			}
 			r.Note("context %s removed", c.Name)
@@ -233,7 +232,7 @@ itself is never shown, and no request is sent.`,
 		}
 		t, err := r.Target()
 		return connectionInUse{Context: t.Context, URL: t.URL, URLFrom: t.URLFrom, KeyPrefix: keyPrefix(t.Key), KeyFrom: t.KeyFrom,
-			Note: t.Withheld, File: cmp.Or(contexts.Path(env), "no home directory")}, err
+			Note: t.Withheld, File: cmp.Or(rest.Path(env), "no home directory")}, err
 	})
 	r.AddFlags(cmd)
 	return cmd

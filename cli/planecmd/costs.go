@@ -6,11 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 func NewCostsCmd(env process.Env) *cobra.Command {
@@ -28,7 +27,7 @@ func NewCostsCmd(env process.Env) *cobra.Command {
 
 func newBreakdownCmd(r *rest.Connection) *cobra.Command {
 	var q client.BreakdownQuery
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "breakdown", Short: "Show spending by agent, model or environment",
 		Example: `  svc costs breakdown --period 7d --group-by model`, Args: command.NoArgs,
@@ -41,22 +40,22 @@ func newBreakdownCmd(r *rest.Connection) *cobra.Command {
 			if err != nil {
 				return r.Explain(err)
 			}
-			if f != output.FormatTable {
-				return output.WriteValue(r.Env.Stdout, f, b)
+			if f != command.FormatTable {
+				return command.WriteValue(r.Env.Stdout, f, b)
 			}
 			rows := make([][]string, 0, len(b.Data)+1)
 			for _, e := range b.Data {
-				rows = append(rows, []string{groupName(e.GroupKey), output.USD(e.TotalCostUSD), output.Count(e.TraceCount),
-					output.Count(e.InputTokens), output.Count(e.OutputTokens), output.USD(e.AvgCostPerTrace)})
+				rows = append(rows, []string{groupName(e.GroupKey), command.USD(e.TotalCostUSD), command.Count(e.TraceCount),
+					command.Count(e.InputTokens), command.Count(e.OutputTokens), command.USD(e.AvgCostPerTrace)})
 			}
-			rows = append(rows, []string{fmt.Sprintf("all, %s", b.Period), output.USD(b.TotalCostUSD), "", "", "", ""})
-			return output.ShowTable(r.Env, []string{"GROUP", "COST USD", "TRACES", "TOKENS IN", "TOKENS OUT", "USD/TRACE"}, rows)
+			rows = append(rows, []string{fmt.Sprintf("all, %s", b.Period), command.USD(b.TotalCostUSD), "", "", "", ""})
+			return command.ShowTable(r.Env, []string{"GROUP", "COST USD", "TRACES", "TOKENS IN", "TOKENS OUT", "USD/TRACE"}, rows)
 		},
 	}
 	command.EnumFlag(cmd, &q.Period, "period", api.BreakdownPeriods, "how far back (default 30d)")
 	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each (default agent)")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatTable, command.FormatJSON, command.FormatYAML)
 	return cmd
 }

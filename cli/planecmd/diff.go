@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"svc/cli/output"
+	"svc/cli/command"
 	"svc/cli/process"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // valueChange is a field of a resource with its current value and the value in documents,
@@ -158,9 +158,9 @@ func mustQuote(s string) string {
 }
 
 // writeDiff shows the changes, each update with its values below it.
-func writeDiff(env process.Env, format output.Format, applied api.Applied, list []diffed) error {
-	if format != output.FormatTable {
-		return output.WriteValue(env.Stdout, format, struct {
+func writeDiff(env process.Env, format command.Format, applied api.Applied, list []diffed) error {
+	if format != command.FormatTable {
+		return command.WriteValue(env.Stdout, format, struct {
 			Data    []diffed `json:"data"`
 			Applied bool     `json:"applied"`
 		}{list, applied.Applied})
@@ -173,7 +173,7 @@ func writeDiff(env process.Env, format output.Format, applied api.Applied, list 
 		if len(d.Values) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s %s\n", output.Clean(d.Kind), output.Clean(d.Name))
+		fmt.Fprintf(&b, "\n%s %s\n", command.Clean(d.Kind), command.Clean(d.Name))
 		for _, v := range d.Values {
 			writeValues(&b, v)
 		}
@@ -185,11 +185,11 @@ func writeDiff(env process.Env, format output.Format, applied api.Applied, list 
 // writeValues shows one field: both values on one line, or for texts of several lines the
 // lines that differ.
 func writeValues(b *strings.Builder, v valueChange) {
-	field := output.Clean(v.Field)
+	field := command.Clean(v.Field)
 	var old, wanted string
 	texts := (len(v.Old) == 0 || json.Unmarshal(v.Old, &old) == nil) && (len(v.New) == 0 || json.Unmarshal(v.New, &wanted) == nil)
 	if !texts || !strings.Contains(old+wanted, "\n") {
-		show := func(raw json.RawMessage) string { return cmp.Or(output.Clean(string(raw)), "(default)") }
+		show := func(raw json.RawMessage) string { return cmp.Or(command.Clean(string(raw)), "(default)") }
 		if show(v.Old) == show(v.New) {
 			fmt.Fprintf(b, "  %s: changed, %s\n", field, show(v.New))
 			return
@@ -211,9 +211,9 @@ func writeValues(b *strings.Builder, v valueChange) {
 		b.WriteString("    (changed in what is not shown, or in its last line end)\n")
 	}
 	for _, line := range from[first : len(from)-last] {
-		fmt.Fprintf(b, "    - %s\n", output.Clean(line))
+		fmt.Fprintf(b, "    - %s\n", command.Clean(line))
 	}
 	for _, line := range to[first : len(to)-last] {
-		fmt.Fprintf(b, "    + %s\n", output.Clean(line))
+		fmt.Fprintf(b, "    + %s\n", command.Clean(line))
 	}
 }

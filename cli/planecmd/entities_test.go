@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"svc/gateway/detect"
-	"svc/server/api"
+	"svc/gateway/policy/detect"
+	"svc/store/api"
 )
 
 // TestEntitiesAreThoseOfTheDetectors: the control plane warns of exactly those

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/rest"
 	"svc/server/client"
 )
@@ -32,7 +31,7 @@ output is incomplete.`,
 			if err != nil {
 				return err
 			}
-			p := output.NewOutputProgress(r.Env)
+			p := command.NewOutputProgress(r.Env)
 			defer p.End()
 			return r.Explain(c.ExportTraces(cmd.Context(), f, format, p.Writer(r.Env.Stdout)))
 		},

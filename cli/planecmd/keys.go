@@ -7,11 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 var keys = rest.Resource[api.KeyItem]{
@@ -22,7 +21,7 @@ var keys = rest.Resource[api.KeyItem]{
 		Row: func(k api.KeyItem) []string {
 			used := "never"
 			if k.LastUsedAt != nil {
-				used = output.Stamp(*k.LastUsedAt)
+				used = command.Stamp(*k.LastUsedAt)
 			}
 			return []string{k.ID, k.Name, k.Scope, k.Prefix + "…", cmp.Or(k.CreatedByEmail, k.CreatedBy), used}
 		},

@@ -10,11 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 var policies = rest.Resource[api.Policy]{
@@ -23,11 +22,11 @@ var policies = rest.Resource[api.Policy]{
 	Columns: rest.Columns[api.Policy]{
 		Header: []string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
 		Row: func(p api.Policy) []string {
-			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, output.YesNo(p.Enabled), output.Count(p.FireCount)}
+			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, command.YesNo(p.Enabled), command.Count(p.FireCount)}
 		},
 		WideHeader: []string{"STRATEGY", "MESSAGE", "CREATED", "UPDATED"},
 		WideRow: func(p api.Policy) []string {
-			return []string{output.Dash(p.RedactionStrategy), output.Dash(p.Message), output.Stamp(p.CreatedAt), output.Stamp(p.UpdatedAt)}
+			return []string{command.Dash(p.RedactionStrategy), command.Dash(p.Message), command.Stamp(p.CreatedAt), command.Stamp(p.UpdatedAt)}
 		},
 	},
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Policy], error) {
@@ -58,8 +57,6 @@ var policies = rest.Resource[api.Policy]{
 // NewPoliciesCmd returns the command 'svc policies'.
 func NewPoliciesCmd(env process.Env) *cobra.Command {
 	r := &rest.Connection{Env: env}
-	former := newAddTemplateCmd(r, "apply") // the command's name before 'svc apply' existed
-	former.Hidden = true
 	cmd := command.NewGroupCmd("policies", "Manage the governance policies that gateways enforce",
 		`  svc policies templates
   svc policies add-template pii-protection --agent support-bot
@@ -69,7 +66,7 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
 		append(policies.Commands(r),
 			newPolicySwitchCmd(r, "enable", "Enable a policy", true),
 			newPolicySwitchCmd(r, "disable", "Disable a policy", false),
-			newTemplatesCmd(r), newAddTemplateCmd(r, "add-template"), former)...)
+			newTemplatesCmd(r), newAddTemplateCmd(r))...)
 	r.AddFlags(cmd)
 	return cmd
 }
@@ -78,7 +75,7 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
 func conditionText(c api.Condition) string {
 	switch {
 	case c.Threshold != nil:
-		return fmt.Sprintf("%s >= %s", c.Type, output.Number(*c.Threshold))
+		return fmt.Sprintf("%s >= %s", c.Type, command.Number(*c.Threshold))
 	case len(c.Entities) > 0:
 		return c.Type + " " + strings.Join(c.Entities, ",")
 	case len(c.Arguments) > 0:
@@ -228,7 +225,7 @@ func newTemplatesCmd(r *rest.Connection) *cobra.Command {
 	}, rest.Columns[api.PolicyTemplate]{
 		Header: []string{"ID", "NAME", "POLICIES", "DESCRIPTION"},
 		Row: func(t api.PolicyTemplate) []string {
-			return []string{t.ID, t.Name, output.Count(int64(t.PolicyCount)), t.Description}
+			return []string{t.ID, t.Name, command.Count(int64(t.PolicyCount)), t.Description}
 		},
 	}, func(ctx context.Context, c *client.Client) (api.List[api.PolicyTemplate], error) {
 		ts, err := c.ListPolicyTemplates(ctx)
@@ -241,17 +238,36 @@ func completeTemplates(ctx context.Context, c *client.Client) ([]string, error) 
 	return rest.Described(list, func(t api.PolicyTemplate) (string, string) { return t.ID, t.Name }), err
 }
 
-func newAddTemplateCmd(r *rest.Connection, use string) *cobra.Command {
+// suggestTemplate adds the most similar template to an error about one that does not exist.
+func suggestTemplate(ctx context.Context, c *client.Client, name string, err error) error {
+	list, other := c.ListPolicyTemplates(ctx)
+	if other != nil || slices.ContainsFunc(list, func(t api.PolicyTemplate) bool { return t.ID == name }) {
+		return err
+	}
+	var names []string
+	for _, t := range list {
+		names = append(names, t.ID)
+	}
+	if near := command.Nearest(name, names); near != "" {
+		return command.Failed(err, "did you mean "+near+"?")
+	}
+	return command.Failed(err, "there are "+strings.Join(names, ", "))
+}
+
+func newAddTemplateCmd(r *rest.Connection) *cobra.Command {
 	var in api.TemplateApply
 	cmd := rest.NewValueCmd(r, &cobra.Command{
-		Use: use + " TEMPLATE", Short: "Create the policies of a template",
+		Use: "add-template TEMPLATE", Short: "Create the policies of a template",
 		Example: `  svc policies add-template pii-protection --agent support-bot`,
 		Args:    command.WantArgs("a TEMPLATE"), ValidArgsFunction: rest.CompleteIDs(r, completeTemplates),
 	}, func(ctx context.Context, c *client.Client, args []string) (api.TemplateApplied, error) {
 		in.Template = args[0]
 		applied, err := c.ApplyPolicyTemplate(ctx, in)
 		rest.WriteWarnings(r.Env, applied.Warnings)
-		return applied, err
+		if err != nil {
+			return applied, suggestTemplate(ctx, c, in.Template, err)
+		}
+		return applied, nil
 	})
 	cmd.Flags().StringVar(&in.AgentName, "agent", "", `agent that they are for (default "*", all)`)
 	rest.CompleteFlag(r, cmd, "agent", completeAgentNames)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/server/pricing"
 )
@@ -36,7 +35,7 @@ type price struct {
 }
 
 func newPricesListCmd(env process.Env) *cobra.Command {
-	file, f := "", output.FormatTable
+	file, f := "", command.FormatTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the prices, in US dollars per million tokens",
 		Long: `List the built-in prices of this program in US dollars per million tokens, each with
@@ -55,13 +54,13 @@ table of its own version and its own --prices.`,
 				p := price{r.Provider, r.Model, dollars(r.Input), dollars(r.Output), dollars(r.CacheRead), dollars(r.CacheWrite), r.AsOf, r.Source}
 				list = append(list, p)
 			}
-			return output.WriteList(env, f, []string{"PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "AS OF", "SOURCE"}, func(p price) []string {
+			return command.WriteList(env, f, []string{"PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "AS OF", "SOURCE"}, func(p price) []string {
 				return []string{p.Provider, p.Model, p.Input, p.Output, p.CacheRead, p.CacheWrite, p.AsOf, p.Source}
 			}, list)
 		},
 	}
 	cmd.Flags().StringVar(&file, "prices", "", "price file whose rows override the built-in ones")
-	output.AddFormatFlag(cmd, &f, output.ListFormats...)
+	command.AddFormatFlag(cmd, &f, command.ListFormats...)
 	return cmd
 }
 

@@ -6,11 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 var slas = rest.Resource[api.SLATarget]{
@@ -20,7 +19,7 @@ var slas = rest.Resource[api.SLATarget]{
 		Header: []string{"ID", "NAME", "AGENT", "PERIOD", "STATUS", "P99 MS", "TARGET MS", "ERRORS %", "TARGET %"},
 		Row: func(s api.SLATarget) []string {
 			return []string{s.ID, s.Name, s.AgentName, s.EvaluationPeriod, s.Status,
-				output.Number(s.CurrentP99Ms), target(s.P99LatencyMs), output.Number(s.CurrentErrorRate), target(s.ErrorRatePercent)}
+				command.Number(s.CurrentP99Ms), target(s.P99LatencyMs), command.Number(s.CurrentErrorRate), target(s.ErrorRatePercent)}
 		},
 	},
 	Fetch: rest.Whole((*client.Client).ListSLAs), Whole: true,
@@ -48,7 +47,7 @@ func target(v *float64) string {
 	if v == nil {
 		return "-"
 	}
-	return output.Number(*v)
+	return command.Number(*v)
 }
 
 // slaFields are the fields of an SLA target as flags.
@@ -98,8 +97,8 @@ func newViolationsCmd(r *rest.Connection) *cobra.Command {
 	}, rest.Columns[api.SLAViolation]{
 		Header: []string{"FROM", "TO", "SLA", "AGENT", "TYPE", "P99 MS", "TARGET MS", "ERRORS %", "TARGET %"},
 		Row: func(v api.SLAViolation) []string {
-			return []string{output.Stamp(v.PeriodStart), output.Stamp(v.PeriodEnd), v.SLAName, v.AgentName, v.ViolationType,
-				output.Number(v.ActualP99Ms), target(v.TargetP99Ms), output.Number(v.ActualErrorRate), target(v.TargetErrorRate)}
+			return []string{command.Stamp(v.PeriodStart), command.Stamp(v.PeriodEnd), v.SLAName, v.AgentName, v.ViolationType,
+				command.Number(v.ActualP99Ms), target(v.TargetP99Ms), command.Number(v.ActualErrorRate), target(v.TargetErrorRate)}
 		},
 	}, func(ctx context.Context, c *client.Client) (api.List[api.SLAViolation], error) {
 		return c.ListViolations(ctx, q)

@@ -14,20 +14,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/rest"
-	"svc/gateway/backoff"
-	"svc/server/api"
+	"svc/gateway/base/retry"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // tailFormats are the formats of svc traces tail: those in which traces can be written as
 // they arrive.
-var tailFormats = []output.Format{output.FormatTable, output.FormatNDJSON}
+var tailFormats = []command.Format{command.FormatTable, command.FormatNDJSON}
 
 func newTraceTailCmd(r *rest.Connection) *cobra.Command {
 	t := &traceTail{r: r, wait: rest.Wait}
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print new traces as they are stored",
 		Long: `Print new traces that match the filters when the control plane stores them. After a
@@ -61,7 +60,7 @@ The command ends at Ctrl-C, or after the number of traces of -n.`,
 	}
 	addTraceFilter(r, cmd, &t.filter)
 	cmd.Flags().IntVarP(&t.max, "max", "n", 0, "end after this many traces; 0 means no limit")
-	output.AddFormatFlag(cmd, &f, tailFormats...)
+	command.AddFormatFlag(cmd, &f, tailFormats...)
 	return cmd
 }
 
@@ -83,22 +82,22 @@ func untilSignal(ctx context.Context, r *rest.Connection) (context.Context, func
 }
 
 // showTraces returns the function that writes one trace in a format.
-func showTraces(r *rest.Connection, f output.Format) func(api.TraceItem) error {
-	if f == output.FormatNDJSON {
+func showTraces(r *rest.Connection, f command.Format) func(api.TraceItem) error {
+	if f == command.FormatNDJSON {
 		return func(t api.TraceItem) error {
 			line, err := json.Marshal(t)
 			if err != nil {
 				return err
 			}
-			_, err = r.Env.Stdout.Write(append(output.EscapeInvisible(line), '\n'))
+			_, err = r.Env.Stdout.Write(append(command.EscapeInvisible(line), '\n'))
 			return err
 		}
 	}
-	var table *output.TableWriter
+	var table *command.TableWriter
 	return func(t api.TraceItem) error {
 		rows := [][]string{traceColumns.Row(t)}
 		if table == nil {
-			table = output.NewTable(r.Env)
+			table = command.NewTable(r.Env)
 			rows = [][]string{traceColumns.Header, rows[0]}
 		}
 		return table.Write(rows)
@@ -190,7 +189,7 @@ func (t *traceTail) follow(ctx context.Context) (opened bool, err error) {
 // control plane no longer knows the position in the stream, the position is dropped with a
 // note.
 func (t *traceTail) pause(err error, failures int, connected bool) (time.Duration, bool) {
-	pause := backoff.After(failures, time.Second, 15*time.Second)
+	pause := retry.After(failures, time.Second, 15*time.Second)
 	var answer *client.Error
 	switch {
 	case errors.As(err, new(outputError)):
@@ -232,5 +231,5 @@ func whyLost(err error) string {
 
 // note writes a line about the connection to standard error.
 func (t *traceTail) note(format string, args ...any) {
-	fmt.Fprintf(t.r.Env.Stderr, "%s\n", output.Clean(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(t.r.Env.Stderr, "%s\n", command.Clean(fmt.Sprintf(format, args...)))
 }

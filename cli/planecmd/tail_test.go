@@ -15,8 +15,8 @@ import (
 
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // After a temporary error a tail resumes after the last trace, and follows Retry-After; a

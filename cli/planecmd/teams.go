@@ -8,11 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 var teams = rest.Resource[api.Team]{
@@ -21,7 +20,7 @@ var teams = rest.Resource[api.Team]{
 	Columns: rest.Columns[api.Team]{
 		Header: []string{"ID", "NAME", "MEMBERS", "SCOPES", "CREATED"},
 		Row: func(t api.Team) []string {
-			return []string{t.ID, t.Name, output.Count(int64(t.MemberCount)), strings.Join(t.Scopes, " "), output.Stamp(t.CreatedAt)}
+			return []string{t.ID, t.Name, command.Count(int64(t.MemberCount)), strings.Join(t.Scopes, " "), command.Stamp(t.CreatedAt)}
 		},
 	},
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.Team], error) {
@@ -107,7 +106,7 @@ func newMembersCmd(r *rest.Connection) *cobra.Command {
 		Args: keepArg(&id, "an ID"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 	}, rest.Columns[api.Member]{
 		Header: []string{"USER", "EMAIL", "ROLE", "JOINED"},
-		Row:    func(m api.Member) []string { return []string{m.UserID, m.Email, m.Role, output.Stamp(m.JoinedAt)} },
+		Row:    func(m api.Member) []string { return []string{m.UserID, m.Email, m.Role, command.Stamp(m.JoinedAt)} },
 	}, func(ctx context.Context, c *client.Client) (api.List[api.Member], error) {
 		return c.ListMembers(ctx, id)
 	}), &id)
@@ -136,7 +135,7 @@ func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
 		Example: `  svc teams remove-member team_01k… usr_01k… --yes`,
 		Args:    command.WantArgs("the team's ID", "the USER's id"), ValidArgsFunction: rest.CompleteIDs(r, teams.Complete),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := command.Confirm(r.Env, yes, fmt.Sprintf("remove %s from team %s", output.Clean(args[1]), output.Clean(args[0]))); err != nil {
+			if err := command.Confirm(r.Env, yes, fmt.Sprintf("remove %s from team %s", command.Clean(args[1]), command.Clean(args[0]))); err != nil {
 				return err
 			}
 			c, err := r.Client()
@@ -146,7 +145,7 @@ func newRemoveMemberCmd(r *rest.Connection) *cobra.Command {
 			if err := c.RemoveMember(cmd.Context(), args[0], args[1]); err != nil {
 				return r.Explain(err)
 			}
-			fmt.Fprintf(r.Env.Stderr, "%s removed\n", output.Clean(args[1]))
+			fmt.Fprintf(r.Env.Stderr, "%s removed\n", command.Clean(args[1]))
 			return nil
 		},
 	}

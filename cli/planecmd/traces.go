@@ -10,11 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 func NewTracesCmd(env process.Env) *cobra.Command {
@@ -31,20 +30,21 @@ func NewTracesCmd(env process.Env) *cobra.Command {
 }
 
 var traceColumns = rest.Columns[api.TraceItem]{
-	Header: []string{"CREATED", "ID", "AGENT", "TOOL", "STATUS", "WHY", "MS", "COST USD", "POLICIES"},
+	// The order is that of their use: on a terminal of 80 cells the last ones are left out.
+	Header: []string{"CREATED", "ID", "STATUS", "AGENT", "TOOL", "WHY", "MS", "COST USD", "POLICIES"},
 	Row: func(t api.TraceItem) []string {
 		var fired []string
 		for _, p := range t.PoliciesFired {
 			fired = append(fired, cmp.Or(p.Name, p.ID))
 		}
-		return []string{output.Stamp(t.CreatedAt), t.ID, t.AgentName, output.Dash(t.ToolName), outcome(t), output.Dash(whyOf(t)),
-			output.Number(t.DurationMs), output.USD(t.CostUSD), output.Dash(strings.Join(fired, ","))}
+		return []string{command.Stamp(t.CreatedAt), t.ID, outcome(t), t.AgentName, command.Dash(t.ToolName), command.Dash(whyOf(t)),
+			command.Number(t.DurationMs), command.USD(t.CostUSD), command.Dash(strings.Join(fired, ","))}
 	},
 	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "REQUEST"},
 	WideRow: func(t api.TraceItem) []string {
-		return []string{output.Dash(t.Principal), output.Dash(t.Client.String()), output.Dash(t.SessionID), output.Dash(t.Environment),
-			output.Dash(model(t.ModelProvider, t.ModelName)), output.Count(t.InputTokens), output.Count(t.OutputTokens),
-			output.Dash(strings.Join(t.PIIDetected, ",")), output.Dash(t.RuleID), output.Dash(t.RequestID)}
+		return []string{command.Dash(t.Principal), command.Dash(t.Client.String()), command.Dash(t.SessionID), command.Dash(t.Environment),
+			command.Dash(model(t.ModelProvider, t.ModelName)), command.Count(t.InputTokens), command.Count(t.OutputTokens),
+			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.RequestID)}
 	},
 }
 
@@ -70,13 +70,15 @@ func whyOf(t api.TraceItem) string {
 
 func newTraceListCmd(r *rest.Connection) *cobra.Command {
 	var q client.TraceQuery
-	cmd := rest.NewListCmd(r, &cobra.Command{
+	cmd := rest.NewLongListCmd(r, &cobra.Command{
 		Use: "list", Short: "List traces, newest first",
 		Example: `  svc traces list --since 1h --status error
   svc traces list --min-injection-score 0.8 --all -o json`,
 	}, traceColumns, func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.TraceItem], error) {
 		q.Page = p
 		return c.ListTraces(ctx, q)
+	}, func(ctx context.Context, c *client.Client, do func(api.TraceItem) error) error {
+		return c.EachTrace(ctx, q.TraceFilter, do)
 	})
 	addTraceFilter(r, cmd, &q.TraceFilter)
 	return cmd
@@ -129,7 +131,7 @@ func newTraceGetCmd(r *rest.Connection) *cobra.Command {
 
 func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	var q client.StatsQuery
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Show count, cost and latency of traces in a period",
 		Example: `  svc traces stats --period 7d --group-by agent`, Args: command.NoArgs,
@@ -142,8 +144,8 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 			if err != nil {
 				return r.Explain(err)
 			}
-			if f != output.FormatTable {
-				return output.WriteValue(r.Env.Stdout, f, stats)
+			if f != command.FormatTable {
+				return command.WriteValue(r.Env.Stdout, f, stats)
 			}
 			return writeStats(r.Env, stats)
 		},
@@ -152,12 +154,12 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatTable, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
 func writeStats(env process.Env, s api.TraceStats) error {
-	if err := output.WriteFields(env.Stdout, s.Summary); err != nil || len(s.Groups) == 0 {
+	if err := command.WriteFields(env.Stdout, s.Summary); err != nil || len(s.Groups) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(env.Stdout); err != nil {
@@ -165,11 +167,11 @@ func writeStats(env process.Env, s api.TraceStats) error {
 	}
 	rows := make([][]string, len(s.Groups))
 	for i, g := range s.Groups {
-		rows[i] = []string{groupName(g.GroupKey), output.Count(g.TraceCount), output.Count(g.BlockedCount), output.Count(g.FailedCount),
-			output.Number(g.ErrorRatePercent),
-			output.Number(g.AvgDurationMs), output.Number(g.P95DurationMs), output.USD(g.TotalCostUSD)}
+		rows[i] = []string{groupName(g.GroupKey), command.Count(g.TraceCount), command.Count(g.BlockedCount), command.Count(g.FailedCount),
+			command.Number(g.ErrorRatePercent),
+			command.Number(g.AvgDurationMs), command.Number(g.P95DurationMs), command.USD(g.TotalCostUSD)}
 	}
-	return output.ShowTable(env, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
+	return command.ShowTable(env, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
 }
 
 // groupName formats the group of a row of statistics or costs.
@@ -182,11 +184,11 @@ func groupName(k api.GroupKey) string {
 	}
 	switch {
 	case k.AgentName != nil || k.AgentID != nil:
-		return output.Dash(cmp.Or(text(k.AgentName), text(k.AgentID)))
+		return command.Dash(cmp.Or(text(k.AgentName), text(k.AgentID)))
 	case k.ModelName != nil || k.ModelProvider != nil:
-		return output.Dash(model(text(k.ModelProvider), text(k.ModelName)))
+		return command.Dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}
-	return output.Dash(text(k.Environment))
+	return command.Dash(text(k.Environment))
 }
 
 // traceValues are the flags that compare a value of traces, with the function that

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -101,7 +103,9 @@ func (o *tuiOptions) watchPlane(ctx context.Context, t *tui.Options) error {
 	if err != nil {
 		return err
 	}
+	slow := time.AfterFunc(time.Second, func() { fmt.Fprintf(o.Env.Stderr, "waiting for %s; Ctrl-C ends it\n", command.Clean(o.Address())) })
 	_, err = c.ListTraces(ctx, client.TraceQuery{Page: client.Page{Limit: 1}})
+	slow.Stop()
 	var answer *client.Error
 	if errors.As(err, &answer) && answer.Status == 429 {
 		err = nil // the control plane exists, and the stream will retry

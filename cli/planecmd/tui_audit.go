@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"svc/gateway/audit"
-	"svc/gateway/report"
-	"svc/server/api"
+	"svc/gateway/base/retry"
+	"svc/gateway/refusal"
+	"svc/store/api"
 	"svc/tui"
 )
 
@@ -53,12 +54,8 @@ func (a *auditStream) Next() (tui.Event, error) {
 	for {
 		line, err := a.reader.Next()
 		if errors.Is(err, io.EOF) {
-			timer := time.NewTimer(a.poll)
-			select {
-			case <-a.ctx.Done():
-				timer.Stop()
+			if !retry.Wait(a.ctx, a.poll) {
 				return tui.Event{}, a.ctx.Err()
-			case <-timer.C:
 			}
 			continue
 		}
@@ -72,7 +69,7 @@ func (a *auditStream) Next() (tui.Event, error) {
 		if audit.Decode(line.Bytes, &r) != nil {
 			continue
 		}
-		if t, ok := report.TraceOf(&r); ok {
+		if t, ok := audit.TraceOf(&r, refusal.ReasonOf, refusal.ListenEnded); ok {
 			return auditEvent(&r, t), nil
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"svc/cli/command"
 	"svc/cli/process"
 	"svc/cli/rest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // NewWhoamiCmd returns the command 'svc whoami'.

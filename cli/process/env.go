@@ -266,7 +266,7 @@ func (e Env) WriteStream(path string, write func(io.Writer) error) error {
 }
 
 // replace implements both. Backups are too large for memory, and man pages are not
-// private, so gateway/statefile does not fit.
+// private, so gateway/base/files does not fit.
 func (e Env) replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -7,10 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // Columns are the columns of a table of T.
@@ -33,8 +32,14 @@ type paging struct {
 // NewListCmd returns a command that lists one kind of resource, page by page. The caller sets
 // the command's Use, Short and Example, and adds the flags that filter the list.
 func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch Fetch[T]) *cobra.Command {
+	return NewLongListCmd(r, cmd, cols, fetch, nil)
+}
+
+// NewLongListCmd is NewListCmd for a list that the API also sends as a whole: --all calls each,
+// because a long list read page by page uses the rate limit that the tenant's other requests need.
+func NewLongListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch Fetch[T], each func(context.Context, *client.Client, func(T) error) error) *cobra.Command {
 	var p paging
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.check(cmd); err != nil {
 			return err
@@ -47,6 +52,9 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 			fetch: func(ctx context.Context, p client.Page) (api.Page[T], error) { return fetch(ctx, c, p) },
 			out:   &listWriter[T]{env: r.Env, format: f, cols: cols},
 			wait:  Wait, note: r.Env.Stderr,
+		}
+		if p.all && each != nil {
+			return r.Explain(l.stream(cmd.Context(), p.offset, func(ctx context.Context, do func(T) error) error { return each(ctx, c, do) }))
 		}
 		if p.all {
 			return r.Explain(l.all(cmd.Context(), p.offset))
@@ -62,9 +70,13 @@ func NewListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch
 	flags := cmd.Flags()
 	flags.IntVar(&p.limit, "limit", 0, "how many at most, 1 to 500 (default 50)")
 	flags.IntVar(&p.offset, "offset", 0, "how many to skip")
-	flags.BoolVar(&p.all, "all", false, "list all, page by page; waits while the rate limit is reached or the store is unavailable")
+	how := ", page by page"
+	if each != nil {
+		how = " with one request"
+	}
+	flags.BoolVar(&p.all, "all", false, "list all"+how+"; waits while the rate limit is reached or the store is unavailable")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
-	output.AddFormatFlag(cmd, &f, output.ListFormats...)
+	command.AddFormatFlag(cmd, &f, command.ListFormats...)
 	return cmd
 }
 
@@ -86,7 +98,7 @@ func NewLocalListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], 
 }
 
 func newWholeListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], fetch func(context.Context) (api.List[T], error)) *cobra.Command {
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		list, err := fetch(cmd.Context())
 		if err != nil {
@@ -104,7 +116,7 @@ func newWholeListCmd[T any](r *Connection, cmd *cobra.Command, cols Columns[T], 
 	if cmd.Args == nil {
 		cmd.Args = command.NoArgs
 	}
-	output.AddFormatFlag(cmd, &f, output.ListFormats...)
+	command.AddFormatFlag(cmd, &f, command.ListFormats...)
 	return cmd
 }
 
@@ -132,18 +144,18 @@ func NewValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Conte
 
 // NewLocalValueCmd returns a command that shows one value and needs no control plane.
 func NewLocalValueCmd[T any](r *Connection, cmd *cobra.Command, do func(context.Context, []string) (T, error)) *cobra.Command {
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := do(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		if f != output.FormatTable {
-			return output.WriteValue(r.Env.Stdout, f, v)
+		if f != command.FormatTable {
+			return command.WriteValue(r.Env.Stdout, f, v)
 		}
-		return output.WriteFields(r.Env.Stdout, v)
+		return command.WriteFields(r.Env.Stdout, v)
 	}
-	output.AddFormatFlag(cmd, &f, output.FormatTable, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatTable, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
@@ -164,7 +176,7 @@ func nameIn[T any](list Fetch[T], noun string, describe func(T) (id, name string
 				}
 			}
 			if offset += len(page.Data); len(page.Data) == 0 || offset >= page.Total {
-				return "", command.Failed(fmt.Errorf("there is no %s with the id %s", noun, output.Clean(id)), "the command list shows the ids")
+				return "", command.Failed(fmt.Errorf("there is no %s with the id %s", noun, command.Clean(id)), "the command list shows the ids")
 			}
 		}
 	}
@@ -173,6 +185,6 @@ func nameIn[T any](list Fetch[T], noun string, describe func(T) (id, name string
 // WriteWarnings writes the warnings of a response to standard error.
 func WriteWarnings(env process.Env, warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintln(env.Stderr, "warning: "+output.Clean(w))
+		fmt.Fprintln(env.Stderr, "warning: "+command.Clean(w))
 	}
 }

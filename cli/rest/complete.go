@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"svc/cli/output"
+	"svc/cli/command"
 	"svc/server/client"
 )
 
@@ -59,10 +59,10 @@ func CompleteFlag(r *Connection, cmd *cobra.Command, flag string, list Completer
 func cleanCompletion(s string) string {
 	for i := range len(s) {
 		if s[i] == '\t' {
-			return output.Clean(s[:i]) + "\t" + output.Clean(s[i+1:])
+			return command.Clean(s[:i]) + "\t" + command.Clean(s[i+1:])
 		}
 	}
-	return output.Clean(s)
+	return command.Clean(s)
 }
 
 // FirstPage is the page that completion reads.

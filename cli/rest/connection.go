@@ -16,13 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/server/client"
 )
 
-// DefaultURL is the default address of 'svc serve' and 'svc dev'.
-const DefaultURL = "http://127.0.0.1:8080"
+// defaultURL is the default address of 'svc serve' and 'svc dev'.
+const defaultURL = "http://127.0.0.1:8080"
 
 // Connection is the control plane that a command calls, and the key. It must be used by
 // one goroutine.
@@ -42,7 +41,7 @@ type Connection struct {
 // AddFlags adds the flags to a group, for all of its commands.
 func (r *Connection) AddFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&r.URL, "url", "", "control plane, or SVC_URL (default "+DefaultURL+")")
+	f.StringVar(&r.URL, "url", "", "control plane, or SVC_URL (default "+defaultURL+")")
 	f.StringVar(&r.keyFile, "api-key-file", "", `file with the API key, "-" for standard input, or SVC_API_KEY_FILE`)
 	f.StringVar(&r.key, "api-key", "", "API key; SVC_API_KEY keeps it out of the process list")
 	f.StringVar(&r.context, "context", "", "control plane and key by name, or SVC_CONTEXT; see 'svc context'")
@@ -63,13 +62,19 @@ func (r *Connection) Client() (*client.Client, error) {
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, command.Usagef("write it like "+DefaultURL, "--url or SVC_URL: %q is not the URL of a control plane", t.URL)
+		return nil, command.Usagef("write it like "+defaultURL, "--url or SVC_URL: %q is not the URL of a control plane", t.URL)
 	}
 	if t.Key == "" {
+		if strings.HasPrefix(t.URLFrom, "context ") && t.Withheld != "" {
+			return nil, command.Usagef("set SVC_URL to the control plane of that key, or unset the variable to use the context", "no API key for %s (%s): %s", t.URL, t.URLFrom, t.Withheld)
+		}
 		if t.Withheld != "" {
 			return nil, command.Usagef("set SVC_API_KEY, give --api-key-file FILE, or add a context for that URL", "no API key for %s (%s): %s", t.URL, t.URLFrom, t.Withheld)
 		}
 		return nil, command.Usagef("set SVC_API_KEY, give --api-key-file FILE, or name a control plane with 'svc context add'", "no API key")
+	}
+	if strings.HasPrefix(t.Key, "svc_gw_") {
+		return nil, command.Usagef("the control plane takes keys of 'svc keys create' (svc_api_…, svc_ingest_…)", "%s has the key of a client of a gateway (svc_gw_…)", t.KeyFrom)
 	}
 	return client.New(t.URL, t.Key, client.WithTimeout(r.Timeout), client.WithUserAgent("svc/"+r.Env.Build.Info().Version)), nil
 }
@@ -78,7 +83,7 @@ func (r *Connection) Client() (*client.Client, error) {
 func (r *Connection) Address() string {
 	t, err := r.Target()
 	if err != nil {
-		return cmp.Or(r.URL, r.Env.Getenv("SVC_URL"), DefaultURL)
+		return cmp.Or(r.URL, r.Env.Getenv("SVC_URL"), defaultURL)
 	}
 	return t.URL
 }
@@ -133,6 +138,8 @@ func (r *Connection) Explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return command.Failed(fmt.Errorf("nothing answers at %s", base), "start 'svc serve', or name another control plane with --url or SVC_URL")
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return command.Failed(fmt.Errorf("%s answers without TLS", base), "write http:// in the URL, or turn TLS on there")
 	case errors.As(err, &dns):
 		return command.Failed(fmt.Errorf("the host of %s is not known", base), "check --url or SVC_URL")
 	case errors.As(err, &unknownCA):
@@ -165,5 +172,5 @@ func (r *Connection) explainAnswer(answer *client.Error) error {
 
 // Note writes a line about a completed action to standard error; id is cleaned.
 func (r *Connection) Note(format, id string) {
-	fmt.Fprintf(r.Env.Stderr, format+"\n", output.Clean(id))
+	fmt.Fprintf(r.Env.Stderr, format+"\n", command.Clean(id))
 }

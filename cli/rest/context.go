@@ -9,8 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/contexts"
-	"svc/cli/output"
 )
 
 // Target is the control plane that a command calls, the key that it sends, and the source
@@ -19,14 +17,15 @@ type Target struct {
 	URL, URLFrom string
 	Key, KeyFrom string // Key is empty when there is none
 	Context      string // the context that either comes from; empty for none
-	// Withheld is the reason why the key of the context is not used.
+	// Withheld is the reason why the key of the context, or of the environment, is not used.
 	Withheld string
 }
 
 // Target returns the control plane and the key. The URL is that of --url, SVC_URL, the
 // context, or else the default one. The key is that of --api-key, --api-key-file, the
 // context of --context, SVC_API_KEY, SVC_API_KEY_FILE, or the context of SVC_CONTEXT or
-// the current one in the file. A context's key is only used with the context's URL.
+// the current one in the file. A context's key is only used with the context's URL, and a key of
+// the environment, which may be for another control plane, never with the URL of a context.
 //
 // The result is cached, because standard input can be read only once.
 func (r *Connection) Target() (Target, error) {
@@ -54,10 +53,10 @@ func (r *Connection) findTarget() (Target, error) {
 	case ctx.Name != "":
 		t.URL, t.URLFrom, t.Context = ctx.URL, "context "+ctx.Name, ctx.Name
 	default:
-		t.URL, t.URLFrom = DefaultURL, "default"
+		t.URL, t.URLFrom = defaultURL, "default"
 	}
 	own := ctx.APIKey
-	if own != "" && !contexts.SameURL(t.URL, ctx.URL) {
+	if own != "" && !sameURL(t.URL, ctx.URL) {
 		own, t.Withheld = "", fmt.Sprintf("the key of context %s is for %s alone", ctx.Name, ctx.URL)
 	}
 	fromContext := func() {
@@ -70,7 +69,11 @@ func (r *Connection) findTarget() (Target, error) {
 	if t.Key, t.KeyFrom, err = r.givenKey(); err != nil {
 		return t, err
 	}
-	if t.Key == "" && own != "" {
+	switch fromEnv := t.Key != "" && r.key == "" && r.keyFile == ""; {
+	case fromEnv && t.Context != "":
+		t.Withheld = fmt.Sprintf("%s is set, and a key of the environment is not sent to the address of a context", t.KeyFrom)
+		t.Key, t.KeyFrom = "", ""
+	case t.Key == "" && own != "":
 		fromContext()
 	}
 	return t, nil
@@ -79,16 +82,16 @@ func (r *Connection) findTarget() (Target, error) {
 // selected returns the context that is named or current, empty for none, and whether
 // --context named it. An unreadable file is an error only when a context is named, or
 // when the URL or the key is still unknown.
-func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
+func (r *Connection) selected() (ctx Context, byFlag bool, err error) {
 	name := cmp.Or(r.context, r.Env.Getenv("SVC_CONTEXT"))
 	hasURL := r.URL != "" || r.Env.Getenv("SVC_URL") != ""
 	hasKey := r.key != "" || r.keyFile != "" || r.Env.Getenv("SVC_API_KEY") != "" || r.Env.Getenv("SVC_API_KEY_FILE") != ""
 	if name == "" && hasURL && hasKey {
-		return contexts.Context{}, false, nil
+		return Context{}, false, nil
 	}
 	file, err := r.LoadContexts()
 	if err != nil {
-		return contexts.Context{}, false, err
+		return Context{}, false, err
 	}
 	if name == "" {
 		ctx, _ = file.Get(file.Current)
@@ -97,7 +100,7 @@ func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
 	if ctx, err = r.FindContext(file, name); err != nil {
 		return ctx, false, err
 	}
-	if r.context != "" && r.URL == "" && hasURL && !contexts.SameURL(r.Env.Getenv("SVC_URL"), ctx.URL) {
+	if r.context != "" && r.URL == "" && hasURL && !sameURL(r.Env.Getenv("SVC_URL"), ctx.URL) {
 		r.warn("SVC_URL is set: %s is asked, not %s of context %s", r.Env.Getenv("SVC_URL"), ctx.URL, ctx.Name)
 	}
 	return ctx, r.context != "", nil
@@ -107,19 +110,19 @@ func (r *Connection) selected() (ctx contexts.Context, byFlag bool, err error) {
 func (r *Connection) UseContext(name string) { r.context = name }
 
 // LoadContexts reads the file of contexts. It warns when others may read the file.
-func (r *Connection) LoadContexts() (contexts.File, error) {
-	file, err := contexts.Load(r.Env)
+func (r *Connection) LoadContexts() (File, error) {
+	file, err := Load(r.Env)
 	if err != nil {
 		return file, command.Usage(err, "correct the file, or move it away")
 	}
-	if mode, loose := contexts.Loose(r.Env); loose {
-		r.warn("%s holds API keys, and others may read or change it (mode %04o): chmod 600 it", contexts.Path(r.Env), mode)
+	if mode, loose := loose(r.Env); loose {
+		r.warn("%s holds API keys, and others may read or change it (mode %04o): chmod 600 it", Path(r.Env), mode)
 	}
 	return file, nil
 }
 
 // FindContext returns the context with a name, or an error that lists the existing ones.
-func (r *Connection) FindContext(file contexts.File, name string) (contexts.Context, error) {
+func (r *Connection) FindContext(file File, name string) (Context, error) {
 	if ctx, ok := file.Get(name); ok {
 		return ctx, nil
 	}
@@ -130,12 +133,12 @@ func (r *Connection) FindContext(file contexts.File, name string) (contexts.Cont
 			hint = "did you mean " + near + "? " + hint
 		}
 	}
-	return contexts.Context{}, command.Usagef(hint, "there is no context %q in %s", name, cmp.Or(contexts.Path(r.Env), "contexts.yaml: there is no home directory"))
+	return Context{}, command.Usagef(hint, "there is no context %q in %s", name, cmp.Or(Path(r.Env), "contexts.yaml: there is no home directory"))
 }
 
 // warn writes a warning to standard error, once per text; completion writes none.
 func (r *Connection) warn(format string, args ...any) {
-	text := output.Clean(fmt.Sprintf(format, args...))
+	text := command.Clean(fmt.Sprintf(format, args...))
 	if r.silent || slices.Contains(r.warned, text) {
 		return
 	}
@@ -146,13 +149,13 @@ func (r *Connection) warn(format string, args ...any) {
 // CompleteContexts completes the name of a context.
 func CompleteContexts(r *Connection) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		file, err := contexts.Load(r.Env)
+		file, err := Load(r.Env)
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list := make([]string, len(file.Contexts))
 		for i, c := range file.Contexts {
-			list[i] = c.Name + "\t" + output.Clean(c.URL)
+			list[i] = c.Name + "\t" + command.Clean(c.URL)
 		}
 		return list, cobra.ShellCompDirectiveNoFileComp
 	}

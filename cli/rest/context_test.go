@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"svc/cli/contexts"
 	"svc/cli/process/processtest"
 )
 
 // The control plane and the key that are used. A context's key is never used with
-// another URL than its own, whatever the source of the URL is.
+// another URL than its own, whatever the source of the URL is, and a key from the environment is
+// never sent to a context's address.
 func TestTarget(t *testing.T) {
 	const a, b = "http://a.example", "http://b.example"
-	file := contexts.File{Current: "a", Contexts: []contexts.Context{
+	file := File{Current: "a", Contexts: []Context{
 		{Name: "a", URL: a, APIKey: "key-a"}, {Name: "b", URL: b, APIKey: "key-b"}, {Name: "keyless", URL: a},
 	}}
 	for _, row := range []struct {
@@ -25,7 +25,7 @@ func TestTarget(t *testing.T) {
 		fails            string
 	}{
 		{name: "the current context", want: a + " key-a"},
-		{name: "no file", none: true, want: DefaultURL + " "},
+		{name: "no file", none: true, want: defaultURL + " "},
 		{name: "by flag", byName: "b", want: b + " key-b"},
 		{name: "by variable", vars: map[string]string{"SVC_CONTEXT": "b"}, want: b + " key-b"},
 		{name: "the flag before the variable", byName: "a", vars: map[string]string{"SVC_CONTEXT": "b"}, want: a + " key-a"},
@@ -45,10 +45,13 @@ func TestTarget(t *testing.T) {
 		{name: "another URL with a key for it", url: b, vars: map[string]string{"SVC_API_KEY": "mine"}, want: b + " mine"},
 
 		{name: "the key by flag", key: "mine", byName: "b", want: b + " mine"},
-		{name: "the key by variable", vars: map[string]string{"SVC_API_KEY": "mine"}, want: a + " mine"},
-		{name: "the key by variable, and the context too", vars: map[string]string{"SVC_API_KEY": "mine", "SVC_CONTEXT": "b"}, want: b + " mine"},
+		{name: "the key by variable", vars: map[string]string{"SVC_API_KEY": "mine"}, want: a + " ", withheld: "SVC_API_KEY is set"},
+		{name: "the key by variable, and the context too", vars: map[string]string{"SVC_API_KEY": "mine", "SVC_CONTEXT": "b"}, want: b + " ", withheld: "SVC_API_KEY is set"},
+		{name: "the key by variable, and the URL too", vars: map[string]string{"SVC_API_KEY": "mine", "SVC_URL": a}, want: a + " mine"},
+		{name: "the key by variable, and no context", none: true, vars: map[string]string{"SVC_API_KEY": "mine"}, want: defaultURL + " mine"},
 		{name: "a context by flag before the key by variable", byName: "b", vars: map[string]string{"SVC_API_KEY": "mine"}, want: b + " key-b"},
-		{name: "a context without a key", byName: "keyless", vars: map[string]string{"SVC_API_KEY": "mine"}, want: a + " mine"},
+		{name: "a context without a key", byName: "keyless", vars: map[string]string{"SVC_API_KEY": "mine"}, want: a + " ", withheld: "SVC_API_KEY is set"},
+		{name: "a context without a key, and one by flag", byName: "keyless", key: "mine", want: a + " mine"},
 		{name: "a context without a key, and no other", byName: "keyless", want: a + " "},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -62,7 +65,7 @@ func TestTarget(t *testing.T) {
 				return v, ok
 			}
 			if !row.none {
-				if err := contexts.Save(env, file); err != nil {
+				if err := Save(env, file); err != nil {
 					t.Fatal(err)
 				}
 			}

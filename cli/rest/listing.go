@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"time"
 
-	"svc/cli/output"
+	"svc/cli/command"
 	"svc/cli/process"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // pageSize is the page size of --all: the maximum of the API.
@@ -78,24 +78,65 @@ func (l *listing[T]) all(ctx context.Context, offset int) error {
 	}
 }
 
+// stream reads a list that the control plane sends as a whole with one request, from offset on,
+// and writes it in pieces of a page. It waits as all does, but only for the begin of the list.
+func (l *listing[T]) stream(ctx context.Context, offset int, each func(context.Context, func(T) error) error) error {
+	read := 0
+	page := make([]T, 0, pageSize)
+	flush := func() error {
+		defer func() { page = page[:0] }()
+		return l.out.page(page)
+	}
+	err := l.retried(ctx, 0, func() (bool, error) {
+		err := each(ctx, func(v T) error {
+			if read++; read > offset {
+				page = append(page, v)
+			}
+			if len(page) < pageSize {
+				return nil
+			}
+			return flush()
+		})
+		return read == 0, err
+	})
+	written := max(read-offset, 0)
+	if err != nil && written == 0 {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(l.note, "%d were read before the error\n", written)
+	}
+	return errors.Join(err, flush(), l.out.end(read, written, offset))
+}
+
 // patiently reads one page, and retries after each Retry-After.
-func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (api.Page[T], error) {
+func (l *listing[T]) patiently(ctx context.Context, p client.Page, read int) (page api.Page[T], err error) {
+	err = l.retried(ctx, read, func() (bool, error) {
+		page, err = l.fetch(ctx, p)
+		return true, err
+	})
+	return page, err
+}
+
+// retried calls do until it succeeds, again after the Retry-After of each error while do reports
+// that it may be repeated.
+func (l *listing[T]) retried(ctx context.Context, read int, do func() (repeatable bool, err error)) error {
 	for down := 0; ; {
-		page, err := l.fetch(ctx, p)
+		repeatable, err := do()
 		limited := (*client.Error)(nil)
-		if !errors.As(err, &limited) || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
-			return page, err
+		if !repeatable || !errors.As(err, &limited) || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
+			return err
 		}
 		why := "rate limit reached"
 		if limited.Status != http.StatusTooManyRequests {
 			if down++; down > maxDown {
-				return page, err
+				return err
 			}
 			why = "control plane not available (" + strconv.Itoa(limited.Status) + ")"
 		}
 		fmt.Fprintf(l.note, "%s after %d; continuing in %s\n", why, read, limited.RetryAfter)
 		if err := l.wait(ctx, limited.RetryAfter); err != nil {
-			return page, err
+			return err
 		}
 	}
 }
@@ -116,25 +157,25 @@ func Wait(ctx context.Context, d time.Duration) error {
 // YAML, a table, or a line for each item.
 type listWriter[T any] struct {
 	env    process.Env
-	format output.Format
+	format command.Format
 	cols   Columns[T]
 	whole  bool // the API returns the list without limit and offset
 	rows   int
-	table  *output.TableWriter
-	csv    *output.CSVWriter
+	table  *command.TableWriter
+	csv    *command.CSVWriter
 }
 
 // page writes the items of one page.
 func (w *listWriter[T]) page(items []T) error {
 	switch w.format {
-	case output.FormatTable, output.FormatWide:
+	case command.FormatTable, command.FormatWide:
 		return w.tabulate(items)
-	case output.FormatName:
+	case command.FormatName:
 		return w.names(items)
-	case output.FormatCSV:
+	case command.FormatCSV:
 		if w.csv == nil {
 			var example T
-			w.csv = output.NewCSVWriter(w.env.Stdout, example)
+			w.csv = command.NewCSVWriter(w.env.Stdout, example)
 			if err := w.csv.Header(); err != nil {
 				return err
 			}
@@ -157,7 +198,7 @@ func (w *listWriter[T]) page(items []T) error {
 
 // tabulate writes items as rows, with all columns where the table is wide.
 func (w *listWriter[T]) tabulate(items []T) error {
-	wide := w.format == output.FormatWide
+	wide := w.format == command.FormatWide
 	rows := make([][]string, len(items))
 	for i, v := range items {
 		rows[i] = w.cols.Row(v)
@@ -166,7 +207,7 @@ func (w *listWriter[T]) tabulate(items []T) error {
 		}
 	}
 	if w.table == nil {
-		w.table = output.NewTable(w.env)
+		w.table = command.NewTable(w.env)
 		header := w.cols.Header
 		if wide {
 			w.table.Width = 0
@@ -193,7 +234,7 @@ func (w *listWriter[T]) names(items []T) error {
 		} else {
 			name = w.cols.Row(v)[column]
 		}
-		b.WriteString(output.Clean(name) + "\n")
+		b.WriteString(command.Clean(name) + "\n")
 	}
 	w.rows += len(items)
 	_, err := w.env.Stdout.Write(b.Bytes())
@@ -207,14 +248,14 @@ func (w *listWriter[T]) item(v T) error {
 		return err
 	}
 	var b bytes.Buffer
-	if w.format == output.FormatNDJSON {
+	if w.format == command.FormatNDJSON {
 		b.Write(append(data, '\n'))
-	} else if w.format == output.FormatYAML {
+	} else if w.format == command.FormatYAML {
 		if w.rows == 0 {
 			b.WriteString("data:\n")
 		}
 		var item bytes.Buffer
-		if err := output.WriteRaw(&item, output.FormatYAML, fmt.Appendf(nil, "[%s]", data)); err != nil {
+		if err := command.WriteRaw(&item, command.FormatYAML, fmt.Appendf(nil, "[%s]", data)); err != nil {
 			return err
 		}
 		for line := range bytes.Lines(item.Bytes()) {
@@ -234,13 +275,13 @@ func (w *listWriter[T]) item(v T) error {
 		}
 	}
 	w.rows++
-	_, err = w.env.Stdout.Write(output.EscapeInvisible(b.Bytes()))
+	_, err = w.env.Stdout.Write(command.EscapeInvisible(b.Bytes()))
 	return err
 }
 
 // end writes the end of the document.
 func (w *listWriter[T]) end(total, limit, offset int) error {
-	if w.format != output.FormatJSON && w.format != output.FormatYAML {
+	if w.format != command.FormatJSON && w.format != command.FormatYAML {
 		if shown := offset + w.rows; shown < total && w.rows > 0 {
 			fmt.Fprintf(w.env.Stderr, "%d to %d of %d; --all shows every one\n", offset+1, shown, total)
 		}
@@ -256,9 +297,9 @@ func (w *listWriter[T]) end(total, limit, offset int) error {
 	var b bytes.Buffer
 	for i, m := range members {
 		switch {
-		case w.format == output.FormatYAML && i == 0 && w.rows == 0:
+		case w.format == command.FormatYAML && i == 0 && w.rows == 0:
 			b.WriteString("data: []\n")
-		case w.format == output.FormatYAML:
+		case w.format == command.FormatYAML:
 		case i > 0:
 			b.WriteString(",\n")
 		case w.rows == 0:
@@ -266,13 +307,13 @@ func (w *listWriter[T]) end(total, limit, offset int) error {
 		default:
 			b.WriteString("\n  ],\n")
 		}
-		if w.format == output.FormatYAML {
+		if w.format == command.FormatYAML {
 			b.WriteString(m.name + ": " + strconv.Itoa(m.value) + "\n")
 		} else {
 			b.WriteString("  \"" + m.name + "\": " + strconv.Itoa(m.value))
 		}
 	}
-	if w.format != output.FormatYAML {
+	if w.format != command.FormatYAML {
 		b.WriteString("\n}\n")
 	}
 	_, err := w.env.Stdout.Write(b.Bytes())

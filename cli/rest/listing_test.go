@@ -12,10 +12,10 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/cli/output"
+	"svc/cli/command"
 	"svc/cli/process"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 type thing struct {
@@ -43,7 +43,7 @@ func things(n int, fails func(page int) error) func(context.Context, client.Page
 
 func never(int) error { return nil }
 
-func testListing(f output.Format, fetch func(context.Context, client.Page) (api.Page[thing], error)) (*listing[thing], *bytes.Buffer, *bytes.Buffer) {
+func testListing(f command.Format, fetch func(context.Context, client.Page) (api.Page[thing], error)) (*listing[thing], *bytes.Buffer, *bytes.Buffer) {
 	var out, note bytes.Buffer
 	env := process.Env{Stdout: &out, Stderr: &note}
 	return &listing[thing]{fetch: fetch, out: &listWriter[thing]{env: env, format: f, cols: thingColumns}, note: &note,
@@ -57,16 +57,16 @@ func TestListIsWrittenPageByPage(t *testing.T) {
 		for i := range n {
 			want.Data = append(want.Data, thing{fmt.Sprint("t", i), "a: \"b\"\nc"})
 		}
-		for _, f := range []output.Format{output.FormatJSON, output.FormatYAML} {
+		for _, f := range []command.Format{command.FormatJSON, command.FormatYAML} {
 			l, out, _ := testListing(f, things(n, never))
 			if err := l.all(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			var b bytes.Buffer
-			if err := output.WriteValue(&b, f, want); err != nil {
+			if err := command.WriteValue(&b, f, want); err != nil {
 				t.Fatal(err)
 			}
-			if f == output.FormatJSON && out.String() != b.String() {
+			if f == command.FormatJSON && out.String() != b.String() {
 				t.Errorf("%d things as JSON: %.300s\nwant %.300s", n, out, &b)
 			}
 			var got, expected any
@@ -74,7 +74,7 @@ func TestListIsWrittenPageByPage(t *testing.T) {
 				t.Errorf("%d things as %s: %v: %.300s\nwant %.300s", n, f, err, out, &b)
 			}
 		}
-		l, out, _ := testListing(output.FormatTable, things(n, never))
+		l, out, _ := testListing(command.FormatTable, things(n, never))
 		if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), "\n") != n+1 {
 			t.Errorf("a table of %d: %v, %.300s", n, err, out)
 		}
@@ -83,7 +83,7 @@ func TestListIsWrittenPageByPage(t *testing.T) {
 
 func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
 	limited := false
-	l, out, note := testListing(output.FormatJSON, things(1200, func(page int) error {
+	l, out, note := testListing(command.FormatJSON, things(1200, func(page int) error {
 		if page == 2 || page == 3 {
 			return fmt.Errorf("list: %w", &client.Error{Status: 429, Message: "rate limit exceeded", RetryAfter: time.Duration(page) * time.Second})
 		}
@@ -113,7 +113,7 @@ func TestAllWaitsWhenTheRateIsLimited(t *testing.T) {
 
 // After a 503 with Retry-After, --all retries.
 func TestAllWaitsWhileTheStoreIsAway(t *testing.T) {
-	l, out, note := testListing(output.FormatJSON, things(600, func(page int) error {
+	l, out, note := testListing(command.FormatJSON, things(600, func(page int) error {
 		if page == 2 {
 			return &client.Error{Status: 503, Message: "not available", RetryAfter: 5 * time.Second}
 		}
@@ -127,7 +127,7 @@ func TestAllWaitsWhileTheStoreIsAway(t *testing.T) {
 	if fmt.Sprint(waited) != "[5s]" || !strings.Contains(note.String(), "control plane not available (503) after 500; continuing in 5s") {
 		t.Errorf("waited %v; %s", waited, note)
 	}
-	l, _, _ = testListing(output.FormatJSON, things(600, func(int) error {
+	l, _, _ = testListing(command.FormatJSON, things(600, func(int) error {
 		return &client.Error{Status: 503, Message: "not available", RetryAfter: time.Second}
 	}))
 	asked := 0
@@ -142,7 +142,7 @@ func TestAllKeepsWhatItHasWhenAPageFails(t *testing.T) {
 		"an error":         errors.New("the connection broke"),
 		"much too patient": &client.Error{Status: 429, Message: "rate limit exceeded", RetryAfter: time.Hour},
 	} {
-		l, out, note := testListing(output.FormatJSON, things(1200, func(page int) error {
+		l, out, note := testListing(command.FormatJSON, things(1200, func(page int) error {
 			if page == 3 {
 				return broken
 			}
@@ -163,7 +163,7 @@ func TestAllKeepsWhatItHasWhenAPageFails(t *testing.T) {
 
 func TestAllStopsAtTheTotal(t *testing.T) {
 	asked := 0
-	l, _, _ := testListing(output.FormatJSON, things(500, func(page int) error { asked = page; return nil }))
+	l, _, _ := testListing(command.FormatJSON, things(500, func(page int) error { asked = page; return nil }))
 	if err := l.all(t.Context(), 0); err != nil || asked != 1 {
 		t.Errorf("%d requests for one full page, %v", asked, err)
 	}
@@ -173,12 +173,12 @@ func TestAllStopsAtTheTotal(t *testing.T) {
 // is the same page by page.
 func TestListFormats(t *testing.T) {
 	line := `{"id":"t0","text":"a: \"b\"\nc"}` + "\n"
-	for f, want := range map[output.Format]string{
-		output.FormatTable:  "ID  TEXT\nt0  a: \"b\" c\nt1  a: \"b\" c\n",
-		output.FormatWide:   "ID  TEXT      LENGTH\nt0  a: \"b\" c  8\nt1  a: \"b\" c  8\n",
-		output.FormatName:   "t0\nt1\n",
-		output.FormatCSV:    "id,text\r\nt0,\"a: \"\"b\"\" c\"\r\nt1,\"a: \"\"b\"\" c\"\r\n",
-		output.FormatNDJSON: line + strings.Replace(line, "t0", "t1", 1),
+	for f, want := range map[command.Format]string{
+		command.FormatTable:  "ID  TEXT\nt0  a: \"b\" c\nt1  a: \"b\" c\n",
+		command.FormatWide:   "ID  TEXT      LENGTH\nt0  a: \"b\" c  8\nt1  a: \"b\" c  8\n",
+		command.FormatName:   "t0\nt1\n",
+		command.FormatCSV:    "id,text\r\nt0,\"a: \"\"b\"\" c\"\r\nt1,\"a: \"\"b\"\" c\"\r\n",
+		command.FormatNDJSON: line + strings.Replace(line, "t0", "t1", 1),
 	} {
 		l, out, note := testListing(f, things(2, never))
 		l.out.cols.WideHeader, l.out.cols.WideRow = []string{"LENGTH"}, func(v thing) []string { return []string{fmt.Sprint(len(v.Text))} }
@@ -187,7 +187,7 @@ func TestListFormats(t *testing.T) {
 		}
 		l, out, _ = testListing(f, things(1200, never))
 		lines := 1200
-		if f == output.FormatTable || f == output.FormatWide || f == output.FormatCSV {
+		if f == command.FormatTable || f == command.FormatWide || f == command.FormatCSV {
 			lines++
 		}
 		if err := l.all(t.Context(), 0); err != nil || strings.Count(out.String(), "\n") != lines {

@@ -8,9 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // prefix is the prefix of the resource's ids.
@@ -42,14 +41,14 @@ func (s Resource[I]) Resolve(ctx context.Context, c *client.Client, named string
 			break
 		}
 	}
-	shown := output.Clean(named)
+	shown := command.Clean(named)
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
 		hint := "'" + s.Path + " list' shows the ids and names"
 		if nearest := command.Nearest(named, names); nearest != "" {
-			hint = "there is " + output.Clean(nearest)
+			hint = "there is " + command.Clean(nearest)
 		}
 		return "", command.Failed(fmt.Errorf("%s not found: no %s has the id or name %q", s.Noun, s.Noun, shown), hint)
 	}

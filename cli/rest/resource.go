@@ -7,9 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"svc/cli/command"
-	"svc/cli/output"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // Resource is one kind of resource of the REST API with items I, and the commands that all
@@ -189,13 +188,13 @@ func (s Resource[I]) deleteCmd(r *Connection) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		what := s.Noun + " " + output.Clean(args[0])
+		what := s.Noun + " " + command.Clean(args[0])
 		if !yes && r.Env.StdinTTY {
 			found, err := s.nameOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return r.Explain(err)
 			}
-			what = s.Noun + " " + output.Clean(found) + " (" + output.Clean(args[0]) + ")"
+			what = s.Noun + " " + command.Clean(found) + " (" + command.Clean(args[0]) + ")"
 		}
 		if err := command.Confirm(r.Env, yes, "delete "+what); err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/process/processtest"
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // boxFields are the fields of the resource of this test.

@@ -39,7 +39,7 @@ func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir s
 		return fmt.Errorf("look for tenants: %w", err)
 	}
 	if len(tenants) > 0 {
-		return nil
+		return warnIgnoredKey(ctx, env, st, log)
 	}
 	path := filepath.Join(dataDir, "bootstrap-key")
 	secret, chosen := env.Getenv(bootstrapKeyVar), true
@@ -76,4 +76,20 @@ func bootstrap(ctx context.Context, env process.Env, st store.Records, dataDir s
 		fmt.Fprintf(env.Stderr, "\nAPI key of tenant %s (also in %s):\n\n  %s\n\n", DefaultTenant, path, secret)
 	}
 	return nil
+}
+
+// warnIgnoredKey logs that the key of the variable is not accepted: it is only for an empty store.
+// The key of the first start may stay in the variable.
+func warnIgnoredKey(ctx context.Context, env process.Env, st store.Records, log *slog.Logger) error {
+	secret := env.Getenv(bootstrapKeyVar)
+	if secret == "" {
+		return nil
+	}
+	_, err := st.Authenticate(ctx, store.DigestKey(secret))
+	if store.KindOf(err) == store.Unauthorized {
+		log.Warn("the key in "+bootstrapKeyVar+" is ignored and not accepted: the store has tenants, and the variable is only for an empty one",
+			"fix", "make a key with 'svc tenant key', or remove the variable")
+		return nil
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
 	"svc/store"
 	"svc/store/bolt"
@@ -26,6 +26,7 @@ type migrateOptions struct {
 	from, to   StoreOptions
 	traceStore string
 	dryRun     bool
+	log        *slog.Logger // changes of schemas
 }
 
 func newMigrateCmd(env process.Env) *cobra.Command {
@@ -39,8 +40,9 @@ traces and statistics, with their ids and times. With --trace-store the traces a
 what was counted of them go to ClickHouse.
 
 Every server on the source has to be stopped; a source that a server has open is
-refused, and so is a target that is not empty. The source is only read. A migration
-that was killed goes on where it was when the same command is run again. At the end
+refused, and so is a target that is not empty. The source is only read, except that an
+older schema is first changed to that of this version, as 'svc serve' does: beside a
+file a copy of it is written before. A migration that was killed goes on where it was when the same command is run again. At the end
 both stores are read and compared, by number and digest of every kind of rows, of
 traces by tenant and day. Until then no server opens the target.
 
@@ -83,6 +85,7 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 	if from == to {
 		return command.Usagef("name an empty store with --to", "--from and --to are the same store")
 	}
+	o.log = slog.New(slog.NewTextHandler(env.Stderr, nil))
 	var open closing
 	defer func() { err = errors.Join(err, open.close()) }()
 	source, err := o.openSource(ctx, env)
@@ -159,7 +162,7 @@ func explained(err error) error {
 
 func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (transfer.Source, error) {
 	if o.from.onPostgres() {
-		s, err := postgres.OpenSource(ctx, o.from.url, postgres.Options{})
+		s, err := postgres.OpenSource(ctx, o.from.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
 		switch {
 		case errors.Is(err, postgres.ErrInUse):
 			return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop every 'svc serve' on it")
@@ -175,7 +178,7 @@ func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (trans
 	if !env.Exists(path) {
 		return nil, command.Usagef("", "--from: there is no file %s", path)
 	}
-	s, err := bolt.OpenSource(path)
+	s, err := bolt.OpenSource(path, bolt.Options{Logger: o.log, Migrate: !o.dryRun})
 	switch {
 	case errors.Is(err, bolt.ErrInUse):
 		return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop the server first")
@@ -187,7 +190,7 @@ func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (trans
 
 func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error) {
 	if o.to.onPostgres() {
-		s, err := postgres.OpenTarget(ctx, o.to.url, postgres.Options{})
+		s, err := postgres.OpenTarget(ctx, o.to.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
 		switch {
 		case errors.Is(err, postgres.ErrInUse):
 			return nil, command.Failed(fmt.Errorf("--to: %w", err), "name an empty database that no 'svc serve' uses")
@@ -200,7 +203,7 @@ func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error
 	if err != nil {
 		return nil, err
 	}
-	s, err := bolt.OpenTarget(path)
+	s, err := bolt.OpenTarget(path, bolt.Options{Logger: o.log, Migrate: !o.dryRun})
 	if err != nil {
 		return nil, fmt.Errorf("--to: %w", err)
 	}
@@ -208,7 +211,7 @@ func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error
 }
 
 func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Transfer, error) {
-	s, err := clickhouse.OpenTarget(ctx, o.traceStore, clickhouse.Options{Timeout: 10 * time.Minute})
+	s, err := clickhouse.OpenTarget(ctx, o.traceStore, clickhouse.Options{Timeout: 10 * time.Minute, Logger: o.log, Migrate: !o.dryRun})
 	if err != nil {
 		return nil, command.Failed(fmt.Errorf("--trace-store: %w", err), "look at hosts, ports, user and database of --trace-store")
 	}
@@ -228,7 +231,7 @@ func (o *migrateOptions) plan(ctx context.Context, env process.Env, source trans
 	for _, kind := range transfer.Kinds {
 		rows = append(rows, []string{string(kind), strconv.FormatInt(counts[kind], 10)})
 	}
-	if err := output.ShowTable(env, []string{"KIND", "ROWS"}, rows); err != nil {
+	if err := command.ShowTable(env, []string{"KIND", "ROWS"}, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.Stderr, "nothing was moved")

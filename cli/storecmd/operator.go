@@ -2,6 +2,8 @@ package storecmd
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,29 +13,52 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"svc/cli/command"
 	"svc/cli/process"
 	"svc/server"
-	"svc/server/api"
+	"svc/server/background"
 	"svc/store"
+	"svc/store/api"
 )
 
-// operator has the operations on a store that are not in the API: on the opened store,
-// or through the operator socket of the server that has it open.
-type operator interface {
-	createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error)
-	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
+// reader has the operations on a store that are not in the API and change nothing.
+type reader interface {
 	tenants(ctx context.Context) ([]api.Tenant, error)
 	backup(ctx context.Context, w io.Writer) (int64, error)
 	info(ctx context.Context) (store.Info, error)
 }
 
+// operator has the operations on a store that are not in the API: on the opened store,
+// or through the operator socket of the server that has it open.
+type operator interface {
+	reader
+	createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error)
+	createTenantKey(ctx context.Context, in api.TenantKeyCreate) (api.Tenant, error)
+	acceptClock(ctx context.Context) (acceptedClock, error)
+}
+
+// storeReader reads an opened store.
+type storeReader struct {
+	st interface {
+		ListTenants(ctx context.Context) ([]store.TenantInfo, error)
+		Info(ctx context.Context) (store.Info, error)
+	}
+}
+
 // storeOperator works on an opened store.
 type storeOperator struct {
+	storeReader
 	st   store.Engine
 	path string // absolute path of its file, or its URL without secrets
+	now  func() time.Time
+}
+
+func newStoreOperator(st store.Engine, path string, now func() time.Time) storeOperator {
+	return storeOperator{storeReader{st}, st, path, now}
 }
 
 func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
@@ -89,7 +114,7 @@ func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCrea
 	return t, nil
 }
 
-func (o storeOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
+func (o storeReader) tenants(ctx context.Context) ([]api.Tenant, error) {
 	infos, err := o.st.ListTenants(ctx)
 	if err != nil {
 		return nil, err
@@ -101,7 +126,7 @@ func (o storeOperator) tenants(ctx context.Context) ([]api.Tenant, error) {
 	return out, nil
 }
 
-func (o storeOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
+func (o storeReader) backup(ctx context.Context, w io.Writer) (int64, error) {
 	st, ok := o.st.(backupStore)
 	if !ok {
 		return 0, command.Failed(errNoBackup, "see docs/scale-out.md")
@@ -112,22 +137,40 @@ func (o storeOperator) backup(ctx context.Context, w io.Writer) (int64, error) {
 // errNoBackup is the error for stores that have their own backup tools.
 var errNoBackup = errors.New("a store on PostgreSQL is backed up with PostgreSQL's own tools, such as pg_dump or an archive of its log")
 
-func (o storeOperator) info(ctx context.Context) (store.Info, error) { return o.st.Info(ctx) }
+func (o storeReader) info(ctx context.Context) (store.Info, error) { return o.st.Info(ctx) }
+
+// acceptedClock has the latest times of retention before (zero for none) and after a clock
+// was accepted.
+type acceptedClock struct {
+	Before time.Time `json:"before"`
+	After  time.Time `json:"after"`
+}
+
+func (o storeOperator) acceptClock(ctx context.Context) (c acceptedClock, err error) {
+	c.After = o.now().UTC()
+	c.Before, err = background.AcceptClock(ctx, o.st, c.After)
+	return c, err
+}
 
 func wireTenant(info store.TenantInfo) api.Tenant {
 	return api.Tenant{ID: info.ID, Name: info.Name, OrgID: info.OrgID, CreatedAt: info.CreatedAt.UTC()}
 }
 
-// socketName is the operator socket in the data directory. It has mode 0600, and
-// whoever can open it is an operator: no key is needed.
-const socketName = "svc.sock"
+// The operator socket in the data directory, and the file with its secret, both with
+// mode 0600. A request needs the secret: a connection to a socket proves less than the
+// right to read a file, because Landlock, which hides the folder from the programs of a
+// gateway, does not stop connections.
+const (
+	socketName = "svc.sock"
+	secretName = "svc.sock.secret"
+)
 
 // backupTrailer is the trailer with the length of a backup, so that a truncated one is
 // detected.
 const backupTrailer = "Svc-Backup-Bytes"
 
-// operatorHandler serves the operator socket.
-func operatorHandler(o storeOperator) http.Handler {
+// operatorHandler serves the operator socket to those who know its secret.
+func operatorHandler(o storeOperator, secret string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /store", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, storeInfo{o.path}, nil)
@@ -139,6 +182,10 @@ func operatorHandler(o storeOperator) http.Handler {
 	mux.HandleFunc("GET /tenants", func(w http.ResponseWriter, r *http.Request) {
 		ts, err := o.tenants(r.Context())
 		answer(w, http.StatusOK, ts, err)
+	})
+	mux.HandleFunc("POST /clock", func(w http.ResponseWriter, r *http.Request) {
+		c, err := o.acceptClock(r.Context())
+		answer(w, http.StatusOK, c, err)
 	})
 	mux.HandleFunc("POST /tenants", created(o.createTenant))
 	mux.HandleFunc("POST /keys", created(o.createTenantKey))
@@ -154,8 +201,20 @@ func operatorHandler(o storeOperator) http.Handler {
 		}
 		w.Header().Set(backupTrailer, strconv.FormatInt(n, 10))
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(bearer+secret)) != 1 {
+			answer(w, http.StatusUnauthorized, nil, errNoSecret)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
+
+// bearer precedes the secret in the header Authorization.
+const bearer = "Bearer "
+
+// errNoSecret is the answer to a request without the secret of the running server.
+var errNoSecret = errors.New("the operator socket needs the secret of the running server: it is in the file " + secretName + " beside the socket")
 
 // created handles the creation of an object from a JSON body.
 func created[In, Out any](create func(context.Context, In) (Out, error)) http.HandlerFunc {
@@ -180,12 +239,16 @@ type storeInfo struct {
 func answer(w http.ResponseWriter, status int, v any, err error) {
 	var body any = v
 	if err != nil {
-		status = http.StatusInternalServerError
 		e := api.Error{Error: err.Error()}
 		var se *store.Error
-		if errors.As(err, &se) {
+		switch {
+		case errors.As(err, &se):
 			status = http.StatusBadRequest
 			e = api.Error{Error: se.Message, Details: se.Fields}
+		case errors.Is(err, store.ErrUnavailable):
+			status = http.StatusServiceUnavailable
+		case status < 400:
+			status = http.StatusInternalServerError
 		}
 		body = e
 	}
@@ -195,36 +258,47 @@ func answer(w http.ResponseWriter, status int, v any, err error) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// listenOperator binds the socket of a data directory. The caller has locked the
-// store, so a socket of a dead server may be removed.
-func listenOperator(env process.Env, dataDir string) (net.Listener, error) {
+// listenOperator binds the socket of a data directory, and writes a new secret beside it.
+// The caller has locked the store, so a socket of a dead server may be removed.
+func listenOperator(ctx context.Context, env process.Env, dataDir string) (ln net.Listener, secret string, err error) {
 	path := filepath.Join(dataDir, socketName)
 	if err := env.Remove(path); err != nil {
-		return nil, fmt.Errorf("remove the old operator socket: %w", err)
+		return nil, "", fmt.Errorf("remove the old operator socket: %w", err)
 	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on the operator socket: %w", err)
+	secret = rand.Text() + rand.Text()
+	if err := env.ReplaceFile(filepath.Join(dataDir, secretName), []byte(secret+"\n"), 0o600); err != nil {
+		return nil, "", fmt.Errorf("write the secret of the operator socket: %w", err)
 	}
-	if err := env.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect the operator socket: %w", err), ln.Close())
+	if ln, err = privateSocket.Listen(ctx, "unix", path); err != nil {
+		return nil, "", fmt.Errorf("listen on the operator socket: %w", err)
 	}
-	return ln, nil
+	if err := env.Chmod(path, 0o600); err != nil { // for systems without modes of sockets that have no path
+		return nil, "", errors.Join(fmt.Errorf("protect the operator socket: %w", err), ln.Close())
+	}
+	return ln, secret, nil
 }
 
+// privateSocket binds sockets that have their mode before they have a path, so that others can at
+// no time connect.
+var privateSocket = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return makePrivate(c) }}
+
 // socketOperator calls the server that has the store open.
-type socketOperator struct{ http *http.Client }
+type socketOperator struct {
+	http   *http.Client
+	env    process.Env
+	secret string // the path of the file with the secret
+}
 
 // dialOperator returns an operator for the server of a data directory; ok is false
 // when no server listens there.
-func dialOperator(dataDir string) (o *socketOperator, ok bool) {
+func dialOperator(env process.Env, dataDir string) (o *socketOperator, ok bool) {
 	path := filepath.Join(dataDir, socketName)
 	conn, err := net.DialTimeout("unix", path, 2*time.Second)
 	if err != nil {
 		return nil, false
 	}
 	conn.Close()
-	return &socketOperator{&http.Client{Transport: &http.Transport{
+	return &socketOperator{env: env, secret: filepath.Join(dataDir, secretName), http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
@@ -279,6 +353,11 @@ func (o *socketOperator) info(ctx context.Context) (info store.Info, err error) 
 	return info, err
 }
 
+func (o *socketOperator) acceptClock(ctx context.Context) (c acceptedClock, err error) {
+	err = o.call(ctx, http.MethodPost, "/clock", nil, &c)
+	return c, err
+}
+
 // call exchanges JSON; out is filled from a successful response.
 func (o *socketOperator) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
@@ -300,10 +379,15 @@ func (o *socketOperator) call(ctx context.Context, method, path string, in, out 
 
 // do sends a request; an error response becomes an error.
 func (o *socketOperator) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	secret, err := o.env.ReadFile(o.secret)
+	if err != nil {
+		return nil, command.Failed(fmt.Errorf("the server's operator socket asks for a secret: %w", err), "run the command as the user of the server, or as root")
+	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://svc"+path, body)
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set("Authorization", bearer+strings.TrimSpace(string(secret)))
 	resp, err := o.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the server through its socket: %w", err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"svc/cli/process/processtest"
 	"svc/store"
@@ -93,6 +94,21 @@ func TestCommandsOnADatabase(t *testing.T) {
 	}
 	if _, err := run("store", "backup", filepath.Join(t.TempDir(), "x")); !errors.Is(err, errNoBackup) {
 		t.Errorf("backup: %v", err)
+	}
+	// A database that PostgreSQL's tools restored is marked, so that gateways report again.
+	if _, err := run("store", "restore", "backup.db"); err == nil || !strings.Contains(err.Error(), "not restored from a file") {
+		t.Errorf("restore of a file: %v", err)
+	}
+	if _, err := run("store", "restore", "--backup-time", "2026-11-01T02:00:00Z"); err != nil {
+		t.Errorf("restore: %v", err)
+	}
+	st, err := postgres.Open(context.Background(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if r, err := store.RestoredOf(context.Background(), st); err != nil || r.At.IsZero() || !r.Backup.Equal(time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)) {
+		t.Errorf("the restore is recorded as %+v, %v", r, err)
 	}
 	for _, command := range []string{"check", "compact"} {
 		if _, err := run("store", command); err == nil || !strings.Contains(err.Error(), "file of an embedded store") {

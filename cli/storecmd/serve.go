@@ -16,9 +16,8 @@ import (
 	"svc/cli/daemon"
 	"svc/cli/process"
 	"svc/server"
-	"svc/server/evaluate"
+	"svc/server/background"
 	"svc/server/pricing"
-	"svc/server/readiness"
 	"svc/server/redis"
 	"svc/store"
 	"svc/store/clickhouse"
@@ -50,7 +49,7 @@ type ServeOptions struct {
 func NewServeCmd(env process.Env) *cobra.Command {
 	var o ServeOptions
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use: "serve", SuggestFor: []string{"start", "run", "server", "plane"},
 		Short: "Run the control plane",
 		Long: `Run the control plane: a REST API over a store. The embedded store belongs to one
 process. A PostgreSQL database can be shared by several processes:
@@ -96,7 +95,7 @@ certificate.`,
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
-	command.DurationFlag(f, &o.AuditRetention, "audit-retention", evaluate.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
+	command.DurationFlag(f, &o.AuditRetention, "audit-retention", background.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
 	command.DurationFlag(f, &o.Evaluate, "evaluate-interval", time.Minute, "how often SLA targets are evaluated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM); with --tls-key the API is served over HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "private key of the certificate (PEM)")
@@ -180,7 +179,8 @@ type ControlPlane struct {
 	Srv  *server.Server
 	cert *daemon.Certificate // nil for plain HTTP
 
-	prober *readiness.Prober
+	prober    *background.Prober
+	retention *background.Retention
 }
 
 // start opens the store and adds everything to a daemon.
@@ -189,9 +189,6 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 		return command.Failed(fmt.Errorf("make the data directory: %w", err), "name one that you may write to with --data-dir")
 	}
 	if err := p.Open(ctx, d); err != nil {
-		return err
-	}
-	if err := bootstrap(ctx, p.Env, p.St, p.O.Store.DataDir, p.Log); err != nil {
 		return err
 	}
 	var conf *tls.Config
@@ -213,8 +210,12 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 			return command.Failed(err, "choose another address with --metrics-listen")
 		}
 	}
+	// After the addresses are bound, so that a start that fails makes no tenant and no key.
+	if err := bootstrap(ctx, p.Env, p.St, p.O.Store.DataDir, p.Log); err != nil {
+		return err
+	}
 	p.AddUpkeep(d)
-	p.AddOperator(d)
+	p.addOperator(ctx, d)
 	return nil
 }
 
@@ -241,9 +242,13 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if err != nil {
 		return err
 	}
-	p.prober = readiness.New(readiness.Options{Store: p.St, Logger: p.Log, Now: p.Env.Now})
+	p.prober = background.New(background.ReadinessOptions{Store: p.St, Logger: p.Log, Now: p.Env.Now})
+	p.retention = background.NewRetention(p.upkeep(), p.O.Retention)
+	p.retention.KeepAuditEvents(p.O.AuditRetention)
 	p.Srv, err = server.New(server.Options{
 		Writable:        p.prober.Err,
+		ClockJump:       p.retention.ClockJump,
+		RemovedTraces:   p.retention.RemovedTraces,
 		Records:         p.St,
 		Traces:          p.Tr,
 		Now:             p.Env.Now,
@@ -263,7 +268,7 @@ func (p *ControlPlane) openTraces(ctx context.Context, d *daemon.Daemon) (store.
 		return p.St, nil
 	}
 	records := p.St
-	tr, err := clickhouse.Open(ctx, p.O.traceStore, clickhouse.Options{Now: p.Env.Now, Logger: p.Log,
+	tr, err := clickhouse.Open(ctx, p.O.traceStore, clickhouse.Options{Now: p.Env.Now, Logger: p.Log, Migrate: true,
 		Agents: func(tenant string) store.AgentDirectory { return records.Tenant(tenant) }})
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
@@ -291,32 +296,36 @@ func (p *ControlPlane) openWindows(d *daemon.Daemon) (server.SharedWindows, erro
 	return w, nil
 }
 
+// upkeep returns the options that the background work has in common.
+func (p *ControlPlane) upkeep() background.EvaluatorOptions {
+	return background.EvaluatorOptions{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
+}
+
 // AddUpkeep adds the background work: SLA evaluation, retention, and the probe
 // whether the store takes writes.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
-	o := evaluate.Options{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
-	retention := evaluate.NewRetention(o, p.O.Retention)
-	retention.KeepAuditEvents(p.O.AuditRetention)
+	o := p.upkeep()
 	o.Interval = p.O.Evaluate
-	slas := evaluate.NewEvaluator(o)
+	slas := background.NewEvaluator(o)
 	d.Go("readiness", func(ctx context.Context) error { p.prober.Run(ctx); return nil })
-	d.Go("retention", func(ctx context.Context) error { retention.Run(ctx); return nil })
+	d.Go("retention", func(ctx context.Context) error { p.retention.Run(ctx); return nil })
 	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }
 
-// AddOperator adds the operator socket. Without it the control plane still works, so
+// addOperator adds the operator socket. Without it the control plane still works, so
 // a path that is too long for a socket does not prevent the start.
-func (p *ControlPlane) AddOperator(d *daemon.Daemon) {
+func (p *ControlPlane) addOperator(ctx context.Context, d *daemon.Daemon) {
 	var ln net.Listener
+	var secret string
 	path, err := p.O.Store.location()
 	if err == nil {
-		ln, err = listenOperator(p.Env, p.O.Store.DataDir)
+		ln, secret, err = listenOperator(ctx, p.Env, p.O.Store.DataDir)
 	}
 	if err != nil {
 		p.Log.Warn("no operator socket: 'svc tenant' and 'svc store backup' need the server stopped", "error", err)
 		return
 	}
-	d.Serve("operator", ln, operatorHandler(storeOperator{p.St, path}), nil)
+	d.Serve("operator", ln, operatorHandler(newStoreOperator(p.St, path, p.Env.Now), secret), nil)
 }
 
 // reload reads the TLS certificate again.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
@@ -29,7 +30,7 @@ type StoreOptions struct {
 	flag    string // flag of the URL; empty: store
 
 	maxAutoAgents int  // as in bolt.Options
-	serving       bool // as in postgres.Options
+	serving       bool // the command is a server: it can migrate the store
 }
 
 func (o *StoreOptions) addFlags(cmd *cobra.Command) {
@@ -98,12 +99,9 @@ type backupStore interface {
 // open opens the store, or creates it.
 func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logger) (store.Engine, error) {
 	if o.onPostgres() {
-		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents, Serving: o.serving})
-		if errors.Is(err, store.ErrUnavailable) {
-			return nil, command.Failed(err, "start the database, and look at host, port, user and database of --store")
-		}
+		st, err := postgres.Open(ctx, o.url, postgres.Options{Logger: log, MaxAutoAgents: o.maxAutoAgents, Serving: o.serving, Migrate: o.serving})
 		if err != nil {
-			return nil, err
+			return nil, unavailable(err)
 		}
 		return st, nil
 	}
@@ -111,34 +109,74 @@ func (o *StoreOptions) open(ctx context.Context, env process.Env, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	st, err := bolt.Open(path, bolt.Options{Now: env.Now, Logger: log, MaxAutoAgents: o.maxAutoAgents})
-	if errors.Is(err, bolt.ErrInUse) {
-		return nil, command.Failed(err, "stop the other process, or name another --data-dir")
-	}
+	st, err := bolt.Open(path, bolt.Options{Now: env.Now, Logger: log, MaxAutoAgents: o.maxAutoAgents, Migrate: o.serving})
 	if err != nil {
-		return nil, err
+		return nil, o.inUse(err)
 	}
 	return st, nil
+}
+
+// unavailable adds advice to the error for a database that cannot be reached.
+func unavailable(err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return command.Failed(err, "start the database, and look at host, port, user and database of --store")
+	}
+	return err
+}
+
+// inUse adds advice to the error for a file that another process has open.
+func (o *StoreOptions) inUse(err error) error {
+	switch {
+	case !errors.Is(err, bolt.ErrInUse):
+		return err
+	case o.serving:
+		return command.Failed(err, "stop the other process, or name another --data-dir")
+	}
+	return command.Failed(err, "name the --data-dir of the server that has it open: the command then asks that server. Or stop the other process")
+}
+
+// server returns an operator of the server that has the store open, nil if none has, and the
+// location of the store.
+func (o *StoreOptions) server(cmd *cobra.Command, env process.Env) (op *socketOperator, where string, err error) {
+	o.fromEnvironment(cmd, env)
+	if where, err = o.location(); err != nil {
+		return nil, "", err
+	}
+	dirs := []string{o.DataDir}
+	if dir := filepath.Dir(where); !o.onPostgres() && dir != o.DataDir {
+		dirs = append(dirs, dir) // --store alone names the file: usually it is in the server's data directory
+	}
+	for _, dir := range dirs {
+		found, ok := dialOperator(env, dir)
+		if !ok {
+			continue
+		}
+		held, wrong := found.path(cmd.Context())
+		switch {
+		case wrong != nil:
+			err = wrong
+		// A server on PostgreSQL has no file that a command could open.
+		case o.holds(env, held, where) || o.url == "" && strings.Contains(held, "://"):
+			return found, where, nil
+		}
+	}
+	return nil, where, err // each server found, if any, has another store open
+}
+
+// holds reports whether a server's store is the one at a location; a file may be named by links.
+func (o *StoreOptions) holds(env process.Env, held, where string) bool {
+	return held == where || !o.onPostgres() && env.Resolve(held) == env.Resolve(where)
 }
 
 // operate runs f with an operator: through the server when one runs, otherwise on
 // the store itself.
 func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(operator) error) (err error) {
-	o.fromEnvironment(cmd, env)
-	where, err := o.location()
+	op, where, err := o.server(cmd, env)
 	if err != nil {
 		return err
 	}
-	if op, ok := dialOperator(o.DataDir); ok {
-		held, err := op.path(cmd.Context())
-		if err != nil {
-			return err
-		}
-		// A server on PostgreSQL has no file that a command could open.
-		if held == where || o.url == "" && strings.Contains(held, "://") {
-			return f(op)
-		}
-		// The server of this data directory has another store open.
+	if op != nil {
+		return f(op)
 	}
 	if dir := filepath.Dir(where); !o.onPostgres() && !env.Exists(dir) {
 		return command.Usagef("name the data directory of the server with --data-dir", "there is no directory %s", dir)
@@ -148,5 +186,45 @@ func (o *StoreOptions) operate(cmd *cobra.Command, env process.Env, f func(opera
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return f(storeOperator{st, where})
+	return f(newStoreOperator(st, where, env.Now))
+}
+
+// read runs f with a reader: through the server when one runs, otherwise on the store itself,
+// which is not changed and not created.
+func (o *StoreOptions) read(cmd *cobra.Command, env process.Env, f func(reader) error) (err error) {
+	op, where, err := o.server(cmd, env)
+	if err != nil {
+		return err
+	}
+	if op != nil {
+		return f(op)
+	}
+	if o.onPostgres() {
+		return o.readPostgres(cmd.Context(), env, f)
+	}
+	if !env.Exists(where) {
+		return command.Usagef("name the data directory of the server with --data-dir", "there is no file %s", where)
+	}
+	st, err := bolt.OpenReader(where)
+	if err != nil {
+		return o.inUse(err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return f(storeReader{st})
+}
+
+func (o *StoreOptions) readPostgres(ctx context.Context, env process.Env, f func(reader) error) (err error) {
+	info, err := postgres.Describe(ctx, o.url)
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case info.SchemaVersion == 0:
+		return command.Failed(fmt.Errorf("the database %s has no store", info.Location), "look at --store, or start 'svc serve' on it, which creates the store")
+	}
+	st, err := o.open(ctx, env, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return f(storeReader{st})
 }

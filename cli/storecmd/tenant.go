@@ -8,10 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/output"
 	"svc/cli/process"
-	"svc/server/api"
 	"svc/store"
+	"svc/store/api"
 )
 
 func NewTenantCmd(env process.Env) *cobra.Command {
@@ -25,7 +24,7 @@ func NewTenantCmd(env process.Env) *cobra.Command {
 func newTenantCreateCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
 	var in api.TenantCreate
-	f := output.FormatText
+	f := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a tenant with its first user and API key",
@@ -41,20 +40,20 @@ otherwise it opens the store file directly.`,
 				if err != nil {
 					return storeFailure(err)
 				}
-				return showTenantKey(env, f, t, fmt.Sprintf("Tenant %s created as %s. Its API key is not shown again:", output.Clean(t.Name), t.ID))
+				return showTenantKey(env, f, t, fmt.Sprintf("Tenant %s created as %s. Its API key is not shown again:", command.Clean(t.Name), t.ID))
 			})
 		},
 	}
 	so.addFlags(cmd)
 	cmd.Flags().StringVar(&in.OrgID, "org-id", "", "organization of the identity provider that belongs to the tenant")
-	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatText, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
 func newTenantKeyCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
 	var in api.TenantKeyCreate
-	f := output.FormatText
+	f := command.FormatText
 	cmd := &cobra.Command{
 		Use:   "key TENANT",
 		Short: "Create a new unlimited API key of a tenant",
@@ -75,21 +74,21 @@ opens the store file directly.`,
 				if err != nil {
 					return storeFailure(err)
 				}
-				return showTenantKey(env, f, t, fmt.Sprintf("New API key of tenant %s (%s). It is not shown again:", output.Clean(t.Name), t.ID))
+				return showTenantKey(env, f, t, fmt.Sprintf("New API key of tenant %s (%s). It is not shown again:", command.Clean(t.Name), t.ID))
 			})
 		},
 	}
 	so.addFlags(cmd)
 	cmd.Flags().StringVar(&in.Name, "name", "operator", "name of the key")
-	output.AddFormatFlag(cmd, &f, output.FormatText, output.FormatJSON, output.FormatYAML)
+	command.AddFormatFlag(cmd, &f, command.FormatText, command.FormatJSON, command.FormatYAML)
 	return cmd
 }
 
 // showTenantKey prints a tenant with its new key: in text form only the key
 // goes to standard output, so that it can be piped.
-func showTenantKey(env process.Env, f output.Format, t api.Tenant, headline string) error {
-	if f != output.FormatText {
-		return output.WriteValue(env.Stdout, f, t)
+func showTenantKey(env process.Env, f command.Format, t api.Tenant, headline string) error {
+	if f != command.FormatText {
+		return command.WriteValue(env.Stdout, f, t)
 	}
 	fmt.Fprintln(env.Stderr, headline)
 	_, err := fmt.Fprintln(env.Stdout, t.APIKey)
@@ -98,26 +97,26 @@ func showTenantKey(env process.Env, f output.Format, t api.Tenant, headline stri
 
 func newTenantListCmd(env process.Env) *cobra.Command {
 	var so StoreOptions
-	f := output.FormatTable
+	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the tenants of a store",
 		Example: `  svc tenant list --data-dir /var/lib/svc`,
 		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return so.operate(cmd, env, func(op operator) error {
+			return so.read(cmd, env, func(op reader) error {
 				ts, err := op.tenants(cmd.Context())
 				if err != nil {
 					return storeFailure(err)
 				}
-				return output.WriteList(env, f, []string{"ID", "NAME", "ORG", "CREATED"}, func(t api.Tenant) []string {
+				return command.WriteList(env, f, []string{"ID", "NAME", "ORG", "CREATED"}, func(t api.Tenant) []string {
 					return []string{t.ID, t.Name, t.OrgID, t.CreatedAt.Format(time.RFC3339)}
 				}, ts)
 			})
 		},
 	}
 	so.addFlags(cmd)
-	output.AddFormatFlag(cmd, &f, output.ListFormats...)
+	command.AddFormatFlag(cmd, &f, command.ListFormats...)
 	return cmd
 }
 

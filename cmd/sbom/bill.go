@@ -34,6 +34,9 @@ func bill(name string, info *debug.BuildInfo) ([]byte, error) {
 		if m.Replace != nil {
 			m = m.Replace
 		}
+		if strings.HasPrefix(m.Path, "./") {
+			continue // a module in a folder of this repository
+		}
 		c := component(cyclonedx.ComponentTypeLibrary, m)
 		components = append(components, c)
 		refs = append(refs, c.BOMRef)

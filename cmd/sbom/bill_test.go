@@ -9,7 +9,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// The bill of a binary names every module of it with its version, and is the
+// The bill of a binary names every module of other repositories with its version, and is the
 // same each time.
 func TestBillNamesEveryModule(t *testing.T) {
 	info := &debug.BuildInfo{
@@ -18,6 +18,7 @@ func TestBillNamesEveryModule(t *testing.T) {
 		Deps: []*debug.Module{
 			{Path: "go.etcd.io/bbolt", Version: "v1.5.0", Sum: "h1:" + strings.Repeat("A", 43) + "="},
 			{Path: "example.com/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/new", Version: "v2.0.0"}},
+			{Path: "folder.invalid", Version: "v0.0.0", Replace: &debug.Module{Path: "./a/folder", Version: "(devel)"}},
 		},
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "-ldflags", Value: "secret"}},
 	}

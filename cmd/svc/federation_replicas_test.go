@@ -22,7 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"svc/gateway/ratelimit/redistest"
+	"svc/gateway/redis/redistest"
 )
 
 // toolServer is a server of the official SDK with one tool, one prompt, one resource, and a

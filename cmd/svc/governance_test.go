@@ -10,14 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 )
 
 // governedStack is a stack whose gateway enforces the policies of the control
@@ -218,6 +219,28 @@ func (s *governedStack) enforcesMask(when string) {
 	}
 }
 
+// inForce returns the saved bundle if it is the last one that the log of the gateway calls in effect,
+// because a bundle is saved before that; else an empty text.
+func (s *governedStack) inForce() string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl.state", "governance.json"))
+	var saved struct{ ETag string }
+	if err != nil || json.Unmarshal(text, &saved) != nil {
+		return ""
+	}
+	last := ""
+	for line := range strings.Lines(s.gw.out.String()) {
+		var entry struct{ Msg, ETag string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "governance policies in effect" {
+			last = entry.ETag
+		}
+	}
+	if last != saved.ETag {
+		return ""
+	}
+	return string(text)
+}
+
 // TestTemplates applies each template by REST and checks its effect.
 func TestTemplates(t *testing.T) {
 	s := startGoverned(t)
@@ -245,13 +268,12 @@ func TestTemplates(t *testing.T) {
 			}
 			s.answers("done")
 			s.until("the policies are gone", func() bool {
-				text, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl.state", "governance.json"))
-				return err == nil && !strings.Contains(string(text), ids[0])
+				bundle := s.inForce()
+				return bundle != "" && !strings.Contains(bundle, ids[0])
 			})
 		})
 		s.until("the template is in force", func() bool {
-			text, err := os.ReadFile(filepath.Join(s.dir, "audit.jsonl.state", "governance.json"))
-			return err == nil && strings.Contains(string(text), ids[len(ids)-1])
+			return strings.Contains(s.inForce(), ids[len(ids)-1])
 		})
 		return ids
 	}
@@ -259,11 +281,15 @@ func TestTemplates(t *testing.T) {
 		apply(t, "pii-protection")
 		s.answers("call bob@example.com")
 		status, body := s.call("pii", "my card is "+card)
-		if status != http.StatusOK || strings.Contains(s.lastSent(), "1111") || strings.Contains(body, "bob") {
+		if status != http.StatusOK || !strings.Contains(s.lastSent(), card) || strings.Contains(body, "bob") {
 			t.Errorf("%d %s; the tool server got %s", status, body, s.lastSent())
 		}
-		if fired := s.trace("pii").PoliciesFired; len(fired) != 2 {
+		if fired := s.trace("pii").PoliciesFired; len(fired) != 1 {
 			t.Errorf("fired: %v", fired)
+		}
+		token := regexp.MustCompile(`\[EMAIL~[^]]*\]`).FindString(body)
+		if status, body = s.call("pii", "write to "+token); status != http.StatusOK || !strings.Contains(s.lastSent(), "write to bob@example.com") {
+			t.Errorf("a token sent back: %d %s; the tool server got %s", status, body, s.lastSent())
 		}
 	})
 	t.Run("prompt-injection-defense", func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"svc/cli"
-	"svc/gateway/child"
+	"svc/gateway/upstream/stdio"
 )
 
 //go:generate go run ../gen ../..
@@ -15,8 +15,8 @@ import (
 var version, commit, date, licenseKey string
 
 func main() {
-	if args := os.Args[1:]; child.IsHelper(args) {
-		os.Exit(child.Help(args))
+	if args := os.Args[1:]; stdio.IsHelper(args) {
+		os.Exit(stdio.Help(args))
 	}
 	build := cli.Build{Version: version, Commit: commit, Date: date, LicenseKey: licenseKey}
 	os.Exit(cli.Main(cli.Process(build), os.Args[1:]))

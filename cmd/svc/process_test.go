@@ -17,8 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
+	"svc/test/port"
 )
 
 // process is the program, which can be restarted at the same address.
@@ -170,12 +171,11 @@ func tail(o *output) string {
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return address
 }
 
 // run runs the program to its end and returns what it printed.

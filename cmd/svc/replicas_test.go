@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"svc/gateway/ratelimit/redistest"
-	"svc/server/api"
+	"svc/gateway/redis/redistest"
 	"svc/server/client"
+	"svc/store/api"
 	"svc/store/postgres/postgrestest"
 )
 

@@ -94,7 +94,7 @@ func BenchmarkVerify(b *testing.B) {
 	b.SetBytes(size)
 	b.ResetTimer()
 	for b.Loop() {
-		v, err := VerifyPath(context.Background(), c.Path, VerifyOptions{})
+		v, err := verifyPath(context.Background(), c.Path, VerifyOptions{})
 		if err != nil || !v.OK() {
 			b.Fatal(v, err)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // Hash is the hash of a line. It covers the line and, through the hash before, all lines
-// before (decision AUD14).
+// before.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hex.
@@ -35,7 +35,7 @@ const (
 )
 
 // chainWriter turns encoded records into lines: it assigns the number and, with a chain,
-// the hash (decisions AUD14, AUD20). Only one goroutine at a time uses it.
+// the hash. Only one goroutine at a time uses it.
 type chainWriter struct {
 	hashed bool
 	sha    hash.Hash

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
-	"encoding/binary"
 	"strconv"
 	"time"
 )
 
 // maxUnsigned is the number of bytes of lines after which a signed checkpoint is written
-// regardless of the time (decision AUD30). It bounds how far the log is read back when it
+// regardless of the time. It bounds how far the log is read back when it
 // is opened.
 const maxUnsigned = 16 << 20
 
@@ -61,9 +60,9 @@ func (w *fileWriter) appendItems(items []item) {
 		if signs {
 			switch {
 			case w.first == 0 && len(w.out) == 0: // the first line of a file is a checkpoint
-				w.out = w.checkpoint(w.out, EventContinue)
+				w.out = w.checkpoint(w.out, eventContinue)
 			case w.chain.due(it.at, w.cfg.CheckpointInterval):
-				w.out = w.checkpoint(w.out, EventInterval)
+				w.out = w.checkpoint(w.out, eventInterval)
 			}
 			if w.chain.began == 0 {
 				w.chain.began = it.at
@@ -79,9 +78,8 @@ const (
 )
 
 // signedText is the input of a checkpoint's signature: the hash of the line before, which
-// covers all lines before, and the checkpoint's own line up to the signature (decision
-// AUD29). line is the part of the line that the line's hash covers, without the
-// signature.
+// covers all lines before, and the checkpoint's own line up to the signature. line is the
+// part of the line that the line's hash covers, without the signature.
 func signedText(prev Hash, line ...[]byte) []byte {
 	b := append([]byte(nil), "svc audit checkpoint 2\n"...)
 	b = append(b, prev[:]...)
@@ -89,14 +87,6 @@ func signedText(prev Hash, line ...[]byte) []byte {
 		b = append(b, part...)
 	}
 	return b
-}
-
-// signedTextV1 is the input of the signature of a checkpoint without a count: the number
-// of the line and the hash before (decision AUD32).
-func signedTextV1(seq uint64, prev Hash) []byte {
-	b := append([]byte(nil), "svc audit checkpoint 1\n"...)
-	b = binary.BigEndian.AppendUint64(b, seq)
-	return append(b, prev[:]...)
 }
 
 // appendSignature appends the signature to the body of a checkpoint, which becomes the
@@ -111,13 +101,10 @@ func (s *signer) appendSignature(body []byte, next *chainWriter) []byte {
 
 // signedBy reports whether the key signed the checkpoint. covered is the part of the line
 // that the line's hash covers.
-func (c *Checkpoint) signedBy(key ed25519.PublicKey, seq uint64, prev Hash, covered []byte) bool {
+func (c *Checkpoint) signedBy(key ed25519.PublicKey, prev Hash, covered []byte) bool {
 	sig, err := base64.RawStdEncoding.Strict().DecodeString(c.Sig)
 	if err != nil {
 		return false
-	}
-	if c.Count == 0 {
-		return ed25519.Verify(key, signedTextV1(seq, prev), sig)
 	}
 	n := len(covered) - sigTail
 	if n < 0 || !bytes.HasPrefix(covered[n:], []byte(sigStart)) {

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"svc/gateway/diag"
-	"svc/gateway/httpfield"
+	"svc/gateway/base/diag"
+	"svc/gateway/mcp"
 )
 
 // Config is the audit section of the gateway file (gateway specification,
 // audit; Events, Audit records). All of it reloads.
 type Config struct {
-	// Path is the audit file; lines are appended.
+	// Path is the audit file; lines are appended. A reload may name a file without lines
+	// and rotated files, in which the chain goes on.
 	Path string `yaml:"path" env:"true"`
 	// MaxSizeMB is the size in MiB at which the file is rotated; 0 never
 	// rotates.
@@ -67,32 +68,32 @@ type SinkConfig struct {
 
 // Values of the enumerated fields.
 const (
-	FsyncNever    = "never"
-	FsyncInterval = "interval"
-	FsyncAlways   = "always"
+	fsyncNever    = "never"
+	fsyncInterval = "interval"
+	fsyncAlways   = "always"
 
 	FramesMatched = "matched"
 	FramesAll     = "all"
 
-	OnErrorRefuse = "refuse"
-	OnErrorCount  = "count"
+	onErrorRefuse = "refuse"
+	onErrorCount  = "count"
 
 	SinkHTTP   = "http"
 	SinkSyslog = "syslog"
 	SinkOTLP   = "otlp"
 )
 
-// SetDefaults sets the defaults of absent fields (decision AUD22).
+// SetDefaults sets the defaults of absent fields.
 func (c *Config) SetDefaults() {
 	c.Path = "audit.jsonl"
 	c.MaxSizeMB = 100
 	c.MaxBackups = 30
-	c.Fsync = FsyncInterval
+	c.Fsync = fsyncInterval
 	c.FsyncInterval = time.Second
 	c.Chain = true
 	c.CheckpointInterval = time.Minute
 	c.Frames = FramesMatched
-	c.OnWriteError = OnErrorRefuse
+	c.OnWriteError = onErrorRefuse
 	c.WriteTimeout = 2 * time.Second
 }
 
@@ -118,11 +119,11 @@ func (c *Config) Validate(at diag.At) {
 	if c.Path == "" || strings.HasSuffix(c.Path, "/") || strings.ContainsRune(c.Path, 0) {
 		at.Field("path").Errorf("audit-path", "must name a file")
 	}
-	between(at.Field("max_size_mb"), c.MaxSizeMB, 0, maxSizeMB)
-	between(at.Field("max_backups"), c.MaxBackups, 0, maxBackups)
-	oneOf(at.Field("fsync"), c.Fsync, FsyncNever, FsyncInterval, FsyncAlways)
+	between(at.Field("max_size_mb"), "audit-range", c.MaxSizeMB, 0, maxSizeMB)
+	between(at.Field("max_backups"), "audit-range", c.MaxBackups, 0, maxBackups)
+	oneOf(at.Field("fsync"), c.Fsync, fsyncNever, fsyncInterval, fsyncAlways)
 	oneOf(at.Field("frames"), c.Frames, FramesMatched, FramesAll)
-	oneOf(at.Field("on_write_error"), c.OnWriteError, OnErrorRefuse, OnErrorCount)
+	oneOf(at.Field("on_write_error"), c.OnWriteError, onErrorRefuse, onErrorCount)
 	if c.FsyncInterval < 10*time.Millisecond || c.FsyncInterval > time.Hour {
 		at.Field("fsync_interval").Errorf("audit-range", "must be between 10ms and 1h, is %s", c.FsyncInterval)
 	}
@@ -146,13 +147,13 @@ func (c *Config) Validate(at diag.At) {
 
 // Validate reports the errors of one sink.
 func (c *SinkConfig) Validate(at diag.At) {
-	between(at.Field("buffer"), c.Buffer, 1, maxBuffer)
-	between(at.Field("batch"), c.Batch, 1, maxBatch)
+	between(at.Field("buffer"), "audit-range", c.Buffer, 1, maxBuffer)
+	between(at.Field("batch"), "audit-range", c.Batch, 1, maxBatch)
 	if c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute {
 		at.Field("timeout").Errorf("audit-range", "must be between 10ms and 1m, is %s", c.Timeout)
 	}
 	for name, value := range c.Headers {
-		if !httpfield.IsToken(name) || strings.EqualFold(name, "Host") || !httpfield.IsValue(value) {
+		if !mcp.IsToken(name) || strings.EqualFold(name, "Host") || !mcp.IsValue(value) {
 			at.Field("headers").Field(name).Errorf("audit-sink-header", "is not a header that can be sent")
 		}
 	}
@@ -194,9 +195,9 @@ func (c *SinkConfig) Validate(at diag.At) {
 	}
 }
 
-func between(at diag.At, got, low, high int) {
+func between(at diag.At, code string, got, low, high int) {
 	if got < low || got > high {
-		at.Errorf("audit-range", "must be between %d and %d, is %d", low, high, got)
+		at.Errorf(code, "must be between %d and %d, is %d", low, high, got)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 func TestConfigValidate(t *testing.T) {

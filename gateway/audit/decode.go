@@ -75,6 +75,8 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return err
 	case "status":
 		return d.integer(func(n int64) { r.Status = int(n) })
+	case "key_n":
+		return d.integer(func(n int64) { r.KeyN = int(n) })
 	case "duration_ms":
 		return d.millis(&r.Duration)
 	case "bytes_in":
@@ -99,6 +101,12 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return err
 	case "missing_lines":
 		return d.unsigned(&cp.Missing)
+	case "begins_file":
+		b, err := d.boolean()
+		cp.BeginsFile = b
+		return err
+	case "oldest_line":
+		return d.unsigned(&cp.Oldest)
 	case "checkpoint":
 		return d.unsigned(&cp.Count)
 	case "interval_ms":
@@ -115,6 +123,12 @@ func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
 		return d.millis(&r.GuardrailLatency)
 	case "injection_score":
 		return d.float(&r.InjectionScore)
+	case "tokens":
+		return d.entityCounts(&r.Tokens)
+	case "restored":
+		return d.entityCounts(&r.Restored)
+	case "tokens_refused":
+		return d.entityCounts(&r.TokensRefused)
 	case "pii_detected":
 		return d.array(func() error {
 			s, err := d.str()
@@ -275,6 +289,12 @@ func (d *decoder) observed(r *Record) error {
 	})
 	r.Observed = append(r.Observed, o)
 	return err
+}
+
+func (d *decoder) entityCounts(list *[]EntityCount) error {
+	return d.object(func(entity string) error {
+		return d.integer(func(n int64) { *list = append(*list, EntityCount{entity, int(n)}) })
+	})
 }
 
 func (d *decoder) leftOut(r *Record) error {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a line (decision AUD19). A string is bounded by its encoded size, so that a
+// Bounds of a line. A string is bounded by its encoded size, so that a
 // line never exceeds MaxLine.
 const (
 	maxString = 256
@@ -19,7 +19,7 @@ const (
 	MaxLine = 64 << 10
 )
 
-// timeLayout always has microseconds, so that lines sort by it (decision AUD18).
+// timeLayout always has microseconds, so that lines sort by it.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // appendBody appends the members of the record between seq and hash, starting
@@ -57,6 +57,7 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"principal":`, r.Principal)
 	b = text(b, `,"principal_kind":`, r.PrincipalKind)
 	b = text(b, `,"key_id":`, r.KeyID)
+	b = number(b, `,"key_n":`, int64(r.KeyN))
 	b = text(b, `,"oauth_client_name":`, r.OAuthClientName)
 	if r.ClientName != "" || r.ClientVersion != "" {
 		b = append(b, `,"client":{"name":`...)
@@ -97,6 +98,11 @@ func (r *Record) appendBody(b []byte) []byte {
 	}
 	if len(r.Observed) > 0 || len(r.QualityScores) > 0 || len(r.LeftOut) > 0 {
 		b = r.appendJudgements(b)
+	}
+	if len(r.Tokens) > 0 || len(r.Restored) > 0 || len(r.TokensRefused) > 0 {
+		b = entityCounts(b, `,"tokens":{`, r.Tokens)
+		b = entityCounts(b, `,"restored":{`, r.Restored)
+		b = entityCounts(b, `,"tokens_refused":{`, r.TokensRefused)
 	}
 	if r.Refused != nil {
 		b = r.Refused.appendBody(b)
@@ -193,6 +199,19 @@ func (r *Record) appendJudgements(b []byte) []byte {
 	return b
 }
 
+// entityCounts appends counts by entity, or nothing when there are none.
+func entityCounts(b []byte, name string, list []EntityCount) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(b, name...)
+	for i, c := range list[:min(len(list), maxList)] {
+		b = append(appendString(comma(b, i), c.Entity, maxItem), ':')
+		b = strconv.AppendInt(b, int64(c.N), 10)
+	}
+	return append(b, '}')
+}
+
 func (c *Checkpoint) appendBody(b []byte) []byte {
 	b = text(b, `,"event":`, string(c.Event))
 	b = text(b, `,"prev":`, c.Prev)
@@ -201,6 +220,10 @@ func (c *Checkpoint) appendBody(b []byte) []byte {
 	b = number(b, `,"torn_bytes":`, c.Torn)
 	b = text(b, `,"cause":`, string(c.Cause))
 	b = number(b, `,"missing_lines":`, int64(min(c.Missing, math.MaxInt64)))
+	if c.BeginsFile {
+		b = append(b, `,"begins_file":true`...)
+	}
+	b = number(b, `,"oldest_line":`, int64(min(c.Oldest, math.MaxInt64)))
 	b = number(b, `,"checkpoint":`, int64(min(c.Count, math.MaxInt64)))
 	b = number(b, `,"interval_ms":`, c.Interval.Milliseconds())
 	b = number(b, `,"last_checkpoint":`, int64(min(c.Last, math.MaxInt64)))
@@ -261,8 +284,7 @@ const hexDigits = "0123456789abcdef"
 // appendString appends s as a JSON string of at most limit bytes between the quotes. A
 // longer string is truncated and ends in an ellipsis. Characters that are not printable
 // (controls, line separators, ANSI escapes, bidirectional marks) are escaped and invalid
-// UTF-8 is replaced, so that a record stays on one line and a terminal can show it
-// (decision AUD19).
+// UTF-8 is replaced, so that a record stays on one line and a terminal can show it.
 func appendString(b []byte, s string, limit int) []byte {
 	b = append(b, '"')
 	start := len(b)

@@ -122,7 +122,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 func TestFullDiskCountsWhereConfigured(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
-	c.OnWriteError = OnErrorCount
+	c.OnWriteError = onErrorCount
 	l := mustOpen(t, c, Options{OpenFile: d.open})
 	d.limited.Store(true)
 	for i := range 3 {
@@ -201,7 +201,7 @@ func TestLinesAroundOtherWorkHaveTheirOwnOutcome(t *testing.T) {
 func TestFsyncAlwaysThatFailsIsAnError(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
-	c.Fsync = FsyncAlways
+	c.Fsync = fsyncAlways
 	l := mustOpen(t, c, Options{OpenFile: d.open})
 	d.noSync.Store(true)
 	if err := l.Write(context.Background(), sample(1)); !errors.Is(err, syscall.EIO) {
@@ -243,7 +243,7 @@ func TestRotationThatFailsGoesOnWriting(t *testing.T) {
 func TestWaitingWritersShareOneWrite(t *testing.T) {
 	d := &disk{}
 	c := testConfig(t)
-	c.Fsync = FsyncAlways
+	c.Fsync = fsyncAlways
 	l := mustOpen(t, c, Options{OpenFile: d.open})
 	before := d.writes.Load()
 	const writers, each = 16, 50
@@ -297,7 +297,7 @@ func TestNothingIsWrittenBehindAnUnfinishedLine(t *testing.T) {
 			checkChain(t, c.Path, VerifyOptions{})
 			lines := readLines(t, c.Path)
 			var last Record
-			if err := Decode([]byte(lines[len(lines)-1]), &last); err != nil || last.Checkpoint == nil || last.Checkpoint.Event != EventStop {
+			if err := Decode([]byte(lines[len(lines)-1]), &last); err != nil || last.Checkpoint == nil || last.Checkpoint.Event != eventStop {
 				t.Errorf("the log does not end with its last checkpoint: %s", lines[len(lines)-1])
 			}
 		})

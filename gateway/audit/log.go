@@ -8,12 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"svc/gateway/fsync"
 )
 
-// ErrClosed is returned after the log was closed.
-var ErrClosed = errors.New("the audit log is closed")
+// errClosed is returned after the log was closed.
+var errClosed = errors.New("the audit log is closed")
 
 // retryAfter is the time after a failure before [Log.Ready] tries to write again.
 const retryAfter = time.Second
@@ -24,8 +22,8 @@ type Options struct {
 	Now func() time.Time
 	// Logger logs failures and recoveries; nil discards them.
 	Logger *slog.Logger
-	// MaxBacklog is the number of unreported lines that rotation keeps beyond max_backups
-	// (decision AUD43); 0 when no reporter runs. See [Log.SetReported].
+	// MaxBacklog is the number of unreported lines that rotation keeps beyond
+	// max_backups; 0 when no reporter runs. See [Log.SetReported].
 	MaxBacklog uint64
 	// StateDir is the directory of the saved heads of signed chains, with which the file
 	// is compared when it is opened again; empty saves none.
@@ -52,7 +50,7 @@ type Log struct {
 	lost        atomic.Uint64 // lines that were not written and whose requests passed
 	dropped     atomic.Uint64 // lines dropped by sinks that were replaced
 	sinks       atomic.Pointer[[]*sink]
-	disk        fsync.Syncer
+	disk        syncer
 	ending      sync.WaitGroup // replaced sinks that still deliver
 
 	queue  queue
@@ -71,10 +69,10 @@ type failure struct {
 
 // Open opens the audit file of a validated configuration for appending. An unfinished
 // line that a crash left is moved to a file with the suffix .torn; the chain continues
-// from the last whole line, which may be in a rotated file (decision AUD25). Open returns
+// from the last whole line, which may be in a rotated file. Open returns
 // an error when another process has the file open for writing, and when the file is not
 // an audit log. Where checkpoints are signed, the end of the chain is compared with the
-// head in the state directory, and a checkpoint records a difference (decision AUD34).
+// head in the state directory, and a checkpoint records a difference.
 func Open(cfg Config, opts Options) (*Log, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -89,7 +87,7 @@ func Open(cfg Config, opts Options) (*Log, error) {
 	l.background.prepare()
 	l.entries.New = func() any { return newEntry() }
 	l.writer = fileWriter{log: l, now: opts.Now}
-	if err := l.writer.open(cfg, EventStart); err != nil {
+	if err := l.writer.open(cfg, nil); err != nil {
 		return nil, err
 	}
 	l.writer.startSinks()
@@ -104,10 +102,10 @@ func Open(cfg Config, opts Options) (*Log, error) {
 // with fsync: always), or after write_timeout. An error means that the request must fail;
 // the line is not in the file, unless the write ended after the timeout
 // ([Checkpoint.Late]). With on_write_error: count Write returns nil, the line is counted
-// as lost, and the next checkpoint reports the count (decision AUD23).
+// as lost, and the next checkpoint reports the count.
 //
 // Write ignores the end of ctx: a request whose client has disconnected is recorded like
-// any other (decision AUD21).
+// any other.
 func (l *Log) Write(_ context.Context, r *Record) error { return l.WriteFor(nil, r) }
 
 // WriteFor is [Log.Write] for a request that can be answered while its goroutine is
@@ -117,7 +115,7 @@ func (l *Log) WriteFor(caller Caller, r *Record) error {
 	e, _ := l.entries.Get().(*entry)
 	e.body = r.appendBody(e.body[:0])
 	err := l.await(e, item{body: e.body, at: r.Time.Add(r.Duration).UnixNano(), caller: caller})
-	if err != nil && l.queue.counts.Load() && !errors.Is(err, ErrClosed) {
+	if err != nil && l.queue.counts.Load() && !errors.Is(err, errClosed) {
 		return nil
 	}
 	return err
@@ -125,9 +123,9 @@ func (l *Log) WriteFor(caller Caller, r *Record) error {
 
 // Ready returns nil when lines can be written, else the reason. A gateway with
 // on_write_error: refuse calls Ready before it contacts an upstream. While lines cannot
-// be written, Ready tries to write a checkpoint (recovered) at most once a second
-// (decision AUD24); while a write is blocked, it returns at once. With on_write_error:
-// count it always returns nil.
+// be written, Ready tries to write a checkpoint (recovered) at most once a second;
+// while a write is blocked, it returns at once. With on_write_error: count it always
+// returns nil.
 func (l *Log) Ready() error {
 	f := l.failure.Load()
 	if f == nil {
@@ -138,7 +136,7 @@ func (l *Log) Ready() error {
 	}
 	if now := l.opts.Now(); now.Sub(f.at) >= retryAfter &&
 		l.failure.CompareAndSwap(f, &failure{err: f.err, at: now}) {
-		if err := l.submit(item{event: EventRecovered}); err == nil {
+		if err := l.submit(item{event: eventRecovered}); err == nil {
 			return nil
 		}
 	}
@@ -161,7 +159,7 @@ func (l *Log) SetReported(seq uint64) {
 }
 
 // Reopen closes the file and opens its path again, for the case that another program has
-// renamed or deleted the file (decision AUD26). The chain continues in the new file.
+// renamed or deleted the file. The chain continues in the new file.
 // While the path names the open file, Reopen changes nothing.
 func (l *Log) Reopen() error {
 	var err error
@@ -172,7 +170,7 @@ func (l *Log) Reopen() error {
 }
 
 // Reconfigure applies another configuration. After an error the old configuration stays
-// in effect. Another path starts, or continues, the chain of that path.
+// in effect. Another path must have no lines, nor rotated files: the chain goes on there.
 func (l *Log) Reconfigure(cfg Config) error {
 	var err error
 	if e := l.submit(item{do: func() error { err = l.writer.reconfigure(cfg); return nil }}); e != nil {
@@ -186,7 +184,7 @@ func (l *Log) Reconfigure(cfg Config) error {
 }
 
 // Checkpoint writes a checkpoint now.
-func (l *Log) Checkpoint() error { return l.submit(item{event: EventInterval}) }
+func (l *Log) Checkpoint() error { return l.submit(item{event: eventInterval}) }
 
 // submit queues an item for the file writer and returns its outcome. The goroutine that
 // runs the items, the log's own or a request's, is the leader for that write.
@@ -208,13 +206,13 @@ func (l *Log) Close() error {
 	}
 	var err error
 	e := l.submit(item{last: true, do: func() error {
-		err = errors.Join(l.writer.close(EventStop), l.background.closeRetired())
+		err = errors.Join(l.writer.append(eventStop), l.writer.close(), l.background.closeRetired())
 		return nil
 	}})
 	l.queue.close()
 	l.ending.Wait()
 	switch {
-	case errors.Is(e, ErrClosed):
+	case errors.Is(e, errClosed):
 		return nil
 	case e != nil: // the file writer still uses the file
 		return fmt.Errorf("close audit log: %w", e)

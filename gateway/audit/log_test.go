@@ -10,11 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testConfig is a configuration for a file in a directory of the test.
 func testConfig(t testing.TB) Config {
@@ -22,7 +18,7 @@ func testConfig(t testing.TB) Config {
 	var c Config
 	c.SetDefaults()
 	c.Path = filepath.Join(t.TempDir(), "audit.jsonl")
-	c.Fsync = FsyncNever
+	c.Fsync = fsyncNever
 	return c
 }
 
@@ -81,7 +77,7 @@ func readLines(t testing.TB, path string) []string {
 // checkChain verifies the log at path and returns the report.
 func checkChain(t testing.TB, path string, o VerifyOptions) *Verification {
 	t.Helper()
-	v, err := VerifyPath(context.Background(), path, o)
+	v, err := verifyPath(context.Background(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +258,7 @@ func TestFileIsPrivate(t *testing.T) {
 func TestWriteAfterCloseErrs(t *testing.T) {
 	l := mustOpen(t, testConfig(t), Options{})
 	mustClose(t, l)
-	if err := l.Write(context.Background(), sample(1)); err != ErrClosed {
+	if err := l.Write(context.Background(), sample(1)); err != errClosed {
 		t.Errorf("got %v", err)
 	}
 }

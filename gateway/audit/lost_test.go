@@ -13,7 +13,7 @@ func loseOne(t *testing.T, prepare func(*Log)) (*disk, *Log) {
 	t.Helper()
 	d := &disk{}
 	c := testConfig(t)
-	c.OnWriteError, c.MaxSizeMB = OnErrorCount, 1
+	c.OnWriteError, c.MaxSizeMB = onErrorCount, 1
 	l := mustOpen(t, c, Options{OpenFile: d.open})
 	if prepare != nil {
 		prepare(l)
@@ -82,7 +82,7 @@ func TestEachLostLineIsReportedByOneCheckpoint(t *testing.T) {
 			}
 		}, writeLong},
 		{"a line and a checkpoint share the next write", nil, func(t *testing.T, l *Log) {
-			items := []item{{body: sample(2).appendBody(nil)}, {event: EventInterval}}
+			items := []item{{body: sample(2).appendBody(nil)}, {event: eventInterval}}
 			if err := l.submit(item{do: func() error { l.writer.commit(items); return nil }}); err != nil {
 				t.Fatal(err)
 			}

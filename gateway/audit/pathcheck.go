@@ -8,7 +8,7 @@ import (
 )
 
 // pathCheckInterval is the interval at which the path of the audit file is compared with
-// the open file (decision AUD26).
+// the open file, which a program that rotates logs may have moved.
 const pathCheckInterval = time.Second
 
 // pathError returns nil while the path names the open file, else what happened to the
@@ -78,7 +78,12 @@ func (w *fileWriter) reopen() error {
 		return nil
 	}
 	w.first = 0
-	if err := w.append(EventContinue); err != nil {
+	// Another program moved the files before, and the gateway was told to reopen its own.
+	w.oldest = w.chain.seq + 1
+	if rotated, err := ListRotated(w.cfg.Path); err == nil && len(rotated) > 0 {
+		w.oldest = rotated[0].First
+	}
+	if err := w.append(eventContinue); err != nil {
 		return w.failed(err)
 	}
 	w.checkPath()

@@ -74,7 +74,7 @@ func TestAFileThatIsNoLongerUnderItsPathTakesNoLines(t *testing.T) {
 // the first line of the new file.
 func TestLinesOfALostFileAreCounted(t *testing.T) {
 	c := testConfig(t)
-	c.OnWriteError = OnErrorCount
+	c.OnWriteError = onErrorCount
 	l := mustOpen(t, c, Options{})
 	if err := os.Remove(c.Path); err != nil {
 		t.Fatal(err)

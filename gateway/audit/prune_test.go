@@ -39,7 +39,11 @@ func TestUnreportedLinesAreKeptUpToTheBacklog(t *testing.T) {
 				}
 				rotated = append(rotated, name)
 			}
-			l.prune(path, 1, row.last)
+			announced := uint64(0)
+			l.prune(path, 1, row.last, func(oldest uint64) { announced = oldest })
+			if announced != 0 != row.deleted || row.deleted && announced != 11 {
+				t.Errorf("the oldest line afterwards is announced as %d", announced)
+			}
 			if _, err := os.Stat(rotated[0]); os.IsNotExist(err) != row.deleted {
 				t.Errorf("the first file: %v, want deleted %v", err, row.deleted)
 			}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/gateway/poison"
+	"svc/gateway/http1"
 )
 
 // errPending is the error of a line whose write did not end within write_timeout.
@@ -92,7 +92,7 @@ func (q *queue) start(cfg Config, watch func()) {
 
 func (q *queue) configure(cfg Config) {
 	q.timeout.Store(int64(cfg.WriteTimeout))
-	q.counts.Store(cfg.OnWriteError == OnErrorCount)
+	q.counts.Store(cfg.OnWriteError == onErrorCount)
 }
 
 func (q *queue) writeTimeout() time.Duration { return time.Duration(q.timeout.Load()) }
@@ -126,7 +126,7 @@ func (l *Log) await(e *entry, it item) error {
 	it.from = e
 	q.mu.Lock()
 	if q.closed || q.stuck {
-		err := ErrClosed
+		err := errClosed
 		if !q.closed {
 			err = l.dropUnqueued(&it)
 		}
@@ -161,7 +161,7 @@ func (l *Log) await(e *entry, it item) error {
 // release returns an entry to the pool, unless the writer may still use it.
 func (l *Log) release(e *entry) {
 	if !e.givenUp {
-		poison.Released(e.body)
+		http1.Released(e.body)
 		l.entries.Put(e)
 	}
 }

@@ -60,7 +60,7 @@ func openFrozen(t *testing.T, onError string) (*frozenDisk, *Log) {
 // has accepted the line.
 func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorRefuse)
+		d, l := openFrozen(t, onErrorRefuse)
 		d.freeze()
 		began := time.Now()
 		errs := make(chan error)
@@ -110,7 +110,7 @@ func TestAFrozenDiskHoldsUpWritersForWriteTimeoutOnly(t *testing.T) {
 // after all.
 func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorCount)
+		d, l := openFrozen(t, onErrorCount)
 		d.freeze()
 		began := time.Now()
 		for i := range 5 {
@@ -141,7 +141,7 @@ func TestAFrozenDiskLetsCountedLinesPass(t *testing.T) {
 // A write that fails after its caller gave up leaves a lost line, not a late one.
 func TestALateWriteThatFailsIsALostLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorCount)
+		d, l := openFrozen(t, onErrorCount)
 		d.freeze()
 		if err := l.Write(context.Background(), sample(1)); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func (c *callerOf) WriteOverdue() { c.answered.Add(1) }
 // its goroutine continues when the disk does.
 func TestACallerThatWritesIsAnsweredWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorRefuse)
+		d, l := openFrozen(t, onErrorRefuse)
 		d.freeze()
 		began := time.Now()
 		var first, second callerOf
@@ -215,7 +215,7 @@ func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const requests = 16
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorRefuse)
+		d, l := openFrozen(t, onErrorRefuse)
 		callers := make([]callerOf, requests)
 		all := func() chan error {
 			errs := make(chan error, requests)
@@ -266,7 +266,7 @@ func TestLinesOfRequestsThatRunTogetherShareAWrite(t *testing.T) {
 // A log whose disk is blocked can be closed.
 func TestCloseDoesNotWaitForAFrozenDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l := openFrozen(t, OnErrorRefuse)
+		d, l := openFrozen(t, onErrorRefuse)
 		d.freeze()
 		began := time.Now()
 		if err := l.Close(); !errors.Is(err, errPending) {

@@ -43,7 +43,7 @@ type Reader struct {
 	buf   []byte // read at pos, whole lines first
 	space []byte
 
-	missing, skipped, restarts uint64
+	missing, skipped uint64
 }
 
 // NewReader returns a reader of the audit log whose current file is path, from a position
@@ -58,10 +58,6 @@ func (r *Reader) Missing() uint64 { return r.missing }
 // Skipped returns the number of lines that were skipped because they are too long or not
 // of the form that the log writes.
 func (r *Reader) Skipped() uint64 { return r.skipped }
-
-// Restarts returns how often the audit log was found to have restarted: its files were
-// deleted, and the numbers begin with 1 again.
-func (r *Reader) Restarts() uint64 { return r.restarts }
 
 // Position returns the position before the next line.
 func (r *Reader) Position() Position { return r.pos }
@@ -214,7 +210,6 @@ func (r *Reader) locate() error {
 		return err
 	}
 	if last < r.pos.Seq {
-		r.restarts++
 		r.pos = Position{}
 		return r.open(files[0], 0)
 	}

@@ -17,22 +17,21 @@ const (
 	// KindEvent is the line of an event without a request; error_kind names the event.
 	KindEvent Kind = "event"
 	// KindSummary is the line of requests that were refused before their caller was
-	// identified, beyond the rate of individual lines (decision REQ1).
+	// identified, beyond the rate of individual lines.
 	KindSummary Kind = "summary"
 	// KindCheckpoint is a line that the log itself adds.
 	KindCheckpoint Kind = "checkpoint"
 )
 
-// The kinds of the client's message, as in Record.RPC.
+// Kinds of the client's message that are distinguished here, as in Record.RPC.
 const (
-	RPCRequest      = "request"
-	RPCNotification = "notification"
-	RPCResponse     = "response"
+	RPCRequest  = "request"
+	RPCResponse = "response"
 )
 
 // Record is one line of the audit log (gateway specification, Audit records). It contains
 // metadata only: no body and no secret. Empty fields are omitted from the line. Strings
-// may be arbitrary input; the encoder bounds and escapes them (decision AUD19).
+// may be arbitrary input; the encoder bounds and escapes them.
 type Record struct {
 	// Seq is the number of the line, from 1 without gaps. The log assigns it.
 	Seq uint64
@@ -41,7 +40,7 @@ type Record struct {
 	// Kind is the kind of the line; empty means KindRequest.
 	Kind Kind
 	// RequestID is a UUIDv7 that the gateway generates. The opening line, the frames and
-	// the request line of a stream share it; it is the id of the trace (decision AUD44).
+	// the request line of a stream share it; it is the id of the trace.
 	RequestID string
 	// TraceID is the W3C trace id.
 	TraceID string
@@ -85,6 +84,8 @@ type Record struct {
 	PrincipalKind string
 	// KeyID is the id of the API key that was presented.
 	KeyID string
+	// KeyN is the number of the secret in hashes of this key; 0 without one.
+	KeyN int
 	// OAuthClientName is the client_name of the client metadata document.
 	OAuthClientName string
 	// ClientName and ClientVersion are what the client calls itself (clientInfo); they are
@@ -99,7 +100,7 @@ type Record struct {
 	// Session identifies the session; it cannot be used to access the session.
 	Session string
 	// Dialect is the protocol revision that the request declares, or "legacy" when it
-	// declares none (decision AUD15).
+	// declares none.
 	Dialect string
 	// UpstreamDialect is the protocol revision of the upstream request, if the message was
 	// translated.
@@ -122,7 +123,7 @@ type Record struct {
 	// set.
 	GuardrailLatency time.Duration
 	// StripApplied is set when strip_app was applied. Stripped is the number of content
-	// blocks that were removed, and is written also when it is 0 (decision AUD16).
+	// blocks that were removed, and is written also when it is 0.
 	StripApplied bool
 	Stripped     int
 	// ReplacedSurrogates is the number of lone surrogates that were replaced by U+FFFD:
@@ -142,6 +143,10 @@ type Record struct {
 	PIIDetected []string
 	// PoliciesFired are the policies of the control plane that matched.
 	PoliciesFired []PolicyFired
+
+	// Tokens counts the values of the answer that were replaced by tokens, Restored those that
+	// were put back into the request, and TokensRefused the tokens that could not be.
+	Tokens, Restored, TokensRefused []EntityCount
 
 	// LeftOut are the upstreams whose part of an answer, which the gateway made of several,
 	// was denied, each with the rule.
@@ -163,8 +168,33 @@ type Span struct {
 	Duration time.Duration
 }
 
+// StageListening is the last stage of an event stream that a client opened to listen (GET,
+// subscriptions/listen), and of no other request: the time that the stream was open. Nobody waits for
+// an answer then.
+const StageListening = "listening"
+
+// Listens reports whether a line is about an event stream that a client opened to listen.
+func Listens(r *Record) bool {
+	_, ok := listened(r)
+	return ok
+}
+
+// listened returns how long a stream that was opened to listen was open; false for other requests.
+func listened(r *Record) (time.Duration, bool) {
+	if n := len(r.Spans); n > 0 && r.Spans[n-1].Stage == StageListening {
+		return r.Spans[n-1].Duration, true
+	}
+	return 0, false
+}
+
 // PolicyFired is a policy of the control plane that matched.
 type PolicyFired struct{ ID, Name, Action string }
+
+// EntityCount is a number of values of an entity.
+type EntityCount struct {
+	Entity string
+	N      int
+}
 
 // LeftOut is an upstream whose part of an answer was denied, and the rule that denied it;
 // empty for a policy of the control plane.
@@ -185,23 +215,23 @@ type Event string
 
 // The events.
 const (
-	// EventStart: a process opened the log. Streams that were open before ended with the
+	// eventStart: a process opened the log, also after audit.path was changed to it. Streams that were open before ended with the
 	// previous process.
-	EventStart Event = "start"
-	// EventContinue: the first line of a file after a rotation, or after
-	// audit.path was changed; the process is the same.
-	EventContinue Event = "continue"
-	// EventRotate: the last line before another file is begun.
-	EventRotate Event = "rotate"
-	// EventInterval: the checkpoint interval passed.
-	EventInterval Event = "interval"
-	// EventRecovered: lines can be written again.
-	EventRecovered Event = "recovered"
-	// EventStop: the log was closed normally.
-	EventStop Event = "stop"
-	// EventBroken: a process opened a log whose end differs from the saved head. The
-	// checkpoint has the cause; a start checkpoint follows (decision AUD35).
-	EventBroken Event = "broken"
+	eventStart Event = "start"
+	// eventContinue: the first line of a file after a rotation, or after
+	// audit.path was changed to a new file; the process is the same.
+	eventContinue Event = "continue"
+	// eventRotate: the last line before another file is begun.
+	eventRotate Event = "rotate"
+	// eventInterval: the checkpoint interval passed.
+	eventInterval Event = "interval"
+	// eventRecovered: lines can be written again.
+	eventRecovered Event = "recovered"
+	// eventStop: the log was closed normally.
+	eventStop Event = "stop"
+	// eventBroken: a process opened a log whose end differs from the saved head. The
+	// checkpoint has the cause; a start checkpoint follows.
+	eventBroken Event = "broken"
 )
 
 // Cause is how the end of a log differs from the saved head.
@@ -209,17 +239,18 @@ type Cause string
 
 // The causes.
 const (
-	// CauseEndsEarly: lines are missing at the end; the remaining lines are not known to
+	// causeEndsEarly: lines are missing at the end; the remaining lines are not known to
 	// be wrong.
-	CauseEndsEarly Cause = "ends_early"
-	// CauseNoHead: there are lines, and no saved head to compare them with (decision
-	// AUD36).
-	CauseNoHead Cause = "no_head"
-	// CauseAltered: the lines are not the lines that were written.
-	CauseAltered Cause = "altered"
+	causeEndsEarly Cause = "ends_early"
+	// causeNoHead: there are lines, and no saved head to compare them with.
+	causeNoHead Cause = "no_head"
+	// causeAltered: the lines are not the lines that were written.
+	causeAltered Cause = "altered"
+	// causeBeginsLate: lines are missing at the beginning that rotation did not remove.
+	causeBeginsLate Cause = "begins_late"
 )
 
-// Checkpoint holds the fields of a checkpoint line beside seq and ts (decision AUD29).
+// Checkpoint holds the fields of a checkpoint line beside seq and ts.
 type Checkpoint struct {
 	Event Event
 	// Prev is the hash of the line before, in hex.
@@ -230,8 +261,7 @@ type Checkpoint struct {
 	// this line up to the signature, in base64. It is the last member before the
 	// hash.
 	Sig string
-	// Count numbers the signed checkpoints of a chain from 1; 0 in those of
-	// older versions, whose signatures cover less.
+	// Count numbers the signed checkpoints of a chain from 1.
 	Count uint64
 	// Interval is audit.checkpoint_interval: lines that were written over a
 	// longer time have a signed checkpoint between them.
@@ -240,12 +270,17 @@ type Checkpoint struct {
 	Last uint64
 	// Adopted is the number of lines between Last and this checkpoint that the log
 	// contained when it was opened. Another process wrote them; the signature proves only
-	// that they were there (decision AUD35).
+	// that they were there.
 	Adopted uint64
-	// Cause is the cause of EventBroken.
+	// Cause is the cause of eventBroken.
 	Cause Cause
-	// Missing is the number of missing lines of CauseEndsEarly.
+	// Missing is the number of missing lines of causeEndsEarly and causeBeginsLate.
 	Missing uint64
+	// BeginsFile is set in an eventBroken that is the first line of its file.
+	BeginsFile bool
+	// Oldest is the number of the oldest line that the files of the log contain. It grows when
+	// rotation, or a program that the gateway reopens its file for, removes files.
+	Oldest uint64
 	// Lost is the number of lines that could not be written before this checkpoint and
 	// whose requests passed (on_write_error: count).
 	Lost uint64

@@ -16,6 +16,7 @@ type tail struct {
 	first uint64 // number of the first line of the current file; 0 when it is empty
 	size  int64  // bytes of whole lines in the current file
 	torn  int64  // bytes that were moved to the .torn file
+	ended bool   // the last line of the current file is the checkpoint of a rotation, or of another path
 }
 
 // maxTorn bounds the search for the last whole line. After a crash of the machine a file
@@ -23,7 +24,7 @@ type tail struct {
 const maxTorn = 4 << 20
 
 // recoverTail finds the end of the chain of the audit file at path. Bytes after the last
-// whole line are appended to path.torn and removed (decision AUD25). An empty or absent
+// whole line are appended to path.torn and removed. An empty or absent
 // file continues the newest rotated file.
 func recoverTail(path string) (tail, error) {
 	end, err := recoverFile(path)
@@ -109,6 +110,7 @@ func lastLine(f io.ReaderAt, size int64) (tail, error) {
 		var r Record
 		if seq, _, hash, _, ok := splitLine(line); ok && Decode(line, &r) == nil {
 			end.seq, end.hash, end.first = seq, hash, first
+			end.ended = r.Checkpoint != nil && r.Checkpoint.Event == eventRotate
 			end.size = base + int64(stop) + 1
 			end.torn = size - end.size
 			if !started {

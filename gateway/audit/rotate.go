@@ -17,8 +17,7 @@ const (
 	seqDigits   = 20
 	tornSuffix  = ".torn"
 
-	// rotateRetry is the growth of the file after which a failed rotation is retried
-	// (decision AUD28).
+	// rotateRetry is the growth of the file after which a failed rotation is retried.
 	rotateRetry = 1 << 20
 )
 
@@ -85,7 +84,7 @@ func (w *fileWriter) full(n int64) bool {
 }
 
 // rotate ends the file with a checkpoint, renames it, and starts a new file with a
-// checkpoint that has the hash before it (decision AUD28). If a step fails, lines are
+// checkpoint that has the hash before it. If a step fails, lines are
 // still appended to the old file, and the next attempt is made after the file has grown
 // by rotateRetry: a log that cannot rotate still records.
 func (w *fileWriter) rotate() {
@@ -104,7 +103,7 @@ func (w *fileWriter) tryRotate() error {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot rotate: %s exists; move it away", name)
 	}
-	if err := w.append(EventRotate); err != nil {
+	if err := w.append(eventRotate); err != nil {
 		return err
 	}
 	if err := os.Rename(w.cfg.Path, name); err != nil {
@@ -116,7 +115,7 @@ func (w *fileWriter) tryRotate() error {
 	}
 	w.replace(f)
 	w.first, w.size, w.noRotateBefore = 0, 0, 0
-	if err := w.append(EventContinue); err != nil {
+	if err := w.append(eventContinue); err != nil {
 		return err
 	}
 	w.log.background.rotated()
@@ -146,17 +145,34 @@ func (w *fileWriter) append(event Event) error {
 	return nil
 }
 
-// prune deletes the oldest rotated files beyond max_backups. Files with unreported lines
-// are kept, unless the number of unreported lines exceeds the backlog. Before the first
-// call of SetReported nothing is deleted (decision AUD43).
-func (l *Log) prune(path string, backups int, last uint64) {
-	if backups == 0 || l.opts.MaxBacklog > 0 && !l.progressKnown.Load() {
+// prune deletes the oldest rotated files beyond max_backups. Before, announce writes a
+// checkpoint with the number of the line that is the oldest one afterwards: without it the lines
+// would be missing to a verification.
+func (l *Log) prune(path string, backups int, last uint64, announce func(oldest uint64)) {
+	files, oldest := l.prunable(path, backups, last)
+	if len(files) == 0 {
 		return
+	}
+	announce(oldest)
+	for _, file := range files {
+		if err := os.Remove(file.Path); err != nil {
+			l.opts.Logger.Warn("an old audit file cannot be deleted", "path", file.Path, "error", err)
+			return
+		}
+	}
+}
+
+// prunable returns the oldest rotated files beyond max_backups, and the number of the first line
+// after them. Files with unreported lines are kept, unless the number of unreported lines exceeds
+// the backlog. Before the first call of SetReported there are none.
+func (l *Log) prunable(path string, backups int, last uint64) (prunable []Rotated, oldest uint64) {
+	if backups == 0 || l.opts.MaxBacklog > 0 && !l.progressKnown.Load() {
+		return nil, 0
 	}
 	files, err := ListRotated(path)
 	if err != nil {
 		l.opts.Logger.Warn("old audit files cannot be listed", "error", err)
-		return
+		return nil, 0
 	}
 	reported := l.reported.Load()
 	for i := 0; i < len(files)-backups; i++ {
@@ -164,14 +180,12 @@ func (l *Log) prune(path string, backups int, last uint64) {
 		if l.opts.MaxBacklog > 0 && lastLine > reported {
 			// Lines of files that were deleted before no longer count as unreported.
 			if done := max(reported, files[i].First-1); last-min(done, last) <= l.opts.MaxBacklog {
-				return
+				break
 			}
 			l.opts.Logger.Warn("an audit file is deleted before all of its lines were reported, because the backlog is full",
 				"path", files[i].Path, "unreported_lines", lastLine-max(reported, files[i].First-1))
 		}
-		if err := os.Remove(files[i].Path); err != nil {
-			l.opts.Logger.Warn("an old audit file cannot be deleted", "path", files[i].Path, "error", err)
-			return
-		}
+		prunable, oldest = append(prunable, files[i]), files[i+1].First
 	}
+	return prunable, oldest
 }

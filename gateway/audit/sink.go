@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"svc/gateway/base/retry"
 )
 
 // sinkGrace is the time that a sink has to deliver its queued lines when the log is
@@ -21,7 +23,7 @@ type deliverer interface {
 	close()
 }
 
-// sink copies lines to a remote receiver (decision AUD42). It never blocks the log: when
+// sink copies lines to a remote receiver. It never blocks the log: when
 // the buffer is full, lines are dropped and counted (gateway specification, Events).
 type sink struct {
 	to      deliverer
@@ -160,9 +162,7 @@ func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 		if pause == 100*time.Millisecond {
 			s.log.Warn("an audit sink does not accept lines", "type", s.cfg.Type, "error", err)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !retry.Wait(ctx, pause) {
 			return false
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"svc/gateway/base/hostname"
 )
 
 // httpSink posts lines as application/x-ndjson.
@@ -45,7 +47,7 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("answered %d", res.StatusCode)
+		return fmt.Errorf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location")))
 	}
 	return nil
 }

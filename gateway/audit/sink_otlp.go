@@ -15,6 +15,8 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"svc/gateway/base/hostname"
 )
 
 // otlpSink posts lines as OpenTelemetry log records, in protobuf over HTTP. The body of a
@@ -73,7 +75,7 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 		res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
 		return fmt.Errorf("answered %d", res.StatusCode)
 	default:
-		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d", res.StatusCode)}
+		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location")))}
 	}
 }
 

@@ -114,12 +114,15 @@ func TestHTTPSinkFollowsNoRedirect(t *testing.T) {
 	var reached atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
 	defer other.Close()
-	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	server := httptest.NewServer(http.RedirectHandler(other.URL+"/lines?token=s3cret", http.StatusTemporaryRedirect))
 	defer server.Close()
-	s := newHTTPSink(SinkConfig{URL: server.URL, Headers: map[string]string{"Authorization": "secret"}})
-	defer s.close()
-	if err := s.deliver(context.Background(), [][]byte{[]byte("{}")}); err == nil || reached.Load() {
-		t.Errorf("%v, reached %v", err, reached.Load())
+	cfg := SinkConfig{URL: server.URL, Headers: map[string]string{"Authorization": "secret"}}
+	for name, s := range map[string]deliverer{"http": newHTTPSink(cfg), "otlp": newOTLPSink(cfg)} {
+		err := s.deliver(context.Background(), [][]byte{[]byte("{}")})
+		s.close()
+		if err == nil || reached.Load() || !strings.Contains(err.Error(), "answered 307, which redirects to "+other.URL+"/lines?…:") {
+			t.Errorf("%s: %v, reached %v, want an error with the target of the redirect", name, err, reached.Load())
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"time"
 )
 
 // maxProblems is the largest number of problems that a verification lists; all are
@@ -23,19 +22,15 @@ type Head struct {
 }
 
 // VerifyOptions are the keys and heads that an audit log is verified with. Without a key
-// and without heads only the chain is checked, which proves nothing (decision AUD33): an
+// and without heads only the chain is checked, which proves nothing: an
 // attacker with write access can write a new chain.
 type VerifyOptions struct {
 	// PublicKey verifies the signatures of checkpoints; nil skips the signatures.
 	PublicKey ed25519.PublicKey
 	// FormerKeys are keys that PublicKey replaced; their signatures are also accepted.
 	FormerKeys []ed25519.PublicKey
-	// Interval is the audit.checkpoint_interval of the gateway. It applies to checkpoints
-	// of older versions, which do not contain the interval; 0 is the default of a minute
-	// (decision AUD32).
-	Interval time.Duration
 	// Heads are lines that were recorded elsewhere: the log must contain them. They
-	// detect a log that was truncated or rewritten (decision AUD38).
+	// detect a log that was truncated or rewritten.
 	Heads []Head
 	// Progress is called now and then with the number of bytes read so far; may be nil.
 	Progress func(read int64)
@@ -69,6 +64,7 @@ type Verification struct {
 	Lines       uint64
 	Bytes       int64
 	First       uint64 // number of the first line; above 1 when older files were deleted
+	Oldest      uint64 // number of the oldest line of the log, as the last checkpoint states; 0 without one
 	Head        Head   // the last line
 	Checkpoints uint64
 	Signed      uint64 // checkpoints with a valid signature
@@ -112,15 +108,6 @@ func (v *Verification) Verified() bool {
 	return v.OK() && (v.Proven.Last > 0 || v.KnownProven.Last > 0)
 }
 
-// VerifyPath verifies the audit log whose current file is path, with its rotated files.
-func VerifyPath(ctx context.Context, path string, o VerifyOptions) (*Verification, error) {
-	files, err := Files(path)
-	if err != nil {
-		return nil, err
-	}
-	return Verify(ctx, files, o)
-}
-
 // Verify verifies files as one audit log, in their order. Files that are rotated during
 // the verification are found under their new names.
 func Verify(ctx context.Context, files []Rotated, o VerifyOptions) (*Verification, error) {
@@ -153,13 +140,13 @@ type verifier struct {
 	from      uint64 // first line of the unbroken chain that the line before is in
 	met       []bool // which of the known heads were found
 
+	within bool  // the lines do not begin with the beginning of a file
+	event  Event // of the line before; empty if it was no checkpoint
+
 	signatures signatures
 }
 
 func newVerifier(o VerifyOptions) *verifier {
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
 	return &verifier{o: o, sha: sha256.New(), met: make([]bool, len(o.Heads))}
 }
 

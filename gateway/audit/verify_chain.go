@@ -27,11 +27,20 @@ func (c *verifier) check(line []byte) {
 	} else {
 		c.link(seq, covered, sum, cp)
 	}
-	if cp != nil && cp.Event == EventBroken {
+	if cp != nil && cp.Event == eventBroken {
 		c.broken(seq, cp)
+	}
+	if c.v.Lines == 1 && !c.within && !cp.begins(seq) {
+		c.cut(seq, "the files begin at line %d, which does not begin a file: the lines before were cut away", seq)
 	}
 	if c.o.PublicKey != nil {
 		c.covers(seq, line, covered, chained, cp)
+	} else if cp != nil && cp.Oldest > 0 {
+		c.v.Oldest = cp.Oldest
+	}
+	c.event = ""
+	if cp != nil {
+		c.event = cp.Event
 	}
 	c.v.Head = Head{Seq: seq, Hash: sum}
 	c.compare(seq, sum)
@@ -103,6 +112,16 @@ func (c *verifier) follows(covered []byte, sum Hash) bool {
 	return c.sum == sum
 }
 
+// cut reports lines that are missing at the beginning: a problem with a key, and a warning
+// without, when nothing proves what a checkpoint states.
+func (c *verifier) cut(seq uint64, format string, args ...any) {
+	if c.o.PublicKey == nil {
+		c.warning(seq, format, args...)
+		return
+	}
+	c.problem(seq, format, args...)
+}
+
 // checkpoint adds up the counts of a checkpoint.
 func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
 	var r Record
@@ -114,20 +133,22 @@ func (c *verifier) checkpoint(line []byte, seq uint64) *Checkpoint {
 	c.v.Lost += r.Checkpoint.Lost
 	c.v.Late += r.Checkpoint.Late
 	c.v.Torn += r.Checkpoint.Torn
-	if r.Checkpoint.Event == EventStart {
+	if r.Checkpoint.Event == eventStart {
 		c.v.Starts++
 	}
 	return r.Checkpoint
 }
 
-// broken handles an EventBroken checkpoint: a difference that the gateway found when it
+// broken handles an eventBroken checkpoint: a difference that the gateway found when it
 // opened the file.
 func (c *verifier) broken(seq uint64, cp *Checkpoint) {
 	switch cp.Cause {
-	case CauseEndsEarly:
+	case causeEndsEarly:
 		c.warning(seq, "when the gateway opened the file, the last %d lines before its saved head were missing", cp.Missing)
-	case CauseNoHead:
-		c.warning(seq, "when the gateway opened the file, it had no saved head to compare the lines before with")
+	case causeBeginsLate:
+		c.cut(seq, "when the gateway opened the file, %d lines at the beginning were missing that rotation had not removed", cp.Missing)
+	case causeNoHead:
+		c.warning(seq, "when the gateway opened the file, it had no usable saved head to compare the lines before with")
 	default:
 		c.problem(seq, "when the gateway opened the file, the lines before differed from the lines that it had written")
 		c.signatures.breaks()
@@ -157,6 +178,11 @@ func (c *verifier) finish() {
 	}
 	if c.o.PublicKey != nil {
 		c.finishSignatures()
+	}
+	// Files that end with a rotation are a part of a log: the files before them may be elsewhere. With
+	// the current file they are the whole log, however they were named.
+	if c.v.Oldest > 0 && c.v.First > c.v.Oldest && !c.within && c.event != eventRotate {
+		c.cut(0, "the files begin at line %d, and rotation has kept line %d and later ones: lines %d to %d were removed", c.v.First, c.v.Oldest, c.v.Oldest, c.v.First-1)
 	}
 	newest := uint64(0)
 	for _, h := range c.o.Heads {

@@ -7,13 +7,10 @@ import (
 	"time"
 )
 
-// defaultInterval is the checkpoint interval of checkpoints that do not contain it.
-const defaultInterval = time.Minute
-
 // signatures is the state of the verification of signed checkpoints.
 type signatures struct {
 	seq      uint64        // line of the last signed checkpoint; 0 before the first
-	count    uint64        // its count; 0 for checkpoints of older versions
+	count    uint64        // its count
 	interval time.Duration // interval of the last one
 
 	lines   Range // lines after the last one
@@ -60,7 +57,7 @@ func (c *verifier) signed(seq uint64, covered []byte, cp *Checkpoint) bool {
 	switch {
 	case cp.Sig == "":
 		c.problem(seq, "the checkpoint is not signed")
-	case err != nil || !c.signedByKnown(cp, seq, prev, covered):
+	case err != nil || !c.signedByKnown(cp, prev, covered):
 		if cp.KeyID != id {
 			c.problem(seq, "the signature of the checkpoint is not good for the key %s: the checkpoint names the key %s", id, cp.KeyID)
 		} else {
@@ -76,16 +73,19 @@ func (c *verifier) signed(seq uint64, covered []byte, cp *Checkpoint) bool {
 }
 
 // signedByKnown reports whether one of the keys signed a checkpoint.
-func (c *verifier) signedByKnown(cp *Checkpoint, seq uint64, prev Hash, covered []byte) bool {
-	return cp.signedBy(c.o.PublicKey, seq, prev, covered) ||
-		slices.ContainsFunc(c.o.FormerKeys, func(key ed25519.PublicKey) bool { return cp.signedBy(key, seq, prev, covered) })
+func (c *verifier) signedByKnown(cp *Checkpoint, prev Hash, covered []byte) bool {
+	return cp.signedBy(c.o.PublicKey, prev, covered) ||
+		slices.ContainsFunc(c.o.FormerKeys, func(key ed25519.PublicKey) bool { return cp.signedBy(key, prev, covered) })
 }
 
 // continues checks that a checkpoint with a valid signature is the successor of the last
 // one, and extends the proven range.
 func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	s := &c.signatures
-	if cp.Event != EventBroken {
+	if cp.Oldest > 0 {
+		c.v.Oldest = cp.Oldest
+	}
+	if cp.Event != eventBroken {
 		c.counted(seq, cp)
 	}
 	if why := unprovenBefore(cp); why != "" && s.lines.First > 0 {
@@ -106,15 +106,13 @@ func (c *verifier) continues(seq uint64, cp *Checkpoint) {
 	s.lines, s.began, s.spread = Range{}, 0, false
 }
 
-// counted checks the count of a checkpoint. Checkpoints of older versions have no count;
-// they sign only the chain before them (decision AUD32).
+// counted checks the count of a checkpoint.
 func (c *verifier) counted(seq uint64, cp *Checkpoint) {
 	s := &c.signatures
 	switch {
-	case cp.Count == 0:
 	case s.seq == 0 && c.v.First != 1: // older files were deleted
 	case s.seq == 0 && cp.Count == 1 && cp.Last == 0:
-	case s.seq > 0 && cp.Last == s.seq && (s.count == 0 || cp.Count == s.count+1):
+	case s.seq > 0 && cp.Last == s.seq && cp.Count == s.count+1:
 	case cp.Count > s.count+1:
 		c.problem(seq, "%d signed checkpoints are missing before line %d", cp.Count-s.count-1, seq)
 		s.breaks()
@@ -125,12 +123,12 @@ func (c *verifier) counted(seq uint64, cp *Checkpoint) {
 }
 
 // unprovenBefore returns why a checkpoint does not prove the lines between the last
-// signature and itself, or "" when it does prove them (decision AUD35).
+// signature and itself, or "" when it does prove them.
 func unprovenBefore(cp *Checkpoint) string {
 	switch {
-	case cp.Event == EventBroken:
+	case cp.Event == eventBroken:
 		return "the gateway found them when it opened a file that differed from its saved head"
-	case cp.Adopted > 0, cp.Count == 0 && (cp.Event == EventStart || cp.Event == EventContinue):
+	case cp.Adopted > 0:
 		return "the gateway found them when it started: the previous process had ended without a checkpoint"
 	}
 	return ""
@@ -144,8 +142,7 @@ func (c *verifier) unproven(lines Range, why string) {
 }
 
 // apart checks the time between a line without a signature and the first line after the
-// last signature. Twice the checkpoint interval is allowed, for older versions and slow
-// disks (decision AUD31).
+// last signature. Twice the checkpoint interval is allowed, for slow disks.
 func (c *verifier) apart(seq uint64, line []byte) {
 	s := &c.signatures
 	at, ok := endOfLine(line)
@@ -156,14 +153,10 @@ func (c *verifier) apart(seq uint64, line []byte) {
 	if s.began == 0 {
 		s.began = at
 	}
-	interval := s.interval
-	if interval <= 0 {
-		interval = c.o.Interval
-	}
-	if d := time.Duration(at - s.began).Abs(); d > 2*interval && !s.spread {
+	if d := time.Duration(at - s.began).Abs(); s.seq > 0 && d > 2*s.interval && !s.spread {
 		s.spread = true
 		c.problem(seq, "lines %d to %d span %s and have no signed checkpoint between them: there is one at least every %s",
-			s.lines.First, seq, d.Round(time.Millisecond), interval)
+			s.lines.First, seq, d.Round(time.Millisecond), s.interval)
 		s.breaks()
 	}
 }
@@ -171,24 +164,10 @@ func (c *verifier) apart(seq uint64, line []byte) {
 // endOfLine returns the end time of the request of a line, in nanoseconds.
 func endOfLine(line []byte) (int64, bool) {
 	var r Record
-	var g FastLine
-	if !g.Read(line) {
-		if Decode(line, &r) != nil || r.Time.IsZero() {
-			return 0, false
-		}
-		return r.Time.Add(r.Duration).UnixNano(), true
-	}
-	at, err := time.Parse(time.RFC3339Nano, string(g.Time))
-	if err != nil {
+	if Decode(line, &r) != nil || r.Time.IsZero() {
 		return 0, false
 	}
-	if len(g.Duration) > 0 {
-		d := decoder{in: string(g.Duration)}
-		if d.millis(&r.Duration) != nil {
-			return 0, false
-		}
-	}
-	return at.Add(r.Duration).UnixNano(), true
+	return r.Time.Add(r.Duration).UnixNano(), true
 }
 
 // finishSignatures records the lines that the last signature does not cover.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,7 +134,7 @@ func TestVerifyFindsEveryTampering(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			v, err := VerifyPath(context.Background(), path, row.o)
+			v, err := verifyPath(context.Background(), path, row.o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +175,7 @@ func TestVerifyFindsAnyChangedByte(t *testing.T) {
 }
 
 func TestVerifyErrs(t *testing.T) {
-	if _, err := VerifyPath(context.Background(), filepath.Join(t.TempDir(), "none"), VerifyOptions{}); err == nil {
+	if _, err := verifyPath(context.Background(), filepath.Join(t.TempDir(), "none"), VerifyOptions{}); err == nil {
 		t.Error("an absent file is verified")
 	}
 	if _, err := Verify(context.Background(), nil, VerifyOptions{}); err == nil {
@@ -185,7 +186,7 @@ func TestVerifyErrs(t *testing.T) {
 	mustClose(t, l)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := VerifyPath(ctx, c.Path, VerifyOptions{}); err != nil && err != context.Canceled {
+	if _, err := verifyPath(ctx, c.Path, VerifyOptions{}); err != nil && err != context.Canceled {
 		t.Error(err)
 	}
 }
@@ -266,12 +267,84 @@ func TestReconfigure(t *testing.T) {
 	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 6 {
 		t.Errorf("%d lines in the old file", v.Lines)
 	}
-	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Proven != (Range{1, 4}) || v.Starts != 0 {
+	if v := checkChain(t, moved.Path, VerifyOptions{PublicKey: public}); v.Lines != 4 || v.Proven != (Range{7, 10}) || v.Starts != 0 || v.Warned != 0 {
 		t.Errorf("%+v in the new file", v)
+	}
+	v, err := Verify(t.Context(), []Rotated{{Path: c.Path}, {Path: moved.Path}}, VerifyOptions{})
+	if err != nil || !v.OK() || v.Warned != 0 || v.Lines != 10 || v.Head.Seq != 10 {
+		t.Errorf("both files: %+v %v", v, err)
 	}
 	// Both locks are released.
 	mustOpen(t, c, Options{})
 	mustOpen(t, moved, Options{})
+}
+
+// The chain goes on in the file of a new audit.path, so that both files verify as one log, with
+// their signatures, also after restarts and rotations of the new path. A reload back to the earlier
+// path, which has lines, would fork the chain: it is refused with what to do, changes nothing, and
+// succeeds when the earlier file was moved away. All files then verify as one log.
+func TestANewAuditPathContinuesTheChain(t *testing.T) {
+	keyFile, public := signingKey(t)
+	c, state := testConfig(t), t.TempDir()
+	c.CheckpointKeyFile = keyFile
+	l := mustOpen(t, c, Options{StateDir: state})
+	fill(t, l, 0, 3)
+	moved := c
+	moved.Path = filepath.Join(t.TempDir(), "other.jsonl")
+	if err := l.Reconfigure(moved); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 3, 2)
+	mustClose(t, l)
+	l = mustOpen(t, moved, Options{StateDir: state})
+	fill(t, l, 5, 1)
+	if err := l.Reconfigure(c); err == nil || !strings.Contains(err.Error(), c.Path+", or a rotated file of it, has lines already") {
+		t.Fatalf("a path with lines: %v", err)
+	}
+	fill(t, l, 6, 1)
+	first := filepath.Join(t.TempDir(), "first.jsonl")
+	if err := os.Rename(c.Path, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reconfigure(c); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 7, 1)
+	mustClose(t, l)
+	mustClose(t, mustOpen(t, c, Options{StateDir: state}))
+	options := VerifyOptions{PublicKey: public}
+	for name, files := range map[string][]Rotated{
+		"all": {{Path: first}, {Path: moved.Path}, {Path: c.Path}}, "the first alone": {{Path: first}}, "the second alone": {{Path: moved.Path}}, "the last alone": {{Path: c.Path}},
+	} {
+		if v, err := Verify(t.Context(), files, options); err != nil || !v.OK() || v.Warned != 0 || !v.Verified() {
+			t.Errorf("%s: %+v %v", name, v, err)
+		}
+	}
+	if second := readLines(t, moved.Path)[0]; !strings.HasPrefix(second, `{"seq":6,`) || !strings.Contains(second, `"event":"continue"`) {
+		t.Errorf("the new file begins %s", second)
+	}
+}
+
+// A start with a path that an earlier change of audit.path ended warns that the chain forks: nothing
+// but the last line of the file shows it.
+func TestAStartWithAnEarlierAuditPathWarns(t *testing.T) {
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{})
+	fill(t, l, 0, 3)
+	moved := c
+	moved.Path = filepath.Join(t.TempDir(), "other.jsonl")
+	if err := l.Reconfigure(moved); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, l)
+	for path, want := range map[string]bool{c.Path: true, moved.Path: false} {
+		var logged bytes.Buffer
+		c.Path = path
+		mustClose(t, mustOpen(t, c, Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}))
+		if warned := strings.Contains(logged.String(), "the log went on in another file"); warned != want {
+			t.Errorf("%s: %s", path, logged.String())
+		}
+	}
 }
 
 func TestChainOff(t *testing.T) {
@@ -290,7 +363,7 @@ func TestChainOff(t *testing.T) {
 	l = mustOpen(t, c, Options{})
 	fill(t, l, 2, 2)
 	mustClose(t, l)
-	v, err := VerifyPath(context.Background(), c.Path, VerifyOptions{})
+	v, err := verifyPath(context.Background(), c.Path, VerifyOptions{})
 	if err != nil || !v.OK() || v.Unchained != 4 || v.Lines != 8 {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -312,7 +385,7 @@ func TestVerifyTakesFormerKeys(t *testing.T) {
 	if s.logged.Len() > 0 {
 		t.Errorf("after the change: %s", s.logged.String())
 	}
-	if v, err := VerifyPath(context.Background(), s.c.Path, s.verify); err != nil || v.OK() {
+	if v, err := verifyPath(context.Background(), s.c.Path, s.verify); err != nil || v.OK() {
 		t.Errorf("with the new key alone: %+v, %v", v, err)
 	}
 	s.verify.FormerKeys = []ed25519.PublicKey{former}
@@ -352,4 +425,13 @@ func TestAChangedIntervalIsSigned(t *testing.T) {
 	if v := checkChain(t, c.Path, VerifyOptions{PublicKey: public}); v.Signed != 5 {
 		t.Errorf("%+v", v)
 	}
+}
+
+// verifyPath verifies the audit log whose current file is path, with its rotated files.
+func verifyPath(ctx context.Context, path string, o VerifyOptions) (*Verification, error) {
+	files, err := Files(path)
+	if err != nil {
+		return nil, err
+	}
+	return Verify(ctx, files, o)
 }

@@ -19,7 +19,7 @@ func BenchmarkKnownKey(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := k.Verify(context.Background(), presented); err != nil {
+		if _, err := k.Verify(context.Background(), presented, "192.0.2.1"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -38,7 +38,7 @@ func BenchmarkKnownKeyOfMany(b *testing.B) {
 	k := keyring(b, v, entries...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := k.Verify(context.Background(), text); err != nil {
+		if _, err := k.Verify(context.Background(), text, "192.0.2.1"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,11 +3,13 @@ package auth
 import (
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
-	"svc/gateway/diag"
-	"svc/gateway/httpfield"
+	"svc/gateway/base/diag"
+	"svc/gateway/base/hostname"
+	"svc/gateway/mcp"
 )
 
 // Config is the auth section of the gateway file (gateway specification, auth).
@@ -30,8 +32,16 @@ type KeyConfig struct {
 	// ID identifies the key in audit lines and spans; unique. Keys of `svc keygen`
 	// contain their id (svc_gw_ID_…), and are rejected under another id.
 	ID string `yaml:"id"`
-	// Hash is the argon2id hash of the whole key text, in PHC form.
+	// Hash is the argon2id hash of the whole key text, in PHC form; a key has either hash or
+	// hashes.
 	Hash string `yaml:"hash" env:"true"`
+	// Hashes are up to 4 secrets of the same client, of which each is accepted: while a key is
+	// rotated, the old one and the one of svc keygen --rotate.
+	Hashes []HashConfig `yaml:"hashes"`
+	// WithoutID is true for a key text that does not contain the id, as svc keygen --key-stdin
+	// accepts it. Such a key is compared with the hashes of these entries first, and with at
+	// most 16 in all.
+	WithoutID bool `yaml:"without_id"`
 	// Scopes are recorded and not enforced.
 	Scopes []string `yaml:"scopes"`
 	// CreatedAt is informational.
@@ -40,9 +50,45 @@ type KeyConfig struct {
 	ExpiresAt time.Time `yaml:"expires_at"`
 }
 
+// HashConfig is one entry of auth.keys[].hashes.
+type HashConfig struct {
+	// N is the number of the secret, 1 to 999999999, which the key text contains
+	// (svc_gw_ID.N_…); an entry without it is for a key text without a number. A number is
+	// never used again for another secret.
+	N int `yaml:"n"`
+	// Hash is the argon2id hash of the whole key text, in PHC form.
+	Hash string `yaml:"hash" env:"true"`
+	// ExpiresAt is the time from which this secret is no longer valid; zero means never.
+	ExpiresAt time.Time `yaml:"expires_at"`
+}
+
+// secrets returns the secrets of the key, hash or hashes. Each expires when its entry or the
+// whole key does.
+func (k *KeyConfig) secrets() []HashConfig {
+	if len(k.Hashes) == 0 {
+		return []HashConfig{{Hash: k.Hash, ExpiresAt: k.ExpiresAt}}
+	}
+	list := slices.Clone(k.Hashes)
+	for i := range list {
+		if end := &list[i].ExpiresAt; end.IsZero() || !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(*end) {
+			*end = k.ExpiresAt
+		}
+	}
+	return list
+}
+
+// secretAt returns the place of the hash of a secret below that of its key.
+func (k *KeyConfig) secretAt(at diag.At, i int) diag.At {
+	if len(k.Hashes) == 0 {
+		return at.Field("hash")
+	}
+	return at.Field("hashes").Index(i).Field("hash")
+}
+
 // OAuthConfig is auth.oauth (gateway specification, auth.oauth).
 type OAuthConfig struct {
-	// Enabled accepts RFC 6750 bearer tokens. Reloads.
+	// Enabled accepts RFC 6750 bearer tokens. Reloads; switched on together with a change of
+	// issuer, audience or jwks_url it needs a restart.
 	Enabled bool `yaml:"enabled"`
 	// Issuer is compared with the claim iss. Needs a restart.
 	Issuer string `yaml:"issuer" env:"true"`
@@ -102,8 +148,7 @@ func (c *CIMDConfig) SetDefaults() {
 	c.CacheTTL = time.Hour
 }
 
-// framingHeaders cannot carry a key, because HTTP defines another meaning for them
-// (decision AUD3).
+// framingHeaders cannot carry a key, because HTTP defines another meaning for them.
 var framingHeaders = map[string]bool{
 	"connection": true, "content-length": true, "content-type": true, "host": true,
 	"keep-alive": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
@@ -114,13 +159,13 @@ var framingHeaders = map[string]bool{
 // expired key is valid configuration.
 func (c *Config) Validate(at diag.At) {
 	switch {
-	case !httpfield.IsToken(c.Header):
+	case !mcp.IsToken(c.Header):
 		at.Field("header").Errorf("auth-header", "%q is not a header name", c.Header)
 	case framingHeaders[strings.ToLower(c.Header)]:
 		at.Field("header").Hint("use Authorization, or a header of your own such as X-Api-Key").
 			Errorf("auth-header", "HTTP or MCP defines another meaning for %s, so it cannot carry a key", c.Header)
 	}
-	if c.Scheme != "" && !httpfield.IsToken(c.Scheme) {
+	if c.Scheme != "" && !mcp.IsToken(c.Scheme) {
 		at.Field("scheme").Hint(`use one word such as Bearer, or "" to read the raw header value`).
 			Errorf("auth-scheme", "%q is not an authentication scheme", c.Scheme)
 	}
@@ -129,7 +174,8 @@ func (c *Config) Validate(at diag.At) {
 			Errorf("auth-keys-empty", "authentication is enabled and no key is listed, so every request would be rejected")
 	}
 	ids := make(map[string]int, len(c.Keys))
-	hashes := make(map[string]int, len(c.Keys))
+	hashes := make(map[string]string)
+	withoutID := 0
 	for i := range c.Keys {
 		k, here := &c.Keys[i], at.Field("keys").Index(i)
 		k.validate(here)
@@ -138,11 +184,20 @@ func (c *Config) Validate(at diag.At) {
 		} else {
 			ids[k.ID] = i
 		}
-		if first, twice := hashes[k.Hash]; twice && k.Hash != "" {
-			here.Field("hash").Hint("make a separate key for each id with `svc keygen --id NAME`").
-				Warnf("auth-hash-duplicate", "the hash is the same as in keys[%d]: one key has two ids", first)
-		} else {
-			hashes[k.Hash] = i
+		for j, secret := range k.secrets() {
+			place := k.secretAt(here, j)
+			if first, twice := hashes[secret.Hash]; twice && secret.Hash != "" {
+				place.Hint("make a separate key for each id with `svc keygen --id NAME`").
+					Warnf("auth-hash-duplicate", "the hash is the same as in %s: one key has two entries", first)
+			} else {
+				hashes[secret.Hash] = place.Path()
+			}
+			if k.WithoutID && secret.N == 0 {
+				if withoutID++; withoutID == maxTried+1 {
+					place.Hint("give these clients keys of `svc keygen --id NAME`, which contain their id").
+						Errorf("auth-keys-without-id", "is hash %d of keys without_id, and a key without an id is compared with %d: it would never be accepted", withoutID, maxTried)
+				}
+			}
 		}
 	}
 	if c.OAuth.Enabled && !c.Enabled {
@@ -158,10 +213,30 @@ func (k *KeyConfig) validate(at diag.At) {
 	} else if !ValidID(k.ID) {
 		at.Field("id").Errorf("auth-key-id", "must be 1 to %d visible ASCII characters without spaces", MaxIDBytes)
 	}
-	if k.Hash == "" {
+	switch {
+	case k.Hashes == nil && k.Hash == "":
 		at.Field("hash").Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "is required")
-	} else if _, err := parsePHC(k.Hash); err != nil {
-		at.Field("hash").Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "%v", err)
+	case k.Hashes != nil && k.Hash != "":
+		at.Field("hashes").Hint("move hash into the list, as - {hash: …}").Errorf("auth-key-hashes", "a key has hash or hashes, not both")
+	case k.Hashes != nil && (len(k.Hashes) == 0 || len(k.Hashes) > MaxHashes):
+		at.Field("hashes").Hint("remove the secrets that no client uses any more").
+			Errorf("auth-key-hashes", "must have 1 to %d entries, has %d", MaxHashes, len(k.Hashes))
+	}
+	numbers := make(map[int]int, len(k.Hashes))
+	for i, secret := range k.secrets() {
+		here := k.secretAt(at, i)
+		if _, err := parsePHC(secret.Hash); err != nil && (secret.Hash != "" || len(k.Hashes) > 0) {
+			here.Hint("`svc keygen` prints a key and its hash").Errorf("auth-key-hash", "%v", err)
+		}
+		first, twice := numbers[secret.N]
+		switch n := at.Field("hashes").Index(i).Field("n"); {
+		case secret.N < 0 || secret.N > MaxN:
+			n.Errorf("auth-key-n", "must be 1 to %d, is %d", MaxN, secret.N)
+		case secret.N != 0 && twice:
+			n.Hint("`svc keygen --rotate ID --config FILE` makes a key with the next number").Errorf("auth-key-n", "%d is already the number of hashes[%d]", secret.N, first)
+		default:
+			numbers[secret.N] = i
+		}
 	}
 	if !k.CreatedAt.IsZero() && !k.ExpiresAt.IsZero() && !k.CreatedAt.Before(k.ExpiresAt) {
 		at.Field("expires_at").Warnf("auth-key-expiry", "is not after created_at: the key was never valid")
@@ -191,7 +266,7 @@ func (c *OAuthConfig) Validate(at diag.At) {
 			at.Field(f.name).Errorf("oauth-url", "must not carry a user name or password")
 		case f.name == "public_url" && (u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(f.value, "?#\"\\ ") || !visible(f.value)):
 			at.Field(f.name).Errorf("oauth-url", "must not carry a query or fragment, nor characters that a URL has to escape")
-		case f.name == "jwks_url" && u.Scheme == "http" && !loopback(u.Hostname()):
+		case f.name == "jwks_url" && u.Scheme == "http" && !hostname.IsLoopback(u.Hostname()):
 			at.Field(f.name).Hint("an attacker who can change the key set can sign any token").
 				Errorf("oauth-url-insecure", "must be https unless the host is loopback")
 		}
@@ -230,13 +305,4 @@ func positive(at diag.At, d time.Duration) {
 	if d <= 0 {
 		at.Errorf("oauth-range", "must be above zero, is %s", d)
 	}
-}
-
-// loopback reports whether a URL's host is this machine for certain.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }

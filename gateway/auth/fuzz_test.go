@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/httpfield"
+	"svc/gateway/mcp"
 )
 
 // An accepted hash is within the bounds and equal to its canonical text: each hash has one
@@ -37,7 +37,7 @@ func FuzzKeyHeader(f *testing.F) {
 	f.Add("x", "")
 	f.Add("Bearer\x00", "Bearer")
 	f.Fuzz(func(t *testing.T, value, scheme string) {
-		if scheme != "" && !httpfield.IsToken(scheme) {
+		if scheme != "" && !mcp.IsToken(scheme) {
 			return
 		}
 		key, err := NewHeader("Authorization", scheme).Key(http.Header{"Authorization": {value}})
@@ -47,10 +47,10 @@ func FuzzKeyHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !presentable(key) || !strings.HasSuffix(strings.TrimRight(value, " \t"), key) {
+		if len(key) > maxTokenBytes || !visible(key) || !strings.HasSuffix(strings.TrimRight(value, " \t"), key) {
 			t.Fatalf("%q gives %q", value, key)
 		}
-		if id, ok := splitKey(key); ok {
+		if id, ok := SplitKey(key); ok {
 			if !ValidID(id) || !strings.HasPrefix(key, keyPrefix+id+"_") || len(key) != len(keyPrefix)+len(id)+1+secretChars {
 				t.Fatalf("%q names %q", key, id)
 			}

@@ -1,11 +1,16 @@
 package auth
 
 import (
+	"encoding/asn1"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +42,7 @@ func TestSlowLorisIssuer(t *testing.T) {
 		err  error
 		took time.Duration
 	}
-	// A gateway without any key returns ErrNoKeys after the fetch has failed.
+	// A gateway without any key returns errKeysUnknown after the fetch has failed.
 	cold := NewOAuth(OAuthOptions{Now: r.now})
 	defer cold.Close()
 	ct, err := cold.Tokens(r.cfg, Identity{"sub", "groups"})
@@ -72,11 +77,11 @@ func TestSlowLorisIssuer(t *testing.T) {
 		}
 	}
 	for range cap(waited) {
-		if got := <-waited; !errors.Is(got.err, ErrNoKeys) || got.took > 3*fetchTimeout {
+		if got := <-waited; !errors.Is(got.err, errKeysUnknown) || got.took > 3*fetchTimeout {
 			t.Errorf("an unknown key: %v after %s", got.err, got.took)
 		}
 	}
-	if got := <-without; !errors.Is(got.err, ErrNoKeys) || got.took > 2*fetchTimeout {
+	if got := <-without; !errors.Is(got.err, errKeysUnknown) || got.took > 2*fetchTimeout {
 		t.Errorf("without a key: %v after %s", got.err, got.took)
 	}
 	if n := r.issuer.Fetches(); n > 4 { // one at a time, of each of the two
@@ -97,7 +102,7 @@ func TestOneBrokenFetchDoesNotHideARotation(t *testing.T) {
 	fresh := next.Token(t, r.claims(nil), nil)
 	r.issuer.Publish(r.key, next)
 	r.issuer.Answer(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if _, err := tokens.Verify(t.Context(), fresh, ""); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
+	if _, err := tokens.Verify(t.Context(), fresh, ""); !errors.Is(err, errKeysUnknown) || errors.Is(err, errInvalid) {
 		t.Errorf("while the fetch fails: %v", err)
 	}
 	r.issuer.Answer(nil)
@@ -151,7 +156,7 @@ func TestFailedFetchesBackOff(t *testing.T) {
 			for _, after := range []time.Duration{0, time.Second - 1, 1, 2*time.Second - 1, 1, 4 * time.Second, 8 * time.Second, 14 * time.Second, time.Second} {
 				r.add(after)
 				if ttl == time.Hour {
-					if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, ErrNoKeys) {
+					if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, errKeysUnknown) {
 						t.Fatalf("the new key: %v", err)
 					}
 				} else if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": r.now().String()}), ""); err != nil {
@@ -187,7 +192,7 @@ func TestKeySetOfTenThousandKeys(t *testing.T) {
 	next := authtest.NewKey(t, "k2", "ES256")
 	many[9_999] = next.JWK()
 	r.issuer.PublishRaw(many...)
-	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, ErrNoKeys) {
+	if _, err := tokens.Verify(t.Context(), next.Token(t, r.claims(nil), nil), ""); !errors.Is(err, errKeysUnknown) {
 		t.Errorf("a key of the set: %v", err)
 	}
 	if _, err := tokens.Verify(t.Context(), r.token(t, map[string]any{"jti": "2"}), ""); err != nil {
@@ -210,4 +215,119 @@ func TestAddressesInsideAddresses(t *testing.T) {
 			t.Errorf("%s may be dialled", form)
 		}
 	}
+}
+
+// Further tokens of an attacker, signed or not: nested and encrypted tokens, headers that name keys by
+// path or URL, names of members that are the same after unescaping, numbers and forms of claims that no
+// issuer writes, and signatures in another encoding. Each is refused with its reason, in a short time, and
+// nothing is fetched for its sake but the issuer's keys.
+func TestTokensOfAnAttacker(t *testing.T) {
+	t.Parallel()
+	r := newOAuthRig(t)
+	fetched := make(chan string, 8)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		fetched <- req.URL.Path
+		json.NewEncoder(w).Encode(map[string]any{"keys": []any{r.key.JWK()}})
+	}))
+	defer elsewhere.Close()
+	tokens := r.tokens(t)
+	good := r.token(t, nil)
+	parts := strings.Split(good, ".")
+	exp := r.now().Add(time.Hour).Unix()
+	with := func(members string) string {
+		return fmt.Sprintf(`{"iss":%q,"aud":%q,"sub":"ina","exp":%d%s}`, r.issuer.URL, audience, exp, members)
+	}
+	raw := func(header, payload string) string { return r.key.Raw(t, header, payload) }
+	const header = `{"alg":"ES256","kid":"k1"}`
+	replaced := func(name, value string) string {
+		doc := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(with("")), &doc); err != nil {
+			t.Fatal(err)
+		}
+		doc[name] = json.RawMessage(value)
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw(header, string(text))
+	}
+	signature, err := unbase64(parts[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, token string
+		want        error
+	}{
+		{"a token in a token", raw(`{"alg":"ES256","kid":"k1","cty":"JWT"}`, good), errTokenClaims},
+		{"an encrypted token", parts[0] + "." + parts[1] + "." + parts[1] + "." + parts[1] + "." + parts[2], errNoToken},
+		{"crit null", raw(`{"alg":"ES256","kid":"k1","crit":null}`, with("")), errTokenCritical},
+		{"b64 false, with crit", raw(`{"alg":"ES256","kid":"k1","b64":false,"crit":["b64"]}`, with("")), errTokenCritical},
+		{"alg twice, one escaped", raw(`{"alg":"ES256","kid":"k1","\u0061lg":"HS256"}`, with("")), errTokenHeader},
+		{"alg a list", raw(`{"alg":["ES256"],"kid":"k1"}`, with("")), errTokenAlgorithm},
+		{"alg in small letters", raw(`{"alg":"es256","kid":"k1"}`, with("")), errTokenAlgorithm},
+		{"alg of another curve", raw(`{"alg":"ES384","kid":"k1"}`, with("")), errTokenKey},
+		{"alg ES256K", raw(`{"alg":"ES256K","kid":"k1"}`, with("")), errTokenAlgorithm},
+		{"kid a URL", raw(`{"alg":"ES256","kid":"`+elsewhere.URL+`/keys"}`, with("")), errTokenKey},
+		{"kid a URL, with jku, x5u and x5c", raw(`{"alg":"ES256","kid":"`+elsewhere.URL+`","jku":"`+elsewhere.URL+`","x5u":"`+elsewhere.URL+`","x5c":["MIIB"]}`, with("")), errTokenKey},
+		{"kid with SQL", raw(`{"alg":"ES256","kid":"k1' UNION SELECT 'x"}`, with("")), errTokenKey},
+		{"kid with a NUL", raw(`{"alg":"ES256","kid":"k1\u0000"}`, with("")), errTokenKey},
+		{"kid null", raw(`{"alg":"ES256","kid":null}`, with("")), errTokenHeader},
+		{"a header of 20 KiB", raw(`{"alg":"ES256","kid":"k1","x":"`+strings.Repeat("x", 20<<10)+`"}`, with("")), nil},
+		{"a header with 2,000 members", raw(`{"alg":"ES256","kid":"k1"`+manyMembers(2000)+`}`, with("")), nil},
+		{"a header nested 9,000 levels", raw(`{"alg":"ES256","kid":"k1","x":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+`}`, with("")), nil},
+		{"a header nested beyond all bounds", raw(`{"alg":"ES256","kid":"k1","x":`+strings.Repeat("[", 11_000)+strings.Repeat("]", 11_000)+`}`, with("")), errTokenHeader},
+		{"claims nested beyond all bounds", raw(header, with(`,"x":`+strings.Repeat("[", 11_000)+strings.Repeat("]", 11_000))), errTokenClaims},
+		{"a claim twice, one escaped", raw(header, with(`,"\u0073ub":"root"`)), errTokenClaims},
+		{"a claim twice inside a claim", raw(header, with(`,"realm_access":{"roles":["a"],"roles":["b"]}`)), errTokenClaims},
+		{"iss a number", replaced("iss", "7"), errTokenIssuer},
+		{"iss an object", replaced("iss", `{"iss":"`+r.issuer.URL+`"}`), errTokenIssuer},
+		{"iss with a NUL after it", replaced("iss", `"`+r.issuer.URL+`\u0000"`), errTokenIssuer},
+		{"aud a number", replaced("aud", "7"), errTokenAudience},
+		{"aud an object", replaced("aud", `{"`+audience+`":true}`), errTokenAudience},
+		{"aud a list in a list", replaced("aud", `[["`+audience+`"]]`), errTokenAudience},
+		{"aud in other letters", replaced("aud", `"`+strings.ToUpper(audience)+`"`), errTokenAudience},
+		{"exp null", replaced("exp", "null"), errTokenNoExpiry},
+		{"exp true", replaced("exp", "true"), errTokenNoExpiry},
+		{"exp a list", replaced("exp", "[1]"), errTokenNoExpiry},
+		{"exp beyond a float", replaced("exp", "1e400"), errTokenNoExpiry},
+		{"exp of 5,000 digits", replaced("exp", strings.Repeat("9", 5000)), errTokenNoExpiry},
+		{"exp beyond the year 9999", replaced("exp", "253402300800"), errTokenNoExpiry},
+		{"exp 0", replaced("exp", "0"), ErrExpired},
+		{"exp a tiny fraction", replaced("exp", "1e-400"), ErrExpired},
+		{"nbf far away", replaced("nbf", "253402300799"), errTokenNotYet},
+		{"nbf beyond a float", replaced("nbf", "1e400"), errTokenClaims},
+		{"nbf null", replaced("nbf", "null"), errTokenClaims},
+		{"iat a text", replaced("iat", `"now"`), errTokenClaims},
+		{"sub an object, and nothing else names the caller", replaced("sub", `{"id":1}`), nil},
+		{"sub with an escape sequence of a terminal", replaced("sub", `"ina\u001b[31m"`), errTokenPrincipal},
+		{"signature in DER", parts[0] + "." + parts[1] + "." + base64url.EncodeToString(der), errTokenSignature},
+		{"signature of zeros", parts[0] + "." + parts[1] + "." + base64url.EncodeToString(make([]byte, 64)), errTokenSignature},
+		{"signature with more behind it", parts[0] + "." + parts[1] + "." + base64url.EncodeToString(append(slices.Clone(signature), 0)), errTokenSignature},
+		{"signature with other trailing bits", good[:len(good)-1] + "B", errTokenEncoding},
+		{"the header of another token", base64url.EncodeToString([]byte(`{"kid":"k1","alg":"ES256"}`)) + "." + parts[1] + "." + parts[2], errTokenSignature},
+	} {
+		_, err := tokens.Verify(t.Context(), tt.token, "")
+		if !errors.Is(err, tt.want) || err == nil && tt.want != nil {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+	}
+	select {
+	case path := <-fetched:
+		t.Errorf("a token made the gateway fetch %s of another server", path)
+	default:
+	}
+}
+
+// manyMembers are further members of a JSON object.
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"m%d":%d`, i, i)
+	}
+	return b.String()
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds of a key set (decision TOK5).
+// Bounds of a key set; a set beyond them is refused as a whole.
 const (
 	maxSetBytes = 1 << 20
 	maxSetKeys  = 256
@@ -30,7 +30,7 @@ const (
 
 // algorithms are the accepted signature algorithms. All are asymmetric: a key that can
 // verify must not be able to sign. The algorithm of a token is looked up in this table
-// only (decision TOK1).
+// only.
 var algorithms = map[string]jwt.SigningMethod{
 	"RS256": jwt.SigningMethodRS256, "RS384": jwt.SigningMethodRS384, "RS512": jwt.SigningMethodRS512,
 	"PS256": jwt.SigningMethodPS256, "PS384": jwt.SigningMethodPS384, "PS512": jwt.SigningMethodPS512,
@@ -66,7 +66,7 @@ func (s *keySet) has(p print) bool {
 }
 
 // candidates returns the keys that may have signed a token. A token without a key id is
-// tried against a few keys (decision TOK8).
+// tried against a few keys.
 func (s *keySet) candidates(kid, alg string) []*signer {
 	const maxCandidates = 4
 	var found []*signer
@@ -83,8 +83,7 @@ func (s *keySet) names(kid string) bool {
 	return slices.ContainsFunc(s.keys, func(k *signer) bool { return k.kid == kid })
 }
 
-// jwk is a JSON Web Key (RFC 7517), with the members that signatures need (decision
-// TOK4).
+// jwk is a JSON Web Key (RFC 7517), with the members that signatures need.
 type jwk struct {
 	Kty    string   `json:"kty"`
 	Use    string   `json:"use"`
@@ -101,8 +100,7 @@ type jwk struct {
 var errNoKeys = errors.New("contains no key that can verify signatures")
 
 // parseKeySet parses a JWK set. Unusable keys (symmetric, for encryption, too weak,
-// malformed) are skipped individually; a set without a usable key is an error (decision
-// TOK4).
+// malformed) are skipped individually; a set without a usable key is an error.
 func parseKeySet(body []byte) (*keySet, error) {
 	if len(body) > maxSetBytes {
 		return nil, fmt.Errorf("is larger than %d bytes", maxSetBytes)

@@ -11,13 +11,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"svc/gateway/base/hostname"
 )
 
 const (
 	// fetchTimeout bounds one fetch of a key set, including its body.
 	fetchTimeout = 5 * time.Second
 	// unknownPause is the minimum time between two successful fetches for unknown key
-	// ids, and the maximum backoff while fetches fail (decision TOK7).
+	// ids, and the maximum backoff while fetches fail.
 	unknownPause = 15 * time.Second
 	// coldPause is the minimum backoff: after the first failure, and while there is no
 	// key at all. Most failures are short, as when the issuer restarts with a new key.
@@ -27,12 +29,12 @@ const (
 	maxWaiting = 256
 )
 
-// ErrNoKeys: the key of a token is not known and the issuer's keys cannot be fetched now,
-// so that the token may be valid. The response is 503 (decision TOK11). Errors of this
-// kind are an [UnavailableError].
-var ErrNoKeys = errors.New("the key set of the token issuer cannot be fetched")
+// errKeysUnknown: the key of a token is not known and the issuer's keys cannot be fetched now,
+// so that the token may be valid. The response is 503, because a 401 would send users to
+// a new authorization. Errors of this kind are an [UnavailableError].
+var errKeysUnknown = errors.New("the key set of the token issuer cannot be fetched")
 
-// UnavailableError is an [ErrNoKeys] with the time until the next fetch.
+// UnavailableError is an errKeysUnknown with the time until the next fetch.
 type UnavailableError struct {
 	// RetryAfter is the time until the next fetch may start.
 	RetryAfter time.Duration
@@ -40,11 +42,11 @@ type UnavailableError struct {
 
 // Error returns the error and the time of the next fetch.
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("%s; the next attempt is in %s", ErrNoKeys, e.RetryAfter)
+	return fmt.Sprintf("%s; the next attempt is in %s", errKeysUnknown, e.RetryAfter)
 }
 
-// Is makes the error an [ErrNoKeys].
-func (e *UnavailableError) Is(target error) bool { return target == ErrNoKeys }
+// Is makes the error an errKeysUnknown.
+func (e *UnavailableError) Is(target error) bool { return target == errKeysUnknown }
 
 // issuerKeys is the key set of one issuer, with its refresh. It exists as long as the
 // process. Reading takes no lock.
@@ -52,7 +54,7 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrNoKeys }
 // Requests do not fetch: one goroutine at a time fetches, and a request that needs the
 // result waits no longer than its own context. Keys that are older than the time to live
 // are used while new keys are fetched, and as long as the issuer does not return usable
-// ones (decision TOK6).
+// ones.
 type issuerKeys struct {
 	url    string
 	client *http.Client
@@ -110,7 +112,7 @@ func newIssuerKeys(o *OAuth, url string) *issuerKeys {
 
 // current returns the keys. Keys older than the time to live are fetched again in the
 // background. If no fetch was tried for twice the time to live, requests wait for the
-// fetch; they use the old keys only if it fails (decision TOK6).
+// fetch; they use the old keys only if it fails.
 func (k *issuerKeys) current(ctx context.Context, ttl time.Duration) (*keySet, error) {
 	set := k.set.Load()
 	age := time.Duration(k.now().UnixNano() - k.fetched.Load())
@@ -307,7 +309,7 @@ func fetch(ctx context.Context, client *http.Client, url string, max int64) ([]b
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the response has status %d", resp.StatusCode)
+		return nil, fmt.Errorf("the response has status %d%s", resp.StatusCode, hostname.Redirects(resp.StatusCode, resp.Header.Get("Location")))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, max+1))
 	if err != nil {

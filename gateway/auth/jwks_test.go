@@ -69,7 +69,7 @@ func TestColdStartFailsClosed(t *testing.T) {
 			tokens := r.tokens(t)
 			text := r.token(t, nil)
 			for range 20 {
-				if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, ErrNoKeys) {
+				if _, err := tokens.Verify(t.Context(), text, ""); !errors.Is(err, errKeysUnknown) {
 					t.Fatalf("got %v", err)
 				}
 			}
@@ -79,8 +79,12 @@ func TestColdStartFailsClosed(t *testing.T) {
 			if n := elsewhere.Fetches(); n != 0 {
 				t.Error("the redirect was followed")
 			}
-			if !strings.Contains(r.logs.String(), "fetching the key set") {
+			logs := r.logs.String()
+			if !strings.Contains(logs, "fetching the key set") {
 				t.Error("nobody was told")
+			}
+			if tt.name == "a redirect" && !strings.Contains(logs, "status 302, which redirects to "+elsewhere.JWKSURL()+":") {
+				t.Error("the log does not name the target of the redirect:", logs)
 			}
 			r.issuer.Answer(nil)
 			r.add(coldPause)
@@ -123,7 +127,7 @@ func TestUnknownKidMakesOneRefetchIn15Seconds(t *testing.T) {
 	for i := range 1000 {
 		text := r.key.Token(t, r.claims(nil), map[string]any{"kid": fmt.Sprint("bogus", i)})
 		wg.Go(func() {
-			if _, err := tokens.Verify(context.Background(), text, ""); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrBusy) {
+			if _, err := tokens.Verify(context.Background(), text, ""); !errors.Is(err, errInvalid) && !errors.Is(err, ErrBusy) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -253,7 +257,7 @@ func TestCloseEndsFetches(t *testing.T) {
 	if d := time.Since(started); d > 2*time.Second {
 		t.Errorf("took %s", d)
 	}
-	if _, err := r.tokens(t).Verify(t.Context(), r.token(t, nil), ""); !errors.Is(err, ErrNoKeys) {
+	if _, err := r.tokens(t).Verify(t.Context(), r.token(t, nil), ""); !errors.Is(err, errKeysUnknown) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// lru is a bounded cache with an expiry time for each entry; when it is full, the least
-// recently used entry is evicted. It needs no goroutine: expired entries are removed by
+// lru is a cache with an expiry time for each entry, bounded by the sum of the costs of its
+// entries; when it is full, the least recently used ones are evicted. It needs no goroutine: expired entries are removed by
 // get and by eviction. It is safe for concurrent use.
 type lru[K comparable, V any] struct {
 	max int
 
 	mu    sync.Mutex
+	cost  int
 	order *list.List // of *lruEntry[K, V], most recently used first
 	byKey map[K]*list.Element
 }
@@ -21,6 +22,7 @@ type lruEntry[K comparable, V any] struct {
 	key   K
 	value V
 	until time.Time
+	cost  int
 }
 
 func newLRU[K comparable, V any](max int) *lru[K, V] {
@@ -42,17 +44,21 @@ func (l *lru[K, V]) get(key K, now time.Time) (V, bool) {
 	return none, false
 }
 
-// put stores value until a time and replaces the old value.
-func (l *lru[K, V]) put(key K, value V, until time.Time) {
+// put stores value until a time and replaces the old value, at a cost of 1.
+func (l *lru[K, V]) put(key K, value V, until time.Time) { l.putCost(key, value, until, 1) }
+
+// putCost is put with another cost.
+func (l *lru[K, V]) putCost(key K, value V, until time.Time, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at := l.byKey[key]; at != nil {
 		l.remove(at)
 	}
-	if l.order.Len() >= l.max {
+	for l.cost+cost > l.max && l.order.Len() > 0 {
 		l.remove(l.order.Back())
 	}
-	l.byKey[key] = l.order.PushFront(&lruEntry[K, V]{key: key, value: value, until: until})
+	l.byKey[key] = l.order.PushFront(&lruEntry[K, V]{key: key, value: value, until: until, cost: cost})
+	l.cost += cost
 }
 
 // drop removes key.
@@ -68,4 +74,5 @@ func (l *lru[K, V]) drop(key K) {
 func (l *lru[K, V]) remove(at *list.Element) {
 	e, _ := l.order.Remove(at).(*lruEntry[K, V])
 	delete(l.byKey, e.key)
+	l.cost -= e.cost
 }

@@ -47,6 +47,8 @@ type OAuth struct {
 	checks  atomic.Uint64
 	gen     atomic.Uint64
 
+	noGroups struct{ absent, form, elsewhere atomic.Uint64 }
+
 	mu     sync.Mutex
 	closed bool
 	keys   *issuerKeys // of the URL that was used last
@@ -79,7 +81,8 @@ func (o *OAuth) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.roots}
 }
 
-// Identity names the claims that identify a caller (gateway specification, identity).
+// Identity names the claims that identify a caller (gateway specification, identity): the names
+// of top-level claims, or JSON Pointers to nested ones.
 type Identity struct{ PrincipalClaim, GroupsClaim string }
 
 // Tokens verifies the bearer tokens of one configuration snapshot. Its cache belongs to
@@ -146,16 +149,21 @@ func (t *Tokens) Activate() {
 }
 
 // Verify verifies the presented token. A token may be for the audience of the configuration,
-// or for resource, the requested view; empty for none. The error is [ErrMissing], [ErrInvalid],
-// [ErrExpired], [ErrScope] (then the token is returned too), [ErrNoKeys] or [ErrBusy], or
+// or for resource, the requested view; empty for none. The error is [ErrMissing], errInvalid,
+// [ErrExpired], [ErrScope] (then the token is returned too), errKeysUnknown or [ErrBusy], or
 // the context's error when the context ends while keys are fetched. A token that was
 // verified before costs one HMAC.
 func (t *Tokens) Verify(ctx context.Context, presented, resource string) (*Token, error) {
 	if presented == "" {
 		return nil, ErrMissing
 	}
-	if !presentable(presented) || len(presented) > MaxTokenBytes || !LooksLikeToken(presented) {
-		return nil, errTokenForm
+	switch {
+	case len(presented) > maxTokenBytes:
+		return nil, errTokenSize
+	case !visible(presented):
+		return nil, errCharacters
+	case !looksLikeToken(presented):
+		return nil, errNoToken
 	}
 	d := t.oauth.digester.sum(presented)
 	now := t.oauth.now()
@@ -187,7 +195,7 @@ func (t *Tokens) Verify(ctx context.Context, presented, resource string) (*Token
 	if token.elsewhere {
 		d = kept[1]
 	}
-	t.verified[d[0]%tokenShards].put(d, token, token.ExpiresAt.Add(t.cfg.Leeway))
+	t.verified[d[0]%tokenShards].putCost(d, token, token.ExpiresAt.Add(t.cfg.Leeway), 1+len(presented)/tokenUnit)
 	return token, t.scoped(token)
 }
 
@@ -210,11 +218,11 @@ func (t *Tokens) known(ctx context.Context, d digest, now time.Time) (*Token, er
 }
 
 // Check reports whether a token that was verified under this or an earlier snapshot is
-// still valid. Long streams call it for each frame, with the current snapshot (decision
-// TOK10). The error is as that of Verify.
+// still valid. Long streams call it for each frame, with the current snapshot. The
+// error is as that of Verify.
 func (t *Tokens) Check(token *Token) error {
 	if token.principal.Issuer != "" && token.principal.Issuer != t.cfg.Issuer {
-		return ErrInvalid
+		return errInvalid
 	}
 	if !t.oauth.now().Before(token.ExpiresAt.Add(t.cfg.Leeway)) {
 		return ErrExpired
@@ -222,13 +230,17 @@ func (t *Tokens) Check(token *Token) error {
 	// A stream causes no requests, so that this call must refresh the keys to detect
 	// withdrawn ones.
 	if set := t.keys.set.Load(); set == nil || !set.has(token.signer) {
-		return ErrInvalid
+		return errInvalid
 	}
 	if age := time.Duration(t.oauth.now().UnixNano() - t.keys.fetched.Load()); age >= t.cfg.JWKSCacheTTL {
 		t.keys.refresh()
 	}
 	return t.scoped(token)
 }
+
+// NoGroups counts verified tokens without groups by the reason: they have no such claim, or one
+// of another form, or only a reference to groups that are not in the token.
+type NoGroups struct{ Absent, Form, Elsewhere uint64 }
 
 // TokenStats is the state of token verification.
 type TokenStats struct {
@@ -239,6 +251,8 @@ type TokenStats struct {
 	// Fetches counts attempts to fetch the keys of this issuer, Signatures the signature
 	// checks of the process.
 	Fetches, Signatures uint64
+	// NoGroups counts the verified tokens of the process that gave their callers no groups.
+	NoGroups NoGroups
 	// Failing is set when the last attempt failed: the previous keys stay in use.
 	Failing bool
 }
@@ -246,6 +260,8 @@ type TokenStats struct {
 // Stats returns the state of the issuer's keys.
 func (t *Tokens) Stats() TokenStats {
 	s := TokenStats{Fetches: t.keys.fetches.Load(), Signatures: t.oauth.checks.Load()}
+	n := &t.oauth.noGroups
+	s.NoGroups = NoGroups{Absent: n.absent.Load(), Form: n.form.Load(), Elsewhere: n.elsewhere.Load()}
 	if set := t.keys.set.Load(); set != nil {
 		s.Keys = len(set.keys)
 	}
@@ -277,8 +293,7 @@ func (t *Tokens) scoped(token *Token) error {
 	return nil
 }
 
-// verify verifies a token that is not cached: first the checks that need no key (decision
-// TOK2).
+// verify verifies a token that is not cached: first the checks that need no key.
 func (t *Tokens) verify(ctx context.Context, presented, resource string) (*Token, error) {
 	p, err := parseToken(presented)
 	if err != nil {
@@ -292,7 +307,7 @@ func (t *Tokens) verify(ctx context.Context, presented, resource string) (*Token
 	if err != nil {
 		return nil, err
 	}
-	token, err := t.token(p, expires)
+	token, noGroups, err := t.token(p, expires)
 	if err != nil {
 		return nil, err
 	}
@@ -321,20 +336,47 @@ func (t *Tokens) verify(ctx context.Context, presented, resource string) (*Token
 		t.oauth.checks.Add(1)
 		if p.method.Verify(p.signed, p.signature, s.key) == nil {
 			token.signer = s.print
+			t.countGroups(token, noGroups)
 			return token, nil
 		}
 	}
 	return nil, errTokenSignature
 }
 
-// token converts the claims to a Token.
-func (t *Tokens) token(p *parsed, expires time.Time) (*Token, error) {
-	subject, _ := text(p.claims["sub"])
+// countGroups counts and logs a verified token without groups, and logs other claims of rules that
+// cannot be read. It is called once for a token, not for each request. The first token of the
+// process whose groups cannot be read is a warning: callers with such tokens are denied by all rules
+// that depend on groups.
+func (t *Tokens) countGroups(token *Token, why string) {
+	level := slog.LevelDebug
+	switch why {
+	case groupsAbsent:
+		t.oauth.noGroups.absent.Add(1)
+	case groupsForm:
+		if t.oauth.noGroups.form.Add(1) == 1 {
+			level = slog.LevelWarn
+		}
+	case groupsElsewhere:
+		if t.oauth.noGroups.elsewhere.Add(1) == 1 {
+			level = slog.LevelWarn
+		}
+	}
+	if why != "" {
+		t.oauth.log.Log(context.Background(), level, "a verified token gives its caller no groups", "principal", token.principal.Value, "claim", t.identity.GroupsClaim, "reason", why)
+	}
+	if u := token.principal.Claims.Unreadable &^ policy.UnreadableGroups; u != 0 {
+		t.oauth.log.Debug("claims of a verified token cannot be read", "principal", token.principal.Value, "claims", u.String())
+	}
+}
+
+// token converts the claims to a Token. The text is the reason why it has no groups, if any.
+func (t *Tokens) token(p *parsed, expires time.Time) (*Token, string, error) {
+	claims, noGroups := p.identity(t.identity.GroupsClaim)
 	token := &Token{
 		ClientID: p.name("client_id"), ExpiresAt: expires, Rights: rightsOf(p.claims),
 		principal: Principal{
 			Kind: KindOAuth, Issuer: t.cfg.Issuer, Value: p.name(t.identity.PrincipalClaim),
-			Claims: &policy.Claims{Subject: subject, Groups: texts(p.claims[t.identity.GroupsClaim]), Scopes: p.scopes()},
+			Claims: claims,
 		},
 	}
 	if token.principal.Value == "" {
@@ -344,12 +386,12 @@ func (t *Tokens) token(p *parsed, expires time.Time) (*Token, error) {
 		token.principal.Kind, token.principal.Issuer = KindIP, ""
 	}
 	if !recordable(token.principal.Value) {
-		return nil, errTokenPrincipal
+		return nil, "", errTokenPrincipal
 	}
 	if token.ClientID == "" {
 		token.ClientID = p.name("azp")
 	}
-	return token, nil
+	return token, noGroups, nil
 }
 
 // maxSignatures bounds the number of requests that wait for a signature check.

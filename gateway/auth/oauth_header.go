@@ -14,8 +14,8 @@ var bearerHeader = Header{name: "Authorization", scheme: "Bearer"}
 
 // Credentials returns the credentials of a request when tokens are accepted: the token
 // from Authorization, the key from the header of this reader. Where both use the same
-// header they are distinguished by their form (decision TOK13). The error is [ErrMissing]
-// when there is neither, and [ErrInvalid] when one of them is malformed.
+// header they are distinguished by their form. The error is [ErrMissing]
+// when there is neither, and errInvalid when one of them is malformed.
 func (h Header) Credentials(header http.Header) (Credentials, error) {
 	var c Credentials
 	token, err := bearerHeader.Key(header)
@@ -25,7 +25,7 @@ func (h Header) Credentials(header http.Header) (Credentials, error) {
 	switch {
 	case h.name != bearerHeader.name:
 		c.Token = token
-	case token != "" && (!strings.EqualFold(h.scheme, bearerHeader.scheme) || LooksLikeToken(token)):
+	case token != "" && (!strings.EqualFold(h.scheme, bearerHeader.scheme) || looksLikeToken(token)):
 		// Keys have another scheme, or the value does not have the form of a token.
 		c.Token = token
 		return c, nil

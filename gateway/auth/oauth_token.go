@@ -15,13 +15,18 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
+
+	"svc/gateway/policy"
 )
 
 // Bounds of tokens.
 const (
-	// MaxTokenBytes is the longest accepted token.
-	MaxTokenBytes = 8 << 10
-	// maxPrincipalBytes is the longest name of a caller (decision TOK15).
+	// maxTokenBytes is the longest accepted token: issuers write 200 groups of a caller into
+	// about 12 KiB, and a header has room for 64 KiB.
+	maxTokenBytes = 32 << 10
+	// tokenUnit is the size of a token that takes one place in the cache.
+	tokenUnit = 4 << 10
+	// maxPrincipalBytes is the longest name of a caller.
 	maxPrincipalBytes = 512
 )
 
@@ -32,12 +37,12 @@ type badToken string
 // Error returns the reason.
 func (e badToken) Error() string { return "bearer token: " + string(e) }
 
-// Is makes every rejected token an [ErrInvalid].
-func (e badToken) Is(target error) bool { return target == ErrInvalid }
+// Is makes every rejected token an errInvalid.
+func (e badToken) Is(target error) bool { return target == errInvalid }
 
 // The reasons.
 const (
-	errTokenForm      badToken = "not a JSON Web Token"
+	errTokenEncoding  badToken = "a part is not encoded in base64url"
 	errTokenHeader    badToken = "header is not accepted"
 	errTokenCritical  badToken = "header requires an extension (crit)"
 	errTokenType      badToken = "type is not that of an access token"
@@ -69,8 +74,7 @@ type Token struct {
 }
 
 // Principal returns the caller of the token. A token without such a claim is identified
-// by its address, with the claims of the token (gateway specification, identity; decision
-// TOK15).
+// by its address, with the claims of the token (gateway specification, identity).
 func (t *Token) Principal(address string) Principal {
 	p := t.principal
 	if p.Kind == KindIP {
@@ -79,9 +83,9 @@ func (t *Token) Principal(address string) Principal {
 	return p
 }
 
-// LooksLikeToken distinguishes a JSON Web Token from a key by its form: three parts, of
+// looksLikeToken distinguishes a JSON Web Token from a key by its form: three parts, of
 // which the first is the encoding of a JSON object.
-func LooksLikeToken(text string) bool {
+func looksLikeToken(text string) bool {
 	return len(text) > 2 && text[0] == 'e' && 'w' <= text[1] && text[1] <= 'z' && strings.Count(text, ".") == 2
 }
 
@@ -94,18 +98,15 @@ type parsed struct {
 	claims    map[string]jsontext.Value
 }
 
-// parseToken parses a token, once and strictly: member names are exact and may not
-// repeat, so that all checks see the same token (decision TOK1). Header members that
+// parseToken parses a text that looksLikeToken, once and strictly: member names are exact and may not
+// repeat, so that all checks see the same token. Header members that
 // locate keys (jku, jwk, x5u) are ignored.
 func parseToken(text string) (*parsed, error) {
-	if len(text) > MaxTokenBytes || !LooksLikeToken(text) {
-		return nil, errTokenForm
-	}
 	dot := strings.IndexByte(text, '.')
 	last := strings.LastIndexByte(text, '.')
 	header, err := unbase64(text[:dot])
 	if err != nil {
-		return nil, errTokenForm
+		return nil, errTokenEncoding
 	}
 	p := &parsed{signed: text[:last]}
 	if err := p.header(header); err != nil {
@@ -113,10 +114,10 @@ func parseToken(text string) (*parsed, error) {
 	}
 	payload, err := unbase64(text[dot+1 : last])
 	if err != nil {
-		return nil, errTokenForm
+		return nil, errTokenEncoding
 	}
 	if p.signature, err = unbase64(text[last+1:]); err != nil || len(p.signature) == 0 {
-		return nil, errTokenForm
+		return nil, errTokenEncoding
 	}
 	if err := json.Unmarshal(payload, &p.claims); err != nil || p.claims == nil {
 		return nil, errTokenClaims
@@ -149,8 +150,7 @@ func (p *parsed) header(raw []byte) error {
 		if !ok {
 			return errTokenHeader
 		}
-		// The same issuer signs statements of other kinds (RFC 8725, 3.11; decision
-		// TOK3).
+		// The same issuer signs statements of other kinds (RFC 8725, 3.11).
 		switch strings.TrimPrefix(strings.ToLower(typ), "application/") {
 		case "jwt", "at+jwt":
 		default:
@@ -161,7 +161,7 @@ func (p *parsed) header(raw []byte) error {
 }
 
 // check compares the claims with the requirements; one of the audiences must be the token's.
-// It needs no key, so that a token for others costs no signature check (decision TOK2).
+// It needs no key, so that a token for others costs no signature check.
 func (p *parsed) check(issuer string, audiences []string, now time.Time, leeway time.Duration) (expires time.Time, err error) {
 	if iss, ok := text(p.claims["iss"]); !ok || iss != issuer {
 		return expires, errTokenIssuer
@@ -202,23 +202,123 @@ func (p *parsed) hasAudience(audience string) bool {
 	return false
 }
 
-// scopes returns the scopes of scope, or of scp if scope is absent; each is a text with
-// spaces or a list (decision TOK16).
-func (p *parsed) scopes() []string {
-	raw, there := p.claims["scope"]
-	if !there {
+// scopes returns the scopes of scope, or of scp if scope is absent, never of both; each is a text with
+// spaces or a list.
+// ok is false for another form.
+func (p *parsed) scopes() (list []string, ok bool) {
+	raw := p.claims["scope"]
+	if absent(raw) {
 		raw = p.claims["scp"]
 	}
 	if s, ok := text(raw); ok {
-		return strings.Fields(s)
+		return strings.Fields(s), true
 	}
-	return texts(raw)
+	list = texts(raw)
+	return list, list != nil || absent(raw)
+}
+
+// absent reports whether a claim has no value: null is none.
+func absent(raw jsontext.Value) bool { return len(raw) == 0 || raw.Kind() == 'n' }
+
+// ValidClaim reports whether a name can be that of a claim in [Identity]: one that starts with / must
+// be a JSON Pointer.
+func ValidClaim(name string) bool {
+	return !strings.HasPrefix(name, "/") || jsontext.Pointer(name).IsValid()
+}
+
+// ClaimsOf returns what rules see of the payload of a token, a JSON object. The payload is not
+// verified: it is for commands that explain what a caller with such a token may do.
+func ClaimsOf(payload []byte, id Identity) (*policy.Claims, error) {
+	var p parsed
+	if err := json.Unmarshal(payload, &p.claims); err != nil || p.claims == nil {
+		return nil, errTokenClaims
+	}
+	claims, _ := p.identity(id.GroupsClaim)
+	return claims, nil
+}
+
+// identity returns the claims that rules use. noGroups is the reason why there are no groups, if any.
+func (p *parsed) identity(groupsClaim string) (claims *policy.Claims, noGroups string) {
+	claims = new(policy.Claims)
+	var ok bool
+	if claims.Subject, ok = text(p.claims["sub"]); !ok && !absent(p.claims["sub"]) {
+		claims.Unreadable |= policy.UnreadableSubject
+	}
+	if claims.Scopes, ok = p.scopes(); !ok {
+		claims.Unreadable |= policy.UnreadableScopes
+	}
+	if claims.Groups, noGroups = p.groups(groupsClaim); noGroups == groupsForm || noGroups == groupsElsewhere {
+		claims.Unreadable |= policy.UnreadableGroups
+	}
+	return claims, noGroups
+}
+
+// claim returns the claim of a name; a name that starts with / is a JSON Pointer to a nested one.
+// The result is nil if there is none; ok is false if something else than an object is in its path.
+func (p *parsed) claim(name string) (at jsontext.Value, ok bool) {
+	if !strings.HasPrefix(name, "/") {
+		return p.claims[name], true
+	}
+	members := p.claims
+	for token := range jsontext.Pointer(name).Tokens() {
+		if at != nil {
+			members = nil
+			if json.Unmarshal(at, &members) != nil {
+				return nil, false
+			}
+		}
+		if at = members[token]; at == nil {
+			return nil, true
+		}
+	}
+	return at, true
+}
+
+// groups returns the groups of a claim. If these are none or not all, why has the reason.
+func (p *parsed) groups(claim string) (list []string, why string) {
+	raw, ok := p.claim(claim)
+	list = texts(raw)
+	switch {
+	case p.groupsElsewhere(claim):
+		return list, groupsElsewhere
+	case list != nil:
+		return list, ""
+	case !ok || !absent(raw):
+		return nil, groupsForm
+	}
+	return nil, groupsAbsent
+}
+
+// The reasons why a token has no groups. With all but the first the caller may be in any group.
+const (
+	groupsAbsent    = "the token has no such claim"
+	groupsForm      = "the claim is neither a text nor a list of texts"
+	groupsElsewhere = "the caller has too many groups for a token, which only refers to them (_claim_names or hasgroups, as Entra ID writes them): let the issuer write app roles, or only the groups that are assigned to the application"
+)
+
+// groupsElsewhere reports whether the claim is a distributed one (OpenID Connect Core, 5.6.2),
+// or the token has the mark that Entra ID sets in place of it.
+func (p *parsed) groupsElsewhere(claim string) bool {
+	if mark := p.claims["hasgroups"]; claim == "groups" && !absent(mark) && mark.Kind() != 'f' {
+		return true
+	}
+	raw := p.claims["_claim_names"]
+	if absent(raw) {
+		return false
+	}
+	if strings.HasPrefix(claim, "/") { // the names are those of whole claims
+		for claim = range jsontext.Pointer(claim).Tokens() {
+			break
+		}
+	}
+	var names map[string]jsontext.Value
+	return json.Unmarshal(raw, &names) != nil || names[claim] != nil
 }
 
 // name returns a claim that can identify a caller: a text, or an integer as written. An
 // empty one counts as absent.
 func (p *parsed) name(claim string) string {
-	raw := p.claims[claim]
+	raw, _ := p.claim(claim)
 	if s, ok := text(raw); ok {
 		return s
 	}
@@ -242,8 +342,8 @@ func text(raw jsontext.Value) (string, bool) {
 	return s, json.Unmarshal(raw, &s) == nil
 }
 
-// texts returns a JSON string, or a list of strings. A list with any other element counts
-// as empty.
+// texts returns a JSON string, or a list of strings. It is nil for anything else, also for a list
+// with any other element.
 func texts(raw jsontext.Value) []string {
 	if s, ok := text(raw); ok {
 		return []string{s}

@@ -43,6 +43,11 @@ type Principal struct {
 	// KeyID is the id of the API key that was presented, also where a token is
 	// the identity.
 	KeyID string
+	// KeyN is the number of the entry in hashes of this key; 0 without one.
+	KeyN int
+	// Secret identifies the secret that was presented; zero without a key. Callers with
+	// different secrets of one key are the same caller.
+	Secret Secret
 	// Claims are the claims of a verified token; nil for other callers.
 	Claims *policy.Claims
 }

@@ -3,6 +3,8 @@ package catalog
 import (
 	"cmp"
 	"slices"
+
+	"svc/gateway/mcp"
 )
 
 // Listing is the present list of one upstream.
@@ -10,13 +12,13 @@ type Listing struct {
 	Upstream string
 	// Items are the definitions of each kind in the upstream's order, each one JSON value of a
 	// scanned message.
-	Items [numKinds][][]byte
+	Items [mcp.NumListKinds][][]byte
 }
 
 // LeftOut is an item that is omitted from the merged lists, with the reason.
 type LeftOut struct {
 	Upstream string
-	Kind     Kind
+	Kind     mcp.ListKind
 	Own      string // empty if the definition has no name
 	Visible  string // the name that it would have, if any
 	Reason   Reason
@@ -27,11 +29,11 @@ type LeftOut struct {
 // concurrent use.
 type Catalog struct {
 	names   *Names
-	items   [numKinds][]*Item // upstreams in the order of the file, items in that of the upstream
-	byKey   [numKinds]map[string]*Item
+	items   [mcp.NumListKinds][]*Item // upstreams in the order of the file, items in that of the upstream
+	byKey   [mcp.NumListKinds]map[string]*Item
 	heads   *heads
 	leftOut []LeftOut
-	gone    [numKinds]gone
+	gone    [mcp.NumListKinds]gone
 }
 
 // Build merges lists. Listings may come in any order; an upstream without one has no items.
@@ -43,7 +45,7 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	owners.next()
 	listings = slices.Clone(listings)
 	slices.SortStableFunc(listings, func(a, b Listing) int { return cmp.Compare(names.order[a.Upstream], names.order[b.Upstream]) })
-	for _, kind := range Kinds {
+	for _, kind := range mcp.ListKinds {
 		c.byKey[kind] = map[string]*Item{}
 	}
 	var read [][]*Item // items whose name they can own
@@ -59,7 +61,7 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for _, items := range read {
 		c.own(owners, items)
 	}
-	for _, kind := range Kinds {
+	for _, kind := range mcp.ListKinds {
 		for i, it := range c.items[kind] {
 			it.index = i
 		}
@@ -70,10 +72,10 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 
 // claimOrder is the order in which the lists of an upstream are claimed. Templates come before
 // resources, because they own uris too.
-var claimOrder = [...]Kind{Tool, Prompt, Template, Resource}
+var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Resource}
 
 // read returns the valid items of one upstream and kind, and records the others as left out.
-func (c *Catalog) read(l *Listing, kind Kind) (items []*Item) {
+func (c *Catalog) read(l *Listing, kind mcp.ListKind) (items []*Item) {
 	seen := map[string]bool{}
 	leave := func(it *Item, why Reason) {
 		out := LeftOut{Upstream: l.Upstream, Kind: kind, Reason: why}
@@ -116,18 +118,18 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 // claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
 	switch it.Kind {
-	case Template:
+	case mcp.Template:
 		if owner, ok := c.heads.covers(it.Visible, it.Upstream); ok {
 			return owner
 		}
-	case Resource:
+	case mcp.Resource:
 		owner, ok := c.heads.ownerOf(it.Visible)
-		if kept, has := owners.Of(Resource, it.Visible); ok && owner != it.Upstream && (!has || kept != it.Upstream) {
+		if kept, has := owners.Of(mcp.Resource, it.Visible); ok && owner != it.Upstream && (!has || kept != it.Upstream) {
 			return owner
 		}
 	}
 	owner := owners.claim(it.Kind, it.Visible, it.Upstream)
-	if it.Kind == Template && owner == it.Upstream {
+	if it.Kind == mcp.Template && owner == it.Upstream {
 		c.heads.add(it.Visible, it.Upstream)
 	}
 	return owner
@@ -137,10 +139,10 @@ func (c *Catalog) claim(owners *Owners, it *Item) string {
 func (c *Catalog) LeftOut() []LeftOut { return c.leftOut }
 
 // Items returns all items of a kind in their order.
-func (c *Catalog) Items(kind Kind) []*Item { return c.items[kind] }
+func (c *Catalog) Items(kind mcp.ListKind) []*Item { return c.items[kind] }
 
 // Item returns the item with a visible name.
-func (c *Catalog) Item(kind Kind, visible string) (*Item, bool) {
+func (c *Catalog) Item(kind mcp.ListKind, visible string) (*Item, bool) {
 	it, ok := c.byKey[kind][visible]
 	return it, ok
 }
@@ -148,7 +150,7 @@ func (c *Catalog) Item(kind Kind, visible string) (*Item, bool) {
 // Page returns up to limit items of a kind that the caller may see, beginning after the item
 // named by after, or with the first one when after is empty. more reports that further items
 // follow. ok is false when after names no present or remembered item.
-func (c *Catalog) Page(kind Kind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
+func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0
 	if after != "" {
 		if from, ok = c.behind(kind, after); !ok {

@@ -8,15 +8,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"svc/gateway/mcp"
 )
 
-// list makes a listing: each text is a kind, a colon and a key.
-func list(upstream string, items ...string) Listing {
+// catalogList makes a listing: each text is a kind, a colon and a key.
+func catalogList(upstream string, items ...string) Listing {
 	l := Listing{Upstream: upstream}
 	for _, text := range items {
-		for _, kind := range Kinds {
+		for _, kind := range mcp.ListKinds {
 			if rest, ok := cutKind(text, kind); ok {
-				raw, _ := json.Marshal(map[string]string{"description": "of " + upstream, kindFacts[kind].key: rest})
+				raw, _ := json.Marshal(map[string]string{"description": "of " + upstream, kind.Key(): rest})
 				l.Items[kind] = append(l.Items[kind], raw)
 			}
 		}
@@ -24,7 +26,7 @@ func list(upstream string, items ...string) Listing {
 	return l
 }
 
-func cutKind(text string, kind Kind) (string, bool) {
+func cutKind(text string, kind mcp.ListKind) (string, bool) {
 	name := kind.String() + ":"
 	if len(text) < len(name) || text[:len(name)] != name {
 		return "", false
@@ -33,7 +35,7 @@ func cutKind(text string, kind Kind) (string, bool) {
 }
 
 // shown lists the merged items, with the upstream.
-func shown(c *Catalog, kind Kind) (out []string) {
+func shown(c *Catalog, kind mcp.ListKind) (out []string) {
 	for _, it := range c.Items(kind) {
 		out = append(out, it.Upstream+" "+it.Visible)
 	}
@@ -61,23 +63,23 @@ func equal(t *testing.T, what string, got []string, want ...string) {
 func TestAnOwnerKeepsItsName(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	owners := memoryOwners(t)
-	c := Build(names, owners, nil, []Listing{list("b", "tool:x", "tool:y"), list("a", "tool:x")})
-	equal(t, "first", shown(c, Tool), "a x", "b y")
-	if got := c.LeftOut(); len(got) != 1 || got[0] != (LeftOut{Upstream: "b", Kind: Tool, Own: "x", Visible: "x", Reason: ReasonClaimed, Owner: "a"}) {
+	c := Build(names, owners, nil, []Listing{catalogList("b", "tool:x", "tool:y"), catalogList("a", "tool:x")})
+	equal(t, "first", shown(c, mcp.Tool), "a x", "b y")
+	if got := c.LeftOut(); len(got) != 1 || got[0] != (LeftOut{Upstream: "b", Kind: mcp.Tool, Own: "x", Visible: "x", Reason: ReasonClaimed, Owner: "a"}) {
 		t.Errorf("left out: %+v", got)
 	}
-	c = Build(names, owners, c, []Listing{list("b", "tool:x", "tool:y")})
-	equal(t, "a is down", shown(c, Tool), "b y")
-	if up, ok := names.Owner(owners, Tool, "x"); !ok || up != "a" {
+	c = Build(names, owners, c, []Listing{catalogList("b", "tool:x", "tool:y")})
+	equal(t, "a is down", shown(c, mcp.Tool), "b y")
+	if up, ok := names.Owner(owners, mcp.Tool, "x"); !ok || up != "a" {
 		t.Errorf("a call of x goes to %q", up)
 	}
-	c = Build(names, owners, c, []Listing{list("a", "tool:y", "tool:x"), list("b", "tool:x", "tool:y")})
-	equal(t, "a claims y", shown(c, Tool), "a x", "b y")
+	c = Build(names, owners, c, []Listing{catalogList("a", "tool:y", "tool:x"), catalogList("b", "tool:x", "tool:y")})
+	equal(t, "a claims y", shown(c, mcp.Tool), "a x", "b y")
 	if n, err := owners.Release("a", "x"); n != 1 || err != nil {
 		t.Errorf("x was not released: %d, %v", n, err)
 	}
-	c = Build(names, owners, c, []Listing{list("b", "tool:x")})
-	equal(t, "released", shown(c, Tool), "b x")
+	c = Build(names, owners, c, []Listing{catalogList("b", "tool:x")})
+	equal(t, "released", shown(c, mcp.Tool), "b x")
 }
 
 // Owners survive a restart. The names of an upstream are released when it is removed or its
@@ -95,13 +97,13 @@ func TestOwnersSurviveARestart(t *testing.T) {
 	}
 	both := []Identity{{"a", "1"}, {"b", "1"}}
 	owners := open(both...)
-	Build(names, owners, nil, []Listing{list("a", "tool:x", "resource:file:///é", "template:file:///t/{p}"), list("b", "prompt:x")})
+	Build(names, owners, nil, []Listing{catalogList("a", "tool:x", "resource:file:///é", "template:file:///t/{p}"), catalogList("b", "prompt:x")})
 	if err := owners.Save(); err != nil {
 		t.Fatal(err)
 	}
 	claim := func(o *Owners) []string {
-		c := Build(names, o, nil, []Listing{list("b", "tool:x", "resource:file:///é", "resource:file:///t/1")})
-		return append(shown(c, Tool), shown(c, Resource)...)
+		c := Build(names, o, nil, []Listing{catalogList("b", "tool:x", "resource:file:///é", "resource:file:///t/1")})
+		return append(shown(c, mcp.Tool), shown(c, mcp.Resource)...)
 	}
 	equal(t, "restarted", claim(open(both...)))
 	equal(t, "a has other settings", claim(open(Identity{"a", "2"}, Identity{"b", "1"})), "b x", "b file:///é", "b file:///t/1")
@@ -113,22 +115,22 @@ func TestTakeOverByTemplateOrURI(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"}, Naming{Upstream: "b"})
 	owners := memoryOwners(t)
 	c := Build(names, owners, nil, []Listing{
-		list("a", "template:file:///srv/a/{path}", "resource:db://a/1", "template:{anything}"),
-		list("b", "template:file:///srv/{path}", "template:file:///srv/a/deep/{path}", "template:file:///srv/b/{path}", "template:db://{x}",
+		catalogList("a", "template:file:///srv/a/{path}", "resource:db://a/1", "template:{anything}"),
+		catalogList("b", "template:file:///srv/{path}", "template:file:///srv/a/deep/{path}", "template:file:///srv/b/{path}", "template:db://{x}",
 			"resource:file:///srv/a/secret", "resource:db://a/1", "resource:db://a/2"),
 	})
-	equal(t, "templates", shown(c, Template), "a file:///srv/a/{path}", "a {anything}", "b file:///srv/b/{path}", "b db://{x}")
-	equal(t, "resources", shown(c, Resource), "a db://a/1", "b db://a/2")
+	equal(t, "templates", shown(c, mcp.Template), "a file:///srv/a/{path}", "a {anything}", "b file:///srv/b/{path}", "b db://{x}")
+	equal(t, "resources", shown(c, mcp.Resource), "a db://a/1", "b db://a/2")
 	for uri, want := range map[string]string{
 		"file:///srv/a/x": "a", "file:///srv/b/x": "b", "file:///srv/c": "", "db://a/1": "a", "db://a/3": "b", "plain": "",
 	} {
-		if got, _ := names.Owner(owners, Resource, uri); got != want {
+		if got, _ := names.Owner(owners, mcp.Resource, uri); got != want {
 			t.Errorf("%s is read at %q, want %q", uri, got, want)
 		}
 	}
 	// The uris that a lists now stay with a although b owns a template that matches them.
-	c = Build(names, owners, c, []Listing{list("a", "resource:db://a/1", "resource:db://a/9"), list("b", "template:db://{x}")})
-	equal(t, "resources later", shown(c, Resource), "a db://a/1")
+	c = Build(names, owners, c, []Listing{catalogList("a", "resource:db://a/1", "resource:db://a/9"), catalogList("b", "template:db://{x}")})
+	equal(t, "resources later", shown(c, mcp.Resource), "a db://a/1")
 }
 
 func TestOddItemsAreLeftOut(t *testing.T) {
@@ -138,16 +140,16 @@ func TestOddItemsAreLeftOut(t *testing.T) {
 		`{"name":"x"}`, `{"name":"x","description":"again"}`, `{"title":"no name"}`, `{"name":5}`, `{"name":""}`, `[]`, `null`, ``,
 		`{"name":"b c"}`, `{"name":"\u0078\u0079"}`,
 	} {
-		l.Items[Tool] = append(l.Items[Tool], []byte(raw))
+		l.Items[mcp.Tool] = append(l.Items[mcp.Tool], []byte(raw))
 	}
 	c := Build(names, memoryOwners(t), nil, []Listing{l})
-	equal(t, "tools", shown(c, Tool), "a a_x", "a a_xy")
+	equal(t, "tools", shown(c, mcp.Tool), "a a_x", "a a_xy")
 	var reasons []string
 	for _, out := range c.LeftOut() {
 		reasons = append(reasons, string(out.Reason))
 	}
 	equal(t, "reasons", reasons, "listed_twice", "malformed", "malformed", "malformed", "malformed", "malformed", "malformed", "name")
-	it, ok := c.Item(Tool, "a_x")
+	it, ok := c.Item(mcp.Tool, "a_x")
 	if !ok || string(it.JSON) != `{"name":"a_x"}` || it.Own != "x" {
 		t.Errorf("%+v", it)
 	}
@@ -157,11 +159,11 @@ func TestTooManyItems(t *testing.T) {
 	names := mustNames(t, Naming{Upstream: "a"})
 	l := Listing{Upstream: "a"}
 	for i := range MaxItems + 5 {
-		l.Items[Prompt] = append(l.Items[Prompt], fmt.Appendf(nil, `{"name":"p%d"}`, i))
+		l.Items[mcp.Prompt] = append(l.Items[mcp.Prompt], fmt.Appendf(nil, `{"name":"p%d"}`, i))
 	}
 	c := Build(names, memoryOwners(t), nil, []Listing{l})
-	if out := c.LeftOut(); len(c.Items(Prompt)) != MaxItems || len(out) != 1 || out[0].Reason != ReasonTooMany {
-		t.Errorf("%d prompts, left out %+v", len(c.Items(Prompt)), out)
+	if out := c.LeftOut(); len(c.Items(mcp.Prompt)) != MaxItems || len(out) != 1 || out[0].Reason != ReasonTooMany {
+		t.Errorf("%d prompts, left out %+v", len(c.Items(mcp.Prompt)), out)
 	}
 }
 
@@ -177,7 +179,7 @@ func TestPagesOfAListThatChanges(t *testing.T) {
 					items = append(items, fmt.Sprintf("tool:%02d", i)) // always in one order
 				}
 			}
-			return list(upstream, items...)
+			return catalogList(upstream, items...)
 		}
 		owners, _ := OpenOwners("", nil)
 		var c *Catalog
@@ -186,10 +188,10 @@ func TestPagesOfAListThatChanges(t *testing.T) {
 		var got []string
 		for more := true; more; changes++ {
 			c = Build(names, owners, c, []Listing{draw("a", "a"), draw("b", "b")})
-			for _, it := range c.Items(Tool) {
+			for _, it := range c.Items(mcp.Tool) {
 				stayed[it.Visible]++
 			}
-			page, rest, ok := c.Page(Tool, after, rapid.IntRange(1, 5).Draw(t, "limit"), func(*Item) bool { return true })
+			page, rest, ok := c.Page(mcp.Tool, after, rapid.IntRange(1, 5).Draw(t, "limit"), func(*Item) bool { return true })
 			if !ok {
 				t.Fatalf("the position after %q is lost", after)
 			}

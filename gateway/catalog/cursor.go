@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"maps"
+
+	"svc/gateway/mcp"
 )
 
 // maxGone bounds the remembered positions of removed items of a kind, which cursors may name.
@@ -15,7 +17,7 @@ const maxGone = 2 * MaxItems
 type gone map[string]string
 
 // goneSince returns the removed items: those of the previous catalog and those removed since.
-func goneSince(previous, now *Catalog, kind Kind) gone {
+func goneSince(previous, now *Catalog, kind mcp.ListKind) gone {
 	if previous == nil {
 		return nil
 	}
@@ -41,7 +43,7 @@ func goneSince(previous, now *Catalog, kind Kind) gone {
 }
 
 // behind returns the index after an item, also after a removed one.
-func (c *Catalog) behind(kind Kind, after string) (index int, ok bool) {
+func (c *Catalog) behind(kind mcp.ListKind, after string) (index int, ok bool) {
 	if it := c.byKey[kind][after]; it != nil {
 		return it.index + 1, true
 	}
@@ -80,7 +82,7 @@ func (s Cursors) Seal(scope []byte, it *Item) string {
 }
 
 // Open returns the item that Seal was called with, if scope and kind are the same.
-func (s Cursors) Open(scope []byte, kind Kind, cursor string) (after string, err error) {
+func (s Cursors) Open(scope []byte, kind mcp.ListKind, cursor string) (after string, err error) {
 	if len(cursor) > 2*MaxKey {
 		return "", ErrCursor
 	}
@@ -95,6 +97,6 @@ func (s Cursors) Open(scope []byte, kind Kind, cursor string) (after string, err
 	return string(text), nil
 }
 
-func additionalData(scope []byte, kind Kind) []byte {
+func additionalData(scope []byte, kind mcp.ListKind) []byte {
 	return append([]byte("catalog cursor "+kind.String()+" "), scope...)
 }

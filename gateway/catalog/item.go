@@ -18,7 +18,7 @@ const (
 // Item is a tool, prompt, resource or template of one upstream with the name that clients see. It
 // is immutable.
 type Item struct {
-	Kind     Kind
+	Kind     mcp.ListKind
 	Upstream string
 	// Own is the upstream's name, uri or template, and Visible the one that clients see.
 	Own, Visible string
@@ -31,14 +31,20 @@ type Item struct {
 }
 
 // key returns the member that identifies an item in requests: name, uri or uriTemplate.
-func key(kind Kind, raw []byte) (at mcp.Span, value string, ok bool) {
-	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kindFacts[kind].key)
+func key(kind mcp.ListKind, raw []byte) (at mcp.Span, value string, ok bool) {
+	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kind.Key())
 	value, ok = mcp.StringValue(at.Of(raw))
 	return at, strings.Clone(value), ok && value != "" && len(value) <= MaxKey
 }
 
+// Item returns a definition of an upstream's list as clients see it. ok is false if they cannot.
+func (n *Names) Item(upstream string, kind mcp.ListKind, raw []byte) (it *Item, ok bool) {
+	it, why := newItem(n, upstream, kind, raw)
+	return it, why == ""
+}
+
 // newItem parses a definition. raw is one JSON value of a scanned message.
-func newItem(n *Names, upstream string, kind Kind, raw []byte) (*Item, Reason) {
+func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, Reason) {
 	raw = bytes.TrimSpace(raw)
 	switch {
 	case len(raw) > MaxItem:

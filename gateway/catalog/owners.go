@@ -2,13 +2,11 @@ package catalog
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 
-	"svc/gateway/statefile"
+	"svc/gateway/base/files"
+	"svc/gateway/mcp"
 )
 
 // Bounds on the stored owners.
@@ -55,7 +53,7 @@ type Owners struct {
 }
 
 type ownerKey struct {
-	kind Kind
+	kind mcp.ListKind
 	key  string
 }
 
@@ -101,7 +99,7 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 			continue
 		}
 		for name, keys := range u.Owned {
-			kind, ok := parseKind(name)
+			kind, ok := mcp.ParseListKind(name)
 			if !ok {
 				continue // written by a later release
 			}
@@ -133,19 +131,9 @@ func ReadOwned(path, upstream string) (map[string]bool, error) {
 
 // readOwners reads a file of owners; nil if there is none.
 func readOwners(path string) (*ownersFile, error) {
-	data, err := statefile.Read(path, maxOwnersFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	var file ownersFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if file.Version != ownersVersion {
-		return nil, fmt.Errorf("%s has version %d, want %d", path, file.Version, ownersVersion)
+	if found, err := files.ReadJSON(path, maxOwnersFile, &file, &file.Version, ownersVersion); !found {
+		return nil, err
 	}
 	return &file, nil
 }
@@ -160,9 +148,9 @@ func (o *Owners) add(k ownerKey, upstream string) {
 }
 
 // noteChange records that a key of a kind has another owner. The caller holds mu.
-func (o *Owners) noteChange(kind Kind) {
+func (o *Owners) noteChange(kind mcp.ListKind) {
 	o.changed = true
-	if kind == Template {
+	if kind == mcp.Template {
 		o.heads = nil
 	}
 }
@@ -177,7 +165,7 @@ func (o *Owners) forget(k ownerKey) {
 }
 
 // Of returns the owner of a key.
-func (o *Owners) Of(kind Kind, key string) (upstream string, ok bool) {
+func (o *Owners) Of(kind mcp.ListKind, key string) (upstream string, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.owned[ownerKey{kind, key}]; w != nil {
@@ -188,8 +176,8 @@ func (o *Owners) Of(kind Kind, key string) (upstream string, ok bool) {
 
 // Owner returns the upstream that requests for a name or uri go to, listed now or not: by the
 // prefix of its name, by the owners, by the head of a template.
-func (n *Names) Owner(owners *Owners, kind Kind, visible string) (upstream string, ok bool) {
-	if kindFacts[kind].named {
+func (n *Names) Owner(owners *Owners, kind mcp.ListKind, visible string) (upstream string, ok bool) {
+	if kind.Named() {
 		if upstream, ok := n.ByPrefix(visible); ok {
 			return upstream, true
 		}
@@ -197,7 +185,7 @@ func (n *Names) Owner(owners *Owners, kind Kind, visible string) (upstream strin
 	if upstream, ok := owners.Of(kind, visible); ok {
 		return upstream, true
 	}
-	if kind == Resource {
+	if kind == mcp.Resource {
 		return owners.ofHead(visible)
 	}
 	return "", false
@@ -221,7 +209,7 @@ func (o *Owners) next() {
 }
 
 // claim makes upstream the owner of a key that has none, and returns the owner.
-func (o *Owners) claim(kind Kind, key, upstream string) (owner string) {
+func (o *Owners) claim(kind mcp.ListKind, key, upstream string) (owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	k := ownerKey{kind, key}
@@ -251,7 +239,7 @@ func (o *Owners) templates() map[string]string {
 func (o *Owners) templatesLocked() map[string]string {
 	out := map[string]string{}
 	for k, w := range o.owned {
-		if k.kind == Template {
+		if k.kind == mcp.Template {
 			out[k.key] = w.upstream
 		}
 	}
@@ -288,7 +276,7 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()
 	var all []claimed
-	for _, kind := range Kinds {
+	for _, kind := range mcp.ListKinds {
 		all = append(all, claimed{ownerKey{kind, key}, upstream})
 	}
 	if err := o.drop(all); err != nil {
@@ -296,7 +284,7 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, kind := range Kinds {
+	for _, kind := range mcp.ListKinds {
 		k := ownerKey{kind, key}
 		if w := o.owned[k]; w != nil && w.upstream == upstream {
 			o.forget(k)
@@ -320,7 +308,7 @@ func (o *Owners) Save() error {
 	}
 	data, err := json.Marshal(file)
 	if err == nil {
-		err = statefile.Replace(o.path, append(data, '\n'))
+		err = files.Replace(o.path, append(data, '\n'))
 	}
 	if err != nil {
 		o.mu.Lock()

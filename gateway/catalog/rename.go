@@ -10,8 +10,8 @@ func (n *Names) Apply(upstream, asked string, resumed bool, m *mcp.Message) (ok 
 	if n == nil || m.Kind != mcp.Response || m.IsError {
 		return true
 	}
-	for _, kind := range Kinds {
-		if !kindFacts[kind].named || !resumed && kind.Method() != asked {
+	for _, kind := range mcp.ListKinds {
+		if !kind.Named() || !resumed && kind.Method() != asked {
 			continue
 		}
 		body, changed, ok := mcp.MapList(m, kind.Member(), func(element []byte) []byte { return n.Rename(upstream, kind, element) })
@@ -23,7 +23,7 @@ func (n *Names) Apply(upstream, asked string, resumed bool, m *mcp.Message) (ok 
 }
 
 // Rename returns the definition of an item with the name that clients see; nil for a hidden item.
-func (n *Names) Rename(upstream string, kind Kind, definition []byte) []byte {
+func (n *Names) Rename(upstream string, kind mcp.ListKind, definition []byte) []byte {
 	if it, why := newItem(n, upstream, kind, definition); why == "" {
 		return it.JSON
 	}

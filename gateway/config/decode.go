@@ -8,12 +8,12 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // decode sets v to the value of n. An invalid value is reported, and v is unchanged.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, at *path, f field) {
-	if n.Kind == yaml.AliasNode || at.depth() > MaxDepth {
+	if n.Kind == yaml.AliasNode || at.depth() > maxDepth {
 		return // reported by inspect
 	}
 	t := v.Type()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // sample has a field of every kind that sections use.
@@ -281,6 +281,8 @@ func TestWhatIsRefused(t *testing.T) {
 			"2:0 yaml-syntax : found character that cannot start any token (indent with spaces: YAML does not allow tabs there; quote values that start with @, ` or %)"}},
 		{"colon in a value", "text: a: b", []string{
 			"1:0 yaml-syntax : mapping values are not allowed in this context (check the indentation, and quote values that hold a colon and a space)"}},
+		{"a star without quotes", "text: *\n", []string{
+			"1:0 yaml-syntax : did not find expected alphabetic or numeric character (a * alone, as in tool_name: \"*\", needs quotes: YAML reads a * without them as an alias)"}},
 		{"unclosed quote", "text: \"a\nb: c\n", []string{"3:0 yaml-syntax : found unexpected end of stream"}},
 		{"bracket not closed, line of the bracket", "text: a\nlist: [b\nkind: c\n", []string{
 			"2:0 yaml-syntax : did not find expected ',' or ']' (check the indentation of this line and the ones above, and that quotes and brackets are closed)"}},
@@ -344,7 +346,7 @@ func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		name, text, code string
 	}{
-		{"larger than 1 MiB", "text: " + strings.Repeat("x", MaxBytes), "too-large"},
+		{"larger than 1 MiB", "text: " + strings.Repeat("x", maxBytes), "too-large"},
 		{"nested too deep, flow", "any: " + flow, "too-deep"},
 		{"nested too deep, unknown key", "zzzzzzzz: " + flow, "too-deep"},
 		{"nested past the parser", "any: " + strings.Repeat("[", 20000), "yaml-syntax"},
@@ -363,9 +365,9 @@ func TestBounds(t *testing.T) {
 }
 
 func TestDeepestAllowed(t *testing.T) {
-	n := MaxDepth - 1
+	n := maxDepth - 1
 	if _, found := read(t, "any: "+strings.Repeat("[", n)+strings.Repeat("]", n), nil); found != nil {
-		t.Errorf("%d levels: %q", MaxDepth, found)
+		t.Errorf("%d levels: %q", maxDepth, found)
 	}
 }
 

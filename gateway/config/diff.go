@@ -2,123 +2,110 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"svc/gateway/base/diag"
+	"svc/gateway/policy"
+	"svc/gateway/upstream"
 )
 
-// Effect is the effect of a reload on a changed field.
-type Effect uint8
+// reloadEffect is the effect of a reload on a changed field.
+type reloadEffect uint8
 
 // The effects: gateway specification, column Hot-reload.
 const (
-	// Hot fields take effect with the reload.
-	Hot Effect = iota + 1
-	// Restart fields keep their old value until the process is restarted.
-	Restart
-	// Partial sections have one row for each field below.
-	Partial
+	// effectHot fields take effect with the reload.
+	effectHot reloadEffect = iota + 1
+	// effectRestart fields keep their old value until the process is restarted.
+	effectRestart
+	// effectPartial sections have one row for each field below.
+	effectPartial
 )
 
-// String returns "yes", "no" or "partial", as in the specification's column.
-func (e Effect) String() string {
-	switch e {
-	case Hot:
-		return "yes"
-	case Restart:
-		return "no"
-	case Partial:
-		return "partial"
-	}
-	return "unknown"
-}
-
 // effects has a row for each field of the file. A row applies to all fields below it,
-// unless it is Partial: then each field below has its own row (decisions CFG11, CFG12,
-// CFG13).
+// unless it is effectPartial: then each field below has its own row.
 var effects = []struct {
 	path   string
-	effect Effect
+	effect reloadEffect
 }{
-	{"listen", Restart},
-	{"tls", Partial}, // switching TLS on or off needs a restart
-	{"tls.cert_file", Hot},
-	{"tls.key_file", Hot},
-	{"tls.client_ca", Hot},
-	{"input_rate_limit", Hot},
-	{"trusted_proxies", Restart},
-	{"client_address_header", Restart},
-	{"license", Restart},
-	{"default_upstream", Restart},
-	{"upstreams", Restart},
-	{"routes", Restart},
-	{"auth", Partial},
-	{"auth.enabled", Hot},
-	{"auth.header", Restart},
-	{"auth.scheme", Restart},
-	{"auth.keys", Hot},
-	{"auth.oauth", Partial},
-	{"auth.oauth.enabled", Hot},
-	{"auth.oauth.issuer", Restart},
-	{"auth.oauth.audience", Restart},
-	{"auth.oauth.jwks_url", Restart},
-	{"auth.oauth.required_scopes", Hot},
-	{"auth.oauth.jwks_cache_ttl", Hot},
-	{"auth.oauth.leeway", Hot},
-	{"auth.oauth.metadata_path", Restart},
-	{"auth.oauth.public_url", Restart},
-	{"auth.oauth.cimd", Hot},
-	{"identity", Hot},
-	{"policy", Hot},
-	{"telemetry", Partial},
-	{"telemetry.customer", Partial},
-	{"telemetry.customer.enabled", Restart},
-	{"telemetry.customer.endpoint", Restart},
-	{"telemetry.customer.headers", Restart},
-	{"telemetry.customer.service_name", Restart},
-	{"telemetry.customer.resource_attrs", Restart},
-	{"telemetry.customer.sample_ratio", Hot},
-	{"telemetry.customer.compression", Restart},
-	{"telemetry.operator", Partial},
-	{"telemetry.operator.enabled", Restart},
-	{"telemetry.operator.endpoint", Restart},
-	{"telemetry.operator.headers", Restart},
-	{"telemetry.operator.service_name", Restart},
-	{"telemetry.operator.resource_attrs", Restart},
-	{"telemetry.operator.sample_ratio", Hot},
-	{"telemetry.operator.compression", Restart},
-	{"telemetry.metrics", Restart},
-	{"audit", Hot},
-	{"tool_search", Restart},
-	{"rate_limit_store", Restart},
-	{"guardrails", Hot},
-	{"allowed_protocol_versions", Restart},
-	{"task_affinity", Restart},
-	{"subscriptions", Restart},
-	{"shutdown", Hot},
-	{"limits", Hot},
-	{"federation", Restart},
-	{"views", Restart},
-	{"pins", Restart}, // its path; what it holds is read at each reload
-	{"control_plane", Restart},
-	{"allowed_origins", Hot},
-	{"allowed_hosts", Hot},
-	{"state_dir", Restart},
-	{"children_dir", Restart},
-	{"sessions", Restart},
-	{"forward_headers", Hot},
-	{"sse_keepalive", Hot},
-}
-
-// Diff returns the fields of next that a running process cannot change from old without a
-// restart, in the order of the specification; nil when there are none.
-func Diff(old, next *File) []string {
-	_, pending := Apply(old, next)
-	return pending
+	{"listen", effectRestart},
+	{"tls", effectPartial}, // switching TLS on or off needs a restart
+	{"tls.cert_file", effectHot},
+	{"tls.key_file", effectHot},
+	{"tls.client_ca", effectHot},
+	{"input_rate_limit", effectHot},
+	{"trusted_proxies", effectRestart},
+	{"client_address_header", effectRestart},
+	{"license", effectRestart},
+	{"default_upstream", effectRestart},
+	{"upstreams", effectRestart},
+	{"routes", effectRestart},
+	{"auth", effectPartial},
+	{"auth.enabled", effectHot},
+	{"auth.header", effectRestart},
+	{"auth.scheme", effectRestart},
+	{"auth.keys", effectHot},
+	{"auth.oauth", effectPartial},
+	{"auth.oauth.enabled", effectHot},
+	{"auth.oauth.issuer", effectRestart},
+	{"auth.oauth.audience", effectRestart},
+	{"auth.oauth.jwks_url", effectRestart},
+	{"auth.oauth.required_scopes", effectHot},
+	{"auth.oauth.jwks_cache_ttl", effectHot},
+	{"auth.oauth.leeway", effectHot},
+	{"auth.oauth.metadata_path", effectRestart},
+	{"auth.oauth.public_url", effectRestart},
+	{"auth.oauth.cimd", effectHot},
+	{"identity", effectHot},
+	{"policy", effectHot},
+	{"telemetry", effectPartial},
+	{"telemetry.customer", effectPartial},
+	{"telemetry.customer.enabled", effectRestart},
+	{"telemetry.customer.endpoint", effectRestart},
+	{"telemetry.customer.headers", effectRestart},
+	{"telemetry.customer.service_name", effectRestart},
+	{"telemetry.customer.resource_attrs", effectRestart},
+	{"telemetry.customer.sample_ratio", effectHot},
+	{"telemetry.customer.compression", effectRestart},
+	{"telemetry.operator", effectPartial},
+	{"telemetry.operator.enabled", effectRestart},
+	{"telemetry.operator.endpoint", effectRestart},
+	{"telemetry.operator.headers", effectRestart},
+	{"telemetry.operator.service_name", effectRestart},
+	{"telemetry.operator.resource_attrs", effectRestart},
+	{"telemetry.operator.sample_ratio", effectHot},
+	{"telemetry.operator.compression", effectRestart},
+	{"telemetry.metrics", effectRestart},
+	{"audit", effectHot},
+	{"tool_search", effectRestart},
+	{"rate_limit_store", effectRestart},
+	{"guardrails", effectHot},
+	{"allowed_protocol_versions", effectRestart},
+	{"task_affinity", effectRestart},
+	{"subscriptions", effectRestart},
+	{"shutdown", effectHot},
+	{"limits", effectHot},
+	{"federation", effectRestart},
+	{"views", effectRestart},
+	{"pins", effectRestart}, // its path; what it holds is read at each reload
+	{"control_plane", effectRestart},
+	{"allowed_origins", effectHot},
+	{"allowed_hosts", effectHot},
+	{"state_dir", effectRestart},
+	{"children_dir", effectRestart},
+	{"sessions", effectRestart},
+	{"forward_headers", effectHot},
+	{"sse_keepalive", effectHot},
 }
 
 // Apply returns the configuration that is in effect after a reload: next, with the
 // running values of the fields that need a restart, and the names of those that differ
 // (restart_pending). Neither argument is changed; the result shares their lists and maps.
+//
+// A field that takes effect only together with one that needs a restart does not keep the
+// others out: see [File.couple].
 func Apply(running, next *File) (*File, []string) {
 	merged := *next
 	if merged.TLS != nil {
@@ -131,13 +118,85 @@ func Apply(running, next *File) (*File, []string) {
 		was, ok := lookup(a, e.path)
 		now, there := lookup(b, e.path)
 		switch {
-		case e.effect == Restart && ok && there && !same(was, now),
-			e.effect == Partial && ok && there && was.Kind() == reflect.Pointer && was.IsNil() != now.IsNil():
+		case e.path == "state_dir": // its default follows audit.path, which takes effect
+			if dir := running.StateDirectory(); dir != next.StateDirectory() {
+				pending = append(pending, e.path)
+				merged.StateDir = dir
+			}
+		case e.effect == effectRestart && ok && there && !same(was, now),
+			e.effect == effectPartial && ok && there && was.Kind() == reflect.Pointer && was.IsNil() != now.IsNil():
 			pending = append(pending, e.path)
 			now.Set(was)
 		}
 	}
-	return &merged, pending
+	return &merged, append(pending, merged.couple(running, next, pending)...)
+}
+
+// couple corrects what the merged fields of two files must not mean together, always to what
+// permits less, and returns the names of further fields that wait for the restart.
+func (f *File) couple(running, next *File, pending []string) (more []string) {
+	// Tokens are not accepted by the values that the file has just replaced.
+	waits := func(path string) bool { return slices.Contains(pending, path) }
+	if o := &f.Auth.OAuth; o.Enabled && !running.Auth.OAuth.Enabled &&
+		(waits("auth.oauth.issuer") || waits("auth.oauth.audience") || waits("auth.oauth.jwks_url")) {
+		o.Enabled = false
+		more = append(more, "auth.oauth.enabled")
+	}
+	// The header that still holds the callers' keys is never forwarded.
+	if held := func(name string) bool { return strings.EqualFold(name, f.Auth.Header) }; slices.ContainsFunc(f.ForwardHeaders, held) {
+		f.ForwardHeaders = slices.DeleteFunc(slices.Clone(f.ForwardHeaders), held)
+		more = append(more, "forward_headers")
+	}
+	f.Policy.Rules = append(leftRules(running, next), f.Policy.Rules...)
+	return more
+}
+
+// leftRules returns deny rules for the upstreams that the next file no longer has and that are
+// used until the restart: one for each restricting rule that named them. What such a rule limited
+// or redacted is denied, because no order of it among the rules of another file is surely as
+// strict as both files.
+func leftRules(running, next *File) (rules []policy.RuleConfig) {
+	has := func(f *File, name string) bool {
+		return slices.ContainsFunc(f.Upstreams, func(u upstream.Config) bool { return u.Name == name })
+	}
+	for i := range running.Policy.Rules {
+		r := &running.Policy.Rules[i]
+		if r.Action == policy.Allow.String() || r.Mode == policy.ModeObserve || r.When == nil {
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(r.When.Upstream), func(name string) bool { return !has(running, name) || has(next, name) })
+		if len(left) == 0 {
+			continue
+		}
+		when := *r.When
+		when.Upstream = left
+		rule := policy.RuleConfig{ID: r.ID, Action: policy.Deny.String(), When: &when, Message: r.Message}
+		for slices.ContainsFunc(next.Policy.Rules, func(other policy.RuleConfig) bool { return other.ID == rule.ID }) {
+			rule.ID += " (until the restart)"
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// incomplete are the codes of findings that two valid files can have when they are merged, and
+// that permit nothing: a rule for an upstream that runs only after the restart matches nothing
+// before, and without keys or tokens nobody is let in.
+var incomplete = []string{policy.CodeUnknownUpstream, "auth-keys-empty", "needs-oauth"}
+
+// CheckMerged validates the result of [Apply]. The findings are what has no effect before the
+// restart; err is what keeps the whole result out of force.
+func (f *File) CheckMerged() (waiting []diag.Finding, err error) {
+	r := diag.New()
+	f.Validate(r.Root())
+	found := r.Findings()
+	waits := func(f diag.Finding) bool { return f.Severity == diag.Error && slices.Contains(incomplete, f.Code) }
+	for _, finding := range found {
+		if waits(finding) {
+			waiting = append(waiting, finding)
+		}
+	}
+	return waiting, diag.Err(slices.DeleteFunc(found, waits))
 }
 
 // lookup finds the field at a path. ok is false when a section on the path is absent.

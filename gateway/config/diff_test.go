@@ -11,7 +11,7 @@ import (
 // TestEveryFieldIsClassified fails when a field of the file has no row in the table of effects,
 // and when a row has no field.
 func TestEveryFieldIsClassified(t *testing.T) {
-	rows := make(map[string]Effect)
+	rows := make(map[string]reloadEffect)
 	for _, e := range effects {
 		if rows[e.path] != 0 {
 			t.Errorf("%s has two rows", e.path)
@@ -30,7 +30,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 				t.Errorf("%s has no row in the table of effects", path)
 			}
 			delete(rows, path)
-			if effect == Partial {
+			if effect == effectPartial {
 				walk(path, ty.FieldByIndex(f.index).Type)
 			}
 		}
@@ -55,7 +55,7 @@ func TestHotReloadColumn(t *testing.T) {
 	} {
 		i := slices.IndexFunc(effects, func(e struct {
 			path   string
-			effect Effect
+			effect reloadEffect
 		}) bool {
 			return e.path == path
 		})
@@ -93,6 +93,8 @@ func TestApply(t *testing.T) {
 		{"shutdown", "x", "shutdown: {grace: 1s}", nil},
 		{"control_plane", "x", "control_plane: {environment: dev}", []string{"control_plane"}},
 		{"state_dir", "x", "state_dir: /s", []string{"state_dir"}},
+		{"audit.path moves the default of state_dir", "audit", "audit: {path: /other/audit.jsonl}", []string{"state_dir"}},
+		{"audit.path with the same state_dir", "audit", "audit: {path: /other/audit.jsonl}\nstate_dir: audit.jsonl.state", nil},
 		{"sessions", "x", "sessions: {key_file: /k}", []string{"sessions"}},
 		{"two at once, in the order of the specification", "x", "state_dir: /s\ntrusted_proxies: [10.0.0.0/8]", []string{"trusted_proxies", "state_dir"}},
 	} {
@@ -103,13 +105,13 @@ func TestApply(t *testing.T) {
 			if !slices.Equal(pending, c.pending) {
 				t.Errorf("restart_pending = %q, want %q", pending, c.pending)
 			}
-			if again := Diff(running, merged); again != nil {
+			if again := pendingOf(running, merged); again != nil {
 				t.Errorf("what is in force still differs from what runs: %q", again)
 			}
 			if c.pending == nil && !reflect.DeepEqual(merged, next) {
 				t.Error("hot fields were not taken over")
 			}
-			if back := Diff(next, running); !slices.Equal(back, c.pending) {
+			if back := pendingOf(next, running); !slices.Equal(back, c.pending) {
 				t.Errorf("the way back has %q pending", back)
 			}
 			if unchanged := mustParse(t, with(nil)); !reflect.DeepEqual(running, unchanged) {
@@ -155,4 +157,107 @@ func TestSwitchingTLSOffNeedsARestart(t *testing.T) {
 	if !slices.Equal(pending, []string{"tls"}) || merged.TLS == nil {
 		t.Errorf("pending %q, tls %+v", pending, merged.TLS)
 	}
+}
+
+// Fields that take effect and fields that wait for a restart refer to each other in two valid
+// files. The rest of the file takes effect, and nothing is permitted that one of the files denies.
+func TestApplyCouples(t *testing.T) {
+	const issuer = "issuer: 'https://i.example', audience: a, jwks_url: 'https://i.example/k'"
+	const key = "keys: [{id: ci, hash: '$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g'}]"
+	other := "upstreams: [{name: stock, url: 'http://127.0.0.1:1/'}]"
+	deny := "policy: {default_action: allow, rules: [{id: new, action: deny, when: {tool_name: danger}}]}"
+	named := func(upstream, action string) string {
+		return "policy: {default_action: allow, rules: [{id: new, " + action + ", when: {upstream: [" + upstream + "]}}]}"
+	}
+	exchange := "upstreams: [{name: tools, url: 'https://t.example/', credentials: {token_exchange: {token_url: 'https://i.example/t', client_id: c, client_secret: s, audience: t}}}]"
+	ids := func(f *File) (list []string) {
+		for i := range f.Policy.Rules {
+			r := &f.Policy.Rules[i]
+			list = append(list, r.ID+" "+r.Action+" "+strings.Join(r.When.Upstream, ","))
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name          string
+		running, next map[string]string
+		pending       []string
+		waiting       []string // code and path
+		rules         []string
+		holds         func(f *File) bool
+	}{
+		{"OAuth is added", map[string]string{"a": "auth: {enabled: true, " + key + "}"},
+			map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {enabled: true, " + issuer + "}}", "policy": deny},
+			[]string{"auth.oauth.issuer", "auth.oauth.audience", "auth.oauth.jwks_url", "auth.oauth.enabled"}, nil, []string{"new deny "},
+			func(f *File) bool { return f.Auth.Enabled && !f.Auth.OAuth.Enabled && len(f.Auth.Keys) == 1 }},
+		{"OAuth is switched on with another issuer than the one that waits", map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {" + issuer + "}}"},
+			map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {enabled: true, " + strings.Replace(issuer, "https://i.", "https://other.", 1) + "}}"},
+			[]string{"auth.oauth.issuer", "auth.oauth.enabled"}, nil, nil,
+			func(f *File) bool { return !f.Auth.OAuth.Enabled }},
+		{"OAuth is switched on as it was", map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {" + issuer + "}}"},
+			map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {enabled: true, " + issuer + "}}"}, nil, nil, nil,
+			func(f *File) bool { return f.Auth.OAuth.Enabled }},
+		{"authentication is switched on with OAuth alone", nil, map[string]string{"a": "auth: {enabled: true, oauth: {enabled: true, " + issuer + "}}", "policy": deny},
+			[]string{"auth.oauth.issuer", "auth.oauth.audience", "auth.oauth.jwks_url", "auth.oauth.enabled"}, []string{"auth-keys-empty auth.keys"}, []string{"new deny "},
+			func(f *File) bool { return f.Auth.Enabled && !f.Auth.OAuth.Enabled }},
+		{"OAuth is removed, and an upstream that needs it with it", map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {enabled: true, " + issuer + "}}", "upstreams": exchange},
+			map[string]string{"a": "auth: {enabled: true, " + key + "}", "policy": deny},
+			[]string{"upstreams", "auth.oauth.issuer", "auth.oauth.audience", "auth.oauth.jwks_url"},
+			[]string{"needs-oauth upstreams[0].credentials.token_exchange"}, []string{"new deny "},
+			func(f *File) bool { return !f.Auth.OAuth.Enabled }},
+		{"the header of the keys is another and the former one is forwarded", map[string]string{"a": "auth: {header: X-Key}"},
+			map[string]string{"f": "forward_headers: [X-Trace, x-key]", "policy": deny},
+			[]string{"auth.header", "forward_headers"}, nil, []string{"new deny "},
+			func(f *File) bool { return slices.Equal(f.ForwardHeaders, []string{"X-Trace"}) }},
+		{"a rule for an upstream that is added", nil,
+			map[string]string{"upstreams": "upstreams: [{name: tools, url: 'http://127.0.0.1:9/'}, {name: stock, url: 'http://127.0.0.1:1/'}]", "policy": named("stock", "action: deny")},
+			[]string{"upstreams"}, []string{"unknown-upstream policy.rules[0].when.upstream[0]"}, []string{"new deny stock"}, nil},
+		{"an upstream is renamed with the rule that denies it", map[string]string{"policy": named("tools", "action: deny")},
+			map[string]string{"upstreams": other, "policy": named("stock", "action: deny")},
+			[]string{"upstreams"}, []string{"unknown-upstream policy.rules[1].when.upstream[0]"}, []string{"new (until the restart) deny tools", "new deny stock"}, nil},
+		{"an upstream is removed with the rule that redacts it", map[string]string{"policy": named("tools", "action: redact, redact: [{regex: a, replacement: b}]")},
+			map[string]string{"upstreams": other, "policy": deny},
+			[]string{"upstreams"}, nil, []string{"new (until the restart) deny tools", "new deny "}, nil},
+		{"an upstream is removed with the rule that allows it", map[string]string{"policy": named("tools", "action: allow")},
+			map[string]string{"upstreams": other, "policy": deny}, []string{"upstreams"}, nil, []string{"new deny "}, nil},
+		{"an upstream is removed with a rule that only observes it", map[string]string{"policy": named("tools", "action: deny, mode: observe")},
+			map[string]string{"upstreams": other, "policy": deny}, []string{"upstreams"}, nil, []string{"new deny "}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			running, next := mustParse(t, with(c.running)), mustParse(t, with(c.next))
+			merged, pending := Apply(running, next)
+			if slices.Sort(c.pending); !slices.Equal(slices.Sorted(slices.Values(pending)), c.pending) {
+				t.Errorf("restart_pending %q, want %q", pending, c.pending)
+			}
+			waiting, err := merged.CheckMerged()
+			if err != nil {
+				t.Fatalf("the reload is refused: %v", err)
+			}
+			var got []string
+			for _, f := range waiting {
+				got = append(got, f.Code+" "+f.Path)
+			}
+			if !slices.Equal(got, c.waiting) {
+				t.Errorf("waiting %q, want %q", got, c.waiting)
+			}
+			if rules := ids(merged); !slices.Equal(rules, c.rules) {
+				t.Errorf("rules %q, want %q", rules, c.rules)
+			}
+			if c.holds != nil && !c.holds(merged) {
+				t.Errorf("in force: %+v, forwarded %v", merged.Auth, merged.ForwardHeaders)
+			}
+			if again, _ := Apply(merged, next); len(ids(again)) != len(c.rules) || again.Auth.OAuth.Enabled != merged.Auth.OAuth.Enabled {
+				t.Errorf("the same file once more: rules %q", ids(again))
+			}
+			if back, pending := Apply(merged, running); len(pending) != 0 || !slices.Equal(ids(back), ids(running)) {
+				t.Errorf("the way back: %q, rules %q", pending, ids(back))
+			}
+		})
+	}
+}
+
+// pendingOf returns the fields of next that a running process cannot change from old without a
+// restart, in the order of the specification; nil when there are none.
+func pendingOf(old, next *File) []string {
+	_, pending := Apply(old, next)
+	return pending
 }

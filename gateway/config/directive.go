@@ -5,7 +5,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // directive is the prefix of comments for lint.

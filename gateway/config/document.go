@@ -5,7 +5,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // Options are the parameters of reading a file.
@@ -78,7 +78,7 @@ func (d *Document) Findings() []diag.Finding { return d.findings }
 // Unreadable reports whether the file could not be read at all, so that nothing was
 // validated.
 func (d *Document) Unreadable() bool {
-	return len(d.findings) == 1 && d.findings[0].Code == CodeUnreadable
+	return len(d.findings) == 1 && d.findings[0].Code == codeUnreadable
 }
 
 // Written returns the scalar at a path as written in the file, before ${NAME} is
@@ -113,7 +113,7 @@ func nodeAt(n *yaml.Node, path string) *yaml.Node {
 }
 
 // Complete adds positions and excerpts to findings about paths of this file, removes
-// values of environment variables from their texts (decision CFG7), drops findings about
+// values of environment variables from their texts, drops findings about
 // fields that could not be read, and sorts the rest.
 func (d *Document) Complete(found []diag.Finding) []diag.Finding {
 	var kept []diag.Finding

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // TestDocumentUnset: an unset variable is an error for the gateway and an info for a check that

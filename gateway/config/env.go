@@ -16,11 +16,11 @@ type expansion struct {
 	value string
 }
 
-// maxExpanded bounds the expanded value of one field, in bytes (decision CFG6).
+// maxExpanded bounds the expanded value of one field, in bytes.
 const maxExpanded = 64 << 10
 
 // expand replaces each ${NAME} in s by the variable's value. The value is text: it is
-// neither parsed as YAML nor expanded again (decision CFG6). A variable that is not set,
+// neither parsed as YAML nor expanded again. A variable that is not set,
 // or empty, is an error. In fields that are not expanded it is a warning; below policy it
 // is neither, because ${1} is a reference in replacement templates.
 func (l *loader) expand(n *yaml.Node, s string, at *path, f field) (string, bool) {
@@ -103,10 +103,10 @@ func (p *path) under(section string) bool {
 	return p.name == section
 }
 
-// scrub removes values of environment variables from the text of a finding (decision
-// CFG7): the validation of sections quotes values without knowing their origin. Short
-// values are removed only from findings about their own field, because elsewhere they
-// match by accident.
+// scrub removes values of environment variables from the text of a finding: the
+// validation of sections quotes values without knowing their origin. Short values are
+// removed only from findings about their own field, because elsewhere they match by
+// accident.
 func (l *loader) scrub(path, text string) string {
 	const long = 4
 	for _, e := range l.expanded {

@@ -87,13 +87,6 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-// withDefaults returns a T with the defaults for an absent section.
-func withDefaults[T any]() T {
-	var t T
-	setDefaults(reflect.ValueOf(&t).Elem())
-	return t
-}
-
 // scalar reports whether the field has a single value that is not secret.
 func (f field) scalar() bool {
 	switch f.typ.Kind() {

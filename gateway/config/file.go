@@ -1,20 +1,18 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
-	"svc/gateway/federation"
-	"svc/gateway/guardrail"
-	"svc/gateway/license"
+	"svc/gateway/catalog/federation"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/policy"
-	"svc/gateway/ratelimit"
-	"svc/gateway/report"
+	"svc/gateway/policy/guardrail"
+	"svc/gateway/redis"
 	"svc/gateway/upstream"
-	"svc/gateway/views"
+	"svc/gateway/upstream/targets"
 )
 
 // DefaultPath is the path of the gateway's file without --config.
@@ -42,7 +40,7 @@ type File struct {
 	// means Forwarded, and X-Forwarded-For where that is absent.
 	ClientAddressHeader string `yaml:"client_address_header" env:"true"`
 	// License names the license file.
-	License license.Config `yaml:"license"`
+	License auth.LicenseConfig `yaml:"license"`
 	// DefaultUpstream is the upstream of methods without a tool name. Empty means that
 	// such requests get 404 no_route.
 	DefaultUpstream string `yaml:"default_upstream"`
@@ -63,7 +61,7 @@ type File struct {
 	// ToolSearch answers tools/list with a search tool.
 	ToolSearch ToolSearch `yaml:"tool_search"`
 	// RateLimitStore stores the token buckets.
-	RateLimitStore ratelimit.StoreConfig `yaml:"rate_limit_store"`
+	RateLimitStore redis.StoreConfig `yaml:"rate_limit_store"`
 	// Guardrails are the webhooks that rules may call.
 	Guardrails []guardrail.Config `yaml:"guardrails"`
 	// AllowedProtocolVersions are the protocol revisions served; empty means all.
@@ -81,20 +79,20 @@ type File struct {
 	Federation federation.Config `yaml:"federation"`
 	// Views are parts of the merged lists with a path of their own, /mcp/v/NAME. They need
 	// federation. Rules, limits and audit are those of /mcp.
-	Views []views.Config `yaml:"views"`
+	Views []auth.ViewConfig `yaml:"views"`
 	// Pins is the file of approved definitions of tools, prompts and instructions for
 	// upstreams[].pin_tools, which 'svc tools approve' writes. Empty means that the first
 	// list of each upstream is approved as it is, in state_dir.
 	Pins string `yaml:"pins" env:"true"`
 	// ControlPlane sends traces to the control plane.
-	ControlPlane report.Config `yaml:"control_plane"`
+	ControlPlane audit.ControlPlaneConfig `yaml:"control_plane"`
 	// AllowedOrigins are the origins whose pages may send requests from a browser and
 	// read the responses (CORS), such as https://app.example. Empty means that loopback
 	// origins may send requests, without CORS headers on the responses.
 	AllowedOrigins []string `yaml:"allowed_origins" env:"true"`
 	// AllowedHosts are the names, without port, that requests may have as Host. Empty
 	// means loopback names only when listen is a loopback address, and any name
-	// otherwise.
+	// otherwise. The host of auth.oauth.public_url is allowed with auth.oauth too.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"true"`
 	// StateDir is the directory of state that is kept across restarts: the reporter's
 	// position, the last governance bundle, the session key, the head of the audit chain
@@ -115,10 +113,11 @@ type File struct {
 }
 
 // Private returns what the file names, or is, that no program of an upstream needs to
-// read: files with secrets, each with its folder, and the state directory. Paths are as
-// written.
+// open: files with secrets, the key that the license is verified with, and the state
+// directory. Paths are as written.
 func (f *File) Private() (files []string, folder string) {
-	all := []string{f.source, f.License.Path, f.Audit.Path, f.Audit.CheckpointKeyFile, f.Sessions.KeyFile, f.Pins}
+	all := []string{f.source, f.License.Path, f.License.PublicKeyFile, f.Audit.Path, f.Audit.CheckpointKeyFile, f.Sessions.KeyFile, f.Pins}
+	all = append(all, f.Sessions.PreviousKeyFiles...)
 	if f.TLS != nil {
 		all = append(all, f.TLS.KeyFile)
 	}
@@ -141,18 +140,6 @@ func (f *File) SetDefaults() {
 	f.SSEKeepalive = 15 * time.Second
 }
 
-// TrustedPrefixes returns trusted_proxies as prefixes. Invalid entries are left out; a
-// validated File has none.
-func (f *File) TrustedPrefixes() []netip.Prefix {
-	out := make([]netip.Prefix, 0, len(f.TrustedProxies))
-	for _, s := range f.TrustedProxies {
-		if p, err := netip.ParsePrefix(s); err == nil {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
-}
-
 // FiltersLists reports whether lists are cut down to what their caller may ask for:
 // policy.filter_lists, which is on by default with federation.
 func (f *File) FiltersLists() bool {
@@ -171,8 +158,22 @@ func (f *File) ViewNames() []string {
 	return names
 }
 
+// Targets returns what concerns the upstreams and their programs.
+func (f *File) Targets() *targets.Settings {
+	files, state := f.Private()
+	return &targets.Settings{Upstreams: f.Upstreams, Federated: f.Federation.Enabled, StateDir: state, ChildrenDir: f.ChildrenDir, PrivateFiles: files}
+}
+
+// Pinning returns what concerns approved definitions.
+func (f *File) Pinning() pins.Settings {
+	return pins.Settings{
+		File: f.Pins, StateDir: f.StateDirectory(), AuditPath: f.Audit.Path,
+		Federated: f.Federation.Enabled, RefreshInterval: f.Federation.RefreshInterval, Upstreams: f.Upstreams,
+	}
+}
+
 // StateDirectory returns the directory for state: state_dir, or the audit path with
-// .state appended (decision CFG14).
+// .state appended.
 func (f *File) StateDirectory() string {
 	if f.StateDir != "" {
 		return f.StateDir

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // FuzzParse passes any bytes to the loader. It must neither panic nor hang, must return a file or
@@ -61,7 +61,7 @@ func FuzzParse(f *testing.F) {
 // TestHostileFilesAreReadInTime parses large files that are made to be slow, and measures
 // processor time, because other tests may run concurrently.
 func TestHostileFilesAreReadInTime(t *testing.T) {
-	fill := func(s string) string { return strings.Repeat(s, (MaxBytes/4)/len(s)) }
+	fill := func(s string) string { return strings.Repeat(s, (maxBytes/4)/len(s)) }
 	for _, c := range []struct{ name, text string }{
 		{"comments", fill("# x\n")},
 		{"comments in a list", "upstreams:\n" + fill("  # x\n  - a\n")},
@@ -96,7 +96,7 @@ func TestHostileFilesAreReadInTime(t *testing.T) {
 			if d := cpu(t) - started; d > 10*time.Second {
 				t.Errorf("took %s", d)
 			}
-			if out.Len() > MaxBytes {
+			if out.Len() > maxBytes {
 				t.Errorf("%d bytes of findings", out.Len())
 			}
 		})
@@ -115,7 +115,7 @@ func cpu(t *testing.T) time.Duration {
 
 func manyKeys() string {
 	var b strings.Builder
-	for i := 0; b.Len() < MaxBytes/4; i++ {
+	for i := 0; b.Len() < maxBytes/4; i++ {
 		b.WriteString("k")
 		for n := i; n > 0; n /= 26 {
 			b.WriteByte(byte('a' + n%26))

@@ -21,7 +21,7 @@ func isJSON(t reflect.Type) bool {
 // json appends n as JSON. Numbers and texts are distinguished as in other fields: only a
 // number that every YAML parser reads in the same way is a number.
 func (l *loader) json(b []byte, n *yaml.Node, at *path) ([]byte, bool) {
-	if n.Kind == yaml.AliasNode || at.depth() > MaxDepth {
+	if n.Kind == yaml.AliasNode || at.depth() > maxDepth {
 		return b, false // reported by inspect
 	}
 	ok, good := true, true

@@ -11,7 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 	"svc/gateway/policy"
 )
 
@@ -20,7 +20,7 @@ type Getenv func(name string) (value string, ok bool)
 
 // Load reads and validates the file at path. The File is nil when a finding is an error;
 // warnings come with a File. Findings are sorted and have positions where possible. No
-// finding contains a value of an environment variable (decision CFG7). Load opens no
+// finding contains a value of an environment variable. Load opens no
 // other file and uses no network.
 func Load(path string, getenv Getenv) (*File, []diag.Finding) {
 	d := ReadDocument(path, Options{Getenv: getenv})
@@ -34,11 +34,11 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	return io.ReadAll(io.LimitReader(f, maxBytes+1))
 }
 
 func unreadable(path string, err error) diag.Finding {
-	f := diag.Finding{Code: CodeUnreadable, Pos: diag.Pos{File: path}, Message: "cannot be read: " + cause(err)}
+	f := diag.Finding{Code: codeUnreadable, Pos: diag.Pos{File: path}, Message: "cannot be read: " + cause(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f.Hint = "check the path of the configuration (svc gateway reads --config or SVC_CONFIG, other commands their argument FILE)"
@@ -73,7 +73,7 @@ type loader struct {
 	unsetIsInfo bool
 
 	// failed holds the paths that could not be decoded; findings about them would only
-	// repeat the cause (decision CFG8).
+	// repeat the cause.
 	failed map[string]bool
 	// expanded holds the values of environment variables.
 	expanded []expansion
@@ -109,7 +109,7 @@ func (l *loader) check(root *yaml.Node, f *File) {
 	}
 }
 
-// require reports required sections that are absent (decision CFG9).
+// require reports required sections that are absent.
 func (l *loader) require(root *yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return
@@ -124,7 +124,7 @@ func (l *loader) require(root *yaml.Node) {
 }
 
 // followsFrom reports whether a finding is a consequence of an earlier one: its path
-// could not be read, or contains or is contained in such a path (decision CFG8).
+// could not be read, or contains or is contained in such a path.
 func (l *loader) followsFrom(f diag.Finding) bool {
 	if l.failed[""] {
 		return true

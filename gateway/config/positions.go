@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // locate returns the position of the field at path: of its value when that is a scalar,

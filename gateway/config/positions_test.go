@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // TestPathsAreReadAsTheyWereWritten builds a path of any names and indexes and splits it again.

@@ -15,7 +15,7 @@ import (
 )
 
 // Numbers have one notation: forms that YAML 1.1 and 1.2 read differently (0123, 1_000,
-// 0x10, 1:30) are rejected (decision CFG5).
+// 0x10, 1:30) are rejected.
 var (
 	wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 	anyNumber   = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
@@ -50,7 +50,7 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, at *path, f field) 
 
 // text decodes a string. A value is text if it is quoted or cannot be of another type. A
 // date is text as written, because a revision such as 2025-06-18 is text to its author.
-// Numbers and booleans need quotes: parsers differ on the value of 0123 (decision CFG3).
+// Numbers and booleans need quotes: parsers differ on the value of 0123.
 func (l *loader) text(n *yaml.Node, at *path, f field) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		l.mismatch(n, at, "text", "")

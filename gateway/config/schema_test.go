@@ -6,12 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"svc/gateway/base/diag"
 )
 
 // TestDocuments compares the generated documents with the code; -update rewrites them.
@@ -79,25 +83,65 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEnumsAreThoseOfTheChecks gives each enumerated field a value that is not listed, which
-// validation must reject. The full file and the tests of the sections check the listed values.
+// TestEnumsAreThoseOfTheChecks gives each enumerated field each listed value, which validation must
+// accept, and values that are not listed, which it must reject: one that means nothing, and each
+// word of the advice in that error. The schema would refuse, in an editor, a value that works.
 func TestEnumsAreThoseOfTheChecks(t *testing.T) {
-	for path := range enums {
+	for path, listed := range enums {
 		text := readTestdata(t, "full.yaml")
 		name := path[strings.LastIndex(path, ".")+1:]
 		line := regexp.MustCompile(`(?m)((?:^|[ {])` + name + `: )[a-z_"]+`)
 		switch path {
-		case "policy.rules[].when.direction", "policy.rules[].when.result_type", "policy.rules[].action":
+		case "audit.sinks[].type":
+			line = regexp.MustCompile(`(type: )(?:http|syslog)`)
 		case "rate_limit_store.type":
 			line = regexp.MustCompile(`(type: )in_memory`)
+		case "tool_search.mode":
+			line = regexp.MustCompile(`(mode: )passthrough`)
+		case "policy.rules[].mode":
+			line = regexp.MustCompile(`(mode: )observe`)
 		}
-		changed := line.ReplaceAllString(text, "${1}bogus")
-		if changed == text {
-			t.Errorf("testdata/full.yaml does not show %s", path)
-			continue
+		refused := func(value string) (advice string, refused bool) {
+			changed := line.ReplaceAllString(text, "${1}"+`"`+value+`"`)
+			if changed == text && value == "bogus" {
+				t.Errorf("testdata/full.yaml does not show %s", path)
+			}
+			_, found := Parse("f.yaml", []byte(changed), environment)
+			for _, d := range found {
+				if d.Severity == diag.Error && (d.Code == "enum" || strings.Contains(d.Message, strconv.Quote(value))) {
+					return d.Hint, true
+				}
+			}
+			return "", false
 		}
-		if f, _ := Parse("f.yaml", []byte(changed), environment); f != nil {
+		for _, value := range listed {
+			if advice, no := refused(value); no {
+				t.Errorf("%s: %q is listed, and was refused: %s", path, value, advice)
+			}
+		}
+		advice, no := refused("bogus")
+		if !no {
 			t.Errorf("%s: bogus was accepted", path)
+		}
+		for _, word := range regexp.MustCompile(`[a-z0-9_-]+`).FindAllString(advice, -1) {
+			if _, no := refused(word); !no && !slices.Contains(listed, word) {
+				t.Errorf("%s: %q was accepted, and is not in the schema", path, word)
+			}
+		}
+	}
+}
+
+// No description of a value or a field begins with a capital that the file does not have.
+func TestDescriptionsKeepTheSpelling(t *testing.T) {
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range enums {
+		for _, v := range values {
+			if capital := strings.ToUpper(v[:min(1, len(v))]) + v[min(1, len(v)):]; v != capital && regexp.MustCompile(`"description": "`+capital+`(,| or | \()`).Match(schema) {
+				t.Errorf("a description begins with %s, the value is %s", capital, v)
+			}
 		}
 	}
 }

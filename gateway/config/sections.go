@@ -26,10 +26,11 @@ type InputRateLimit struct {
 
 // Identity names the claims of a verified token: gateway specification, identity.
 type Identity struct {
-	// PrincipalClaim is the claim that identifies the caller; for a token without it the
-	// gateway uses client_id, then the client address.
+	// PrincipalClaim is the claim that identifies the caller, a JSON Pointer if it starts with
+	// /; for a token without it the gateway uses client_id, then the client address.
 	PrincipalClaim string `yaml:"principal_claim"`
-	// GroupsClaim is the claim with the caller's groups.
+	// GroupsClaim is the claim with the caller's groups, a list of texts or one text; a JSON
+	// Pointer, such as /realm_access/roles, if it starts with /.
 	GroupsClaim string `yaml:"groups_claim"`
 }
 
@@ -94,7 +95,8 @@ type ToolSearch struct {
 	Enabled bool `yaml:"enabled"`
 	// Mode is passthrough or synthesize.
 	Mode string `yaml:"mode"`
-	// RefreshInterval is the interval at which the tools of an upstream are listed again.
+	// RefreshInterval is the interval at which the tools of an upstream are listed again; less
+	// than 1s counts as 1s.
 	RefreshInterval time.Duration `yaml:"refresh_interval"`
 	// MaxResults bounds the results of one search.
 	MaxResults int `yaml:"max_results"`
@@ -169,17 +171,17 @@ type Limits struct {
 	// BodyBytes is the number of bytes of request and response bodies that may be in
 	// memory at one time. One caller may use a quarter of them, or half where
 	// authentication is off and callers are addresses; requests whose caller is not known
-	// yet may together use a sixteenth. A request beyond that gets 503 overloaded.
+	// yet may together use a sixteenth. A request beyond that gets 503 overloaded. Bodies of
+	// more than 64 KiB with a Content-Length reserve their bytes before they are read, one
+	// caller at most a quarter, with an eighth left free for responses: they wait up to one
+	// second, in order of arrival, and those that arrive slower than 16 KiB/s give back what
+	// has not arrived.
 	BodyBytes int64 `yaml:"body_bytes"`
 	// ConnectionsPerAddress is the number of connections that may be open from one
 	// address, or one IPv6 network of 64 bits. Loopback and trusted_proxies are not
 	// limited. 0 means no limit.
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
 }
-
-// MinBodyBytes is the smallest value of limits.body_bytes: a request and a response of
-// the largest size must fit into the share of one caller.
-const MinBodyBytes = 64 << 20
 
 // SetDefaults sets the documented defaults.
 func (c *Limits) SetDefaults() {
@@ -195,4 +197,8 @@ type Sessions struct {
 	// KeyFile contains the key, for replicas that share it. Empty means a key in
 	// state_dir, generated at the first start.
 	KeyFile string `yaml:"key_file" env:"true"`
+	// PreviousKeyFiles are files of earlier keys, at most 3. They only open tokens that
+	// replaced values in answers (redactionStrategy: token of policies), for clients that
+	// still have them; session handles of an earlier key are not opened.
+	PreviousKeyFiles []string `yaml:"previous_key_files" env:"true"`
 }

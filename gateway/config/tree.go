@@ -12,15 +12,15 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // The bounds of a configuration file.
 const (
-	// MaxBytes is the largest file read, in bytes.
-	MaxBytes = 1 << 20
-	// MaxDepth is how deep its mappings and lists may nest.
-	MaxDepth = 32
+	// maxBytes is the largest file read, in bytes.
+	maxBytes = 1 << 20
+	// maxDepth is how deep its mappings and lists may nest.
+	maxDepth = 32
 	// maxKey is the longest key, in bytes.
 	maxKey = 256
 )
@@ -52,7 +52,7 @@ func (p *path) String() string {
 // decode; errors are reported.
 func (l *loader) parse(data []byte) *yaml.Node {
 	switch {
-	case len(data) > MaxBytes:
+	case len(data) > maxBytes:
 		l.file("too-large", "the file is larger than 1 MiB")
 		return nil
 	case !utf8.Valid(data):
@@ -119,6 +119,8 @@ func (l *loader) syntax(data []byte, err error) {
 	switch {
 	case strings.Contains(msg, "cannot start any token"), strings.Contains(msg, "tab character"):
 		hint = "indent with spaces: YAML does not allow tabs there; quote values that start with @, ` or %"
+	case strings.HasPrefix(msg, "did not find expected alphabetic or numeric character"):
+		hint = "a * alone, as in tool_name: \"*\", needs quotes: YAML reads a * without them as an alias"
 	case strings.HasPrefix(msg, "unknown anchor "):
 		pos = anchorUse(data, msg)
 		hint = "aliases are not used in this file; a value that starts with * needs quotes"
@@ -162,10 +164,10 @@ func firstInvalid(data []byte) diag.Pos {
 
 // inspect reports, anywhere in the tree, every construct that parsers read differently:
 // anchors, aliases, merge keys, tags, keys that are not text, duplicate keys, and nesting
-// beyond the limit (decision CFG1).
+// beyond the limit.
 func (l *loader) inspect(n *yaml.Node, at *path, depth int) {
-	if depth > MaxDepth {
-		l.node(n, at, "too-deep", "", fmt.Sprintf("nested deeper than %d levels", MaxDepth))
+	if depth > maxDepth {
+		l.node(n, at, "too-deep", "", fmt.Sprintf("nested deeper than %d levels", maxDepth))
 		return
 	}
 	if n.Kind == yaml.AliasNode {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"svc/gateway/clientip"
-	"svc/gateway/diag"
-	"svc/gateway/httpfield"
+	"svc/gateway/base/diag"
+	"svc/gateway/http1"
+	"svc/gateway/mcp"
 	"svc/gateway/policy"
 )
 
@@ -32,9 +32,9 @@ const (
 	codeUnknownUpstream = policy.CodeUnknownUpstream
 	codeUnset           = "env-unset"
 
-	// CodeUnreadable is the code of the single finding about a file that could not be
+	// codeUnreadable is the code of the single finding about a file that could not be
 	// read at all.
-	CodeUnreadable = "unreadable"
+	codeUnreadable = "unreadable"
 )
 
 // Validate reports the errors in the values of the file: first of each section, then of
@@ -68,6 +68,7 @@ func (f *File) Validate(at diag.At) {
 	f.Subscriptions.Validate(at.Field("subscriptions"))
 	f.Shutdown.Validate(at.Field("shutdown"))
 	f.Limits.Validate(at.Field("limits"))
+	f.Sessions.Validate(at.Field("sessions"))
 	f.validateFederation(at)
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.validateHTTP(at)
@@ -76,14 +77,14 @@ func (f *File) Validate(at diag.At) {
 // validateClientAddress checks the header that is selected for client addresses.
 func (f *File) validateClientAddress(at diag.At) {
 	switch f.ClientAddressHeader {
-	case clientip.HeaderAny:
-	case clientip.HeaderForwarded, clientip.HeaderXForwardedFor:
+	case http1.HeaderAny:
+	case http1.HeaderForwarded, http1.HeaderXForwardedFor:
 		if len(f.TrustedProxies) == 0 {
 			at.Hint("list the addresses of the proxies in trusted_proxies").
 				Errorf("client-address-header", "has no effect without trusted_proxies")
 		}
 	default:
-		at.Hint("use %s or %s", clientip.HeaderForwarded, clientip.HeaderXForwardedFor).
+		at.Hint("use %s or %s", http1.HeaderForwarded, http1.HeaderXForwardedFor).
 			Errorf("enum", "unknown header %q", f.ClientAddressHeader)
 	}
 }
@@ -111,6 +112,9 @@ func (f *File) validateUpstreams(at diag.At) {
 		at.Hint("%s", suggestion(name, names)).Errorf(codeUnknownUpstream, "no upstream is named %q", name)
 	}
 	known(at.Field("default_upstream"), f.DefaultUpstream)
+	for i, name := range f.ControlPlane.Governance.RestoreTo {
+		known(at.Field("control_plane").Field("governance").Field("restore_to").Index(i), name)
+	}
 	for i := range f.Routes {
 		here := at.Field("routes").Index(i)
 		f.Routes[i].Validate(here)
@@ -172,7 +176,7 @@ func (f *File) validateHTTP(at diag.At) {
 }
 
 // heldBack are the headers that cannot be configured to be forwarded: headers of one
-// connection, headers that the gateway writes, and credentials (decision CFG16).
+// connection, headers that the gateway writes, and credentials.
 var heldBack = map[string]string{
 	"authorization":        "a caller's credentials are never forwarded; give the upstream its own in upstreams[].headers",
 	"proxy-authorization":  "a caller's credentials are never forwarded",
@@ -196,7 +200,7 @@ var heldBack = map[string]string{
 }
 
 func forwardable(at diag.At, name, authHeader string) {
-	if !httpfield.IsToken(name) {
+	if !mcp.IsToken(name) {
 		at.Hint("as in X-Request-Id").Errorf("header", "%q is not a header name", name)
 		return
 	}
@@ -241,7 +245,7 @@ func cidr(at diag.At, s string) {
 func revisions(at diag.At, list []string) {
 	for i, s := range list {
 		switch {
-		case !httpfield.IsToken(s):
+		case !mcp.IsToken(s):
 			at.Index(i).Hint("as in 2025-06-18").Errorf("revision", "must be a protocol revision")
 		case slices.Index(list, s) < i:
 			at.Index(i).Errorf("duplicate", "is listed twice")

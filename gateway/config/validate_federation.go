@@ -3,8 +3,8 @@ package config
 import (
 	"strings"
 
-	"svc/gateway/diag"
-	"svc/gateway/federation"
+	"svc/gateway/base/diag"
+	"svc/gateway/catalog/federation"
 	"svc/gateway/upstream"
 )
 

@@ -4,8 +4,10 @@ import (
 	"net/url"
 	"time"
 
-	"svc/gateway/diag"
-	"svc/gateway/httpfield"
+	"svc/gateway/auth"
+	"svc/gateway/base/diag"
+	"svc/gateway/mcp"
+	"svc/gateway/session/bodies"
 )
 
 // Validate reports the errors of the section. It opens no file.
@@ -49,8 +51,17 @@ func (c *Identity) Validate(at diag.At) {
 	if c.PrincipalClaim == "" {
 		at.Field("principal_claim").Hint("the default is sub").Errorf("required", "must name a claim")
 	}
+	pointer(at.Field("principal_claim"), c.PrincipalClaim)
 	if c.GroupsClaim == "" {
 		at.Field("groups_claim").Hint("the default is groups").Errorf("required", "must name a claim")
+	}
+	pointer(at.Field("groups_claim"), c.GroupsClaim)
+}
+
+// pointer reports a name of a claim that starts with / and is no JSON Pointer.
+func pointer(at diag.At, claim string) {
+	if !auth.ValidClaim(claim) {
+		at.Hint("~ is written ~0 and / is written ~1").Errorf("claim", "%q is not a JSON Pointer (RFC 6901)", claim)
 	}
 }
 
@@ -88,7 +99,7 @@ func (c *ToolSearch) Validate(at diag.At) {
 		at.Field("mode").Hint("use %s or %s", ToolSearchPassthrough, ToolSearchSynthesize).
 			Errorf("enum", "unknown mode %q", c.Mode)
 	}
-	within(at.Field("refresh_interval"), c.RefreshInterval, time.Second, 24*time.Hour)
+	within(at.Field("refresh_interval"), c.RefreshInterval, time.Millisecond, 24*time.Hour)
 	within(at.Field("max_results"), c.MaxResults, 1, 1000)
 }
 
@@ -112,7 +123,7 @@ func (c *Shutdown) Validate(at diag.At) {
 
 // Validate reports the errors of the section.
 func (c *Limits) Validate(at diag.At) {
-	within(at.Field("body_bytes"), c.BodyBytes, MinBodyBytes, 1<<40)
+	within(at.Field("body_bytes"), c.BodyBytes, bodies.MinLimit, 1<<40)
 	within(at.Field("connections_per_address"), c.ConnectionsPerAddress, 0, 1_000_000)
 }
 
@@ -132,10 +143,26 @@ func webURL(at diag.At, s string) {
 func headers(at diag.At, h map[string]string) {
 	for name, value := range h {
 		switch {
-		case !httpfield.IsToken(name):
+		case !mcp.IsToken(name):
 			at.Field(name).Errorf("header", "%q is not a header name", name)
-		case !httpfield.IsValue(value):
+		case !mcp.IsValue(value):
 			at.Field(name).Errorf("header", "the value holds a line break or another control character")
+		}
+	}
+}
+
+// maxPreviousKeys bounds the keys that only open tokens.
+const maxPreviousKeys = 3
+
+// Validate reports the errors of the section. It opens no file.
+func (c *Sessions) Validate(at diag.At) {
+	at = at.Field("previous_key_files")
+	if len(c.PreviousKeyFiles) > maxPreviousKeys {
+		at.Hint("remove the oldest").Errorf("range", "at most %d files, are %d", maxPreviousKeys, len(c.PreviousKeyFiles))
+	}
+	for i, path := range c.PreviousKeyFiles {
+		if path == "" {
+			at.Index(i).Hint("remove it").Errorf("required", "the entry is empty")
 		}
 	}
 }

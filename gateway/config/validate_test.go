@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // base is a valid file of one line per section, which the tests replace.
@@ -111,6 +111,9 @@ func TestSectionRules(t *testing.T) {
 		{"identity principal_claim not empty", "i", `identity: {principal_claim: ""}`, []string{"required identity.principal_claim"}},
 		{"identity groups_claim not empty", "i", `identity: {groups_claim: ""}`, []string{"required identity.groups_claim"}},
 
+		{"identity claims may be JSON Pointers", "i", `identity: {principal_claim: /act/sub, groups_claim: /resource_access/a~1b/roles}`, nil},
+		{"identity groups_claim a malformed JSON Pointer", "i", `identity: {groups_claim: /a~b}`, []string{"claim identity.groups_claim"}},
+
 		{"policy is required", "policy", "", []string{"required policy"}},
 		{"audit is required", "audit", "", []string{"required audit"}},
 
@@ -128,8 +131,14 @@ func TestSectionRules(t *testing.T) {
 			[]string{"header telemetry.customer.headers.X", `header telemetry.customer.headers["a b"]`}},
 		{"telemetry metrics listen", "t", "telemetry: {metrics: {listen: nowhere}}", []string{"listen telemetry.metrics.listen"}},
 
+		{"sessions previous_key_files", "t", `sessions: {previous_key_files: [/a, "", /c, /d]}`,
+			[]string{"range sessions.previous_key_files", "required sessions.previous_key_files[1]"}},
+		{"governance restore_to", "t", `control_plane: {url: "http://127.0.0.1:1", ingest_key: svc_ingest_x, governance: {enabled: true, restore_to: [tools, nobody]}}`,
+			[]string{"unknown-upstream control_plane.governance.restore_to[1]"}},
+
 		{"tool_search mode", "t", "tool_search: {mode: magic}", []string{"enum tool_search.mode"}},
-		{"tool_search refresh_interval floor", "t", "tool_search: {refresh_interval: 500ms}", []string{"range tool_search.refresh_interval"}},
+		{"tool_search refresh_interval floor", "t", "tool_search: {refresh_interval: 500ms}", nil},
+		{"tool_search refresh_interval above 0", "t", "tool_search: {refresh_interval: 0s}", []string{"range tool_search.refresh_interval"}},
 		{"tool_search max_results", "t", "tool_search: {max_results: 0}", []string{"range tool_search.max_results"}},
 
 		{"guardrail name required", "g", "guardrails: [{url: 'https://g'}]", []string{"required guardrails[0].name"}},

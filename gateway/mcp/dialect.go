@@ -40,7 +40,7 @@ type Dialect struct {
 	// Version is the revision that was declared, empty when none was.
 	Version string
 	// Modern is set for the stateless dialect of 2026-07-28 and later, and unset for the
-	// legacy one (decision MSG11).
+	// legacy one.
 	Modern bool
 }
 

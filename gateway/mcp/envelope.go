@@ -5,12 +5,12 @@ import "strconv"
 // Scan parses the envelope in body into m, in one pass and without allocating, unless a
 // known name or value is written with escapes or an object has very many members.
 //
-// It refuses input that peers could interpret differently (decision MSG2): anything that
+// It refuses input that peers could interpret differently: anything that
 // is not strict JSON in UTF-8, duplicate member names in one object at any depth, names
 // at the levels of the envelope (the top, params, params._meta, result) that differ from
-// a known one only by letter case, nesting over [MaxDepth], batches, and messages that
+// a known one only by letter case or are __proto__, nesting over [MaxDepth], batches, and messages that
 // are not a request, notification or response. The error is then an *[Error]; m contains
-// the id as far as it could be read (decision MSG4), and otherwise only Body.
+// the id as far as it could be read, and otherwise only Body.
 func Scan(body []byte, m *Message) error {
 	*m = Message{Body: body}
 	s := scanner{b: body}
@@ -96,12 +96,13 @@ func fill(m *Message, slots *[fields]slot) (fault, int) {
 		if failure.kind != kindObject {
 			return faultError, at(fieldError)
 		}
-		m.Kind, m.IsError = Response, true
-		if v := slots[fieldCode]; v.kind == kindInteger {
-			if code, err := strconv.ParseInt(alias(span(v).Of(m.Body)), 10, 32); err == nil {
-				m.ErrorCode = int(code)
-			}
+		switch slots[fieldCode].kind {
+		case 0, kindInteger, kindFloat:
+		default: // some clients read "-32042" as the number, which rules must see
+			return faultError, at(fieldCode)
 		}
+		m.Kind, m.IsError = Response, true
+		m.ErrorCode = errorCode(slots[fieldCode], m.Body)
 		return noFault, 0
 	case result.kind != 0:
 		if m.ID == nil {
@@ -115,6 +116,23 @@ func fill(m *Message, slots *[fields]slot) (fault, int) {
 		m.Kind = Request
 	}
 	return fillRequest(m, slots)
+}
+
+// errorCode returns the value of a code if it is an integer of 32 bits in any spelling, such
+// as -3.2042e4, because clients read a number; 0 otherwise.
+func errorCode(v slot, body []byte) int {
+	text := alias(span(v).Of(body))
+	switch v.kind {
+	case kindInteger:
+		if code, err := strconv.ParseInt(text, 10, 32); err == nil {
+			return int(code)
+		}
+	case kindFloat:
+		if code, err := strconv.ParseFloat(text, 64); err == nil && code == float64(int32(code)) {
+			return int(code)
+		}
+	}
+	return 0
 }
 
 // isString reports whether a value is a string.
@@ -156,7 +174,7 @@ func fillMeta(m *Message, slots *[fields]slot) (fault, int) {
 		return noFault, 0
 	}
 	v := slots[fieldMetaVersion]
-	value, ok := text(m, v, MaxRevision)
+	value, ok := text(m, v, maxRevision)
 	if !ok {
 		return faultRevision, int(v.start)
 	}
@@ -167,7 +185,7 @@ func fillMeta(m *Message, slots *[fields]slot) (fault, int) {
 // fillRequest sets the fields of a request or notification.
 func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 	v := slots[fieldMethod]
-	value, ok := text(m, v, MaxMethod)
+	value, ok := text(m, v, maxMethod)
 	if !ok || !visible(value) {
 		return faultMethod, int(v.start)
 	}
@@ -199,20 +217,20 @@ func fillRequest(m *Message, slots *[fields]slot) (fault, int) {
 		return faultToolName, int(v.start)
 	}
 	v = slots[fieldURI]
-	if value, ok := text(m, v, MaxURI); ok {
+	if value, ok := text(m, v, maxURI); ok {
 		m.URI, m.Spans.URI = value, span(v)
-	} else if infoOf(m.Method).Mirrored == ParamURI {
+	} else if infoOf(m.Method).Mirrored == paramURI {
 		return faultURI, int(v.start)
 	}
 	v = slots[fieldTaskID]
 	if value, ok := text(m, v, MaxName); ok {
 		m.TaskID, m.Spans.TaskID = value, span(v)
-	} else if infoOf(m.Method).Mirrored == ParamTaskID {
+	} else if infoOf(m.Method).Mirrored == paramTaskID {
 		return faultTaskID, int(v.start)
 	}
 	if m.Method == MethodInitialize {
 		v = slots[fieldVersion]
-		value, ok := text(m, v, MaxRevision)
+		value, ok := text(m, v, maxRevision)
 		if !ok {
 			return faultRevision, int(v.start)
 		}
@@ -237,7 +255,7 @@ func fillResult(m *Message, slots *[fields]slot) (fault, int) {
 	}
 	if v := slots[fieldVersion]; isString(v) {
 		m.Spans.InitializeVersion = span(v)
-		m.InitializeVersion, _ = text(m, v, MaxRevision)
+		m.InitializeVersion, _ = text(m, v, maxRevision)
 	}
 	m.Spans.Content = span(slots[fieldContent])
 	m.Spans.SupportedVersions = span(slots[fieldSupported])

@@ -13,6 +13,7 @@ const (
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603 // also for upstream_unreachable
 
+	CodeURLElicitation   = -32042 // up to 2025-11-25: the user must visit the addresses in error.data first
 	CodeResourceNotFound = -32002 // up to 2025-11-25; CodeInvalidParams in 2026-07-28
 
 	CodePolicyDenied       = -32001

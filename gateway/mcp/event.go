@@ -41,6 +41,33 @@ func (e *Event) IsMessage() bool {
 	return e.HasData && len(e.Data) > 0 && (len(e.Type) == 0 || string(e.Type) == "message")
 }
 
+// Droppable reports whether an event with data that [Scan] refused can be left out of a
+// stream without withholding the response to a request: clients do not read events of its
+// type, or the data cannot be meant as a response.
+func (e *Event) Droppable() bool {
+	return len(e.Type) > 0 && string(e.Type) != "message" || !mayBeResponse(e.Data)
+}
+
+// mayBeResponse reports whether a text that Scan refused may be meant as a response. It
+// cannot be when it is no JSON object and no batch with content, when it has neither a result
+// nor an error, but a method or no id, and when it is a result whose id is null: only an error
+// may have no id.
+func mayBeResponse(text []byte) bool {
+	s := scanner{b: text}
+	if !s.document() || s.soft == faultTwin {
+		text = bytes.TrimLeft(bytes.TrimPrefix(text, []byte(byteOrderMark)), " \t\r\n")
+		if len(text) > 0 && text[0] == '[' {
+			return string(bytes.TrimSpace(text[1:])) != "]"
+		}
+		return len(text) > 0 && text[0] == '{'
+	}
+	has := func(f field) bool { return s.slots[f].kind != 0 }
+	if has(fieldResult) || has(fieldError) {
+		return has(fieldError) || !has(fieldID) || s.slots[fieldID].kind != kindNull
+	}
+	return !has(fieldMethod) && has(fieldID) && s.slots[fieldID].kind != kindNull
+}
+
 // AppendEvent appends an event in the strict form that every parser interprets
 // alike: lines of field, colon, space, value and line feed, and an empty line.
 // Data is split at CR, LF and CRLF into one data field per line; in JSON that

@@ -217,6 +217,59 @@ func (r *repeat) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// An event that is no message is left out of a stream only when no client could read it as
+// the response: the type of the event is another than message, or the data cannot be meant as
+// one.
+func TestAnEventThatIsNoMessageIsDroppedUnlessItMayBeTheResponse(t *testing.T) {
+	for _, tt := range []struct {
+		kind, data string
+		want       bool
+	}{
+		{"heartbeat", "alive", true},
+		{"heartbeat", `{"jsonrpc":"2.0","id":4,"result":{},"result":{}}`, true},
+		{"", "alive", true},
+		{"message", `"alive"`, true},
+		{"", "12", true},
+		{"", "{}", true},
+		{"", `{"type":"heartbeat"}`, true},
+		{"", `{"jsonrpc":"2.0","id":null}`, true},
+		{"", `{"jsonrpc":"2.0","id":null,"result":{}}`, true},
+		{"", "[]", true},
+		{"message", " [ \n] ", true},
+		{"", `{"jsonrpc":"2.0","method":"notifications/x","params":"x"}`, true},
+		{"", `{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":3}}`, true},
+		{"", `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`, true},
+		{"", `{"jsonrpc":"2.0","id":9,"method":"roots/list","params":[]}`, true},
+		{"", `{"method":"notifications/x"}`, true},
+		{"", `{"jsonrpc":"2.0","id":4,"result":{},"result":{}}`, false},
+		{"message", `{"jsonrpc":"1.0","id":4,"result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":4,"Result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":4,"method":"x","result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":4}`, false},
+		{"", `{"jsonrpc":"2.0","id":4,"result":{`, false},
+		{"", ` {"result":`, false},
+		{"", `{"jsonrpc":"2.0","result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":null,"id":4,"result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":null,"Id":4,"result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","ID":4,"x":1,"x":2,"id":null,"result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":null,"result":{},"error":{}}`, false},
+		{"", `[[]]`, false},
+		{"", `[`, false},
+		{"", `[{"jsonrpc":"2.0","id":4,"result":{}}]`, false},
+		{"", "\xEF\xBB\xBF" + `{"jsonrpc":"2.0","id":4,"result":{}}`, false},
+		{"", `{"jsonrpc":"2.0","id":4,"result":{}} x`, false},
+	} {
+		ev := Event{Type: []byte(tt.kind), Data: []byte(tt.data), HasData: true}
+		var m Message
+		if err := Scan(ev.Data, &m); err == nil {
+			t.Fatalf("%s is a message", tt.data)
+		}
+		if got := ev.Droppable(); got != tt.want {
+			t.Errorf("type %q, data %s: %v, want %v", tt.kind, tt.data, got, tt.want)
+		}
+	}
+}
+
 func TestAppendEvent(t *testing.T) {
 	for _, c := range []struct {
 		name string

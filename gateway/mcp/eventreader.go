@@ -170,17 +170,19 @@ func (r *EventReader) nextLine() (Span, bool) {
 	return s, true
 }
 
+// byteOrderMark is U+FEFF in UTF-8.
+const byteOrderMark = "\xEF\xBB\xBF"
+
 // skipMark skips a byte order mark at the start of the stream. It reports whether
 // enough data was read to decide.
 func (r *EventReader) skipMark() bool {
-	const mark = "\xEF\xBB\xBF"
 	b := r.buf[r.start:]
-	if len(b) < len(mark) && string(b) == mark[:len(b)] && r.err == nil {
+	if len(b) < len(byteOrderMark) && string(b) == byteOrderMark[:len(b)] && r.err == nil {
 		return false
 	}
 	r.begun = true
-	if bytes.HasPrefix(b, []byte(mark)) {
-		r.start += len(mark)
+	if bytes.HasPrefix(b, []byte(byteOrderMark)) {
+		r.start += len(byteOrderMark)
 		r.line, r.scanned = r.start, r.start
 	}
 	return true

@@ -48,6 +48,7 @@ const (
 	faultNotObject
 	faultDuplicate
 	faultTwin
+	faultPrototype
 	faultVersion
 	faultID
 	faultIDMissing
@@ -88,13 +89,14 @@ var faults = [...]Error{
 	faultNotObject: {Code: CodeInvalidRequest, Reason: "not_an_object", Text: "the body is not a JSON object"},
 	faultDuplicate: {Code: CodeInvalidRequest, Reason: "duplicate_member", Text: "an object names the same member twice"},
 	faultTwin:      {Code: CodeInvalidRequest, Reason: "case_variant_member", Text: "a member name differs from a known one only by letter case"},
+	faultPrototype: {Code: CodeInvalidRequest, Reason: "prototype_member", Text: "the message, params, _meta, result or error has a member __proto__"},
 	faultVersion:   {Code: CodeInvalidRequest, Reason: "invalid_jsonrpc", Text: `jsonrpc is not "2.0"`},
 	faultID:        {Code: CodeInvalidRequest, Reason: "invalid_id", Text: "id is not a string or an integer of a reasonable length"},
 	faultIDMissing: {Code: CodeInvalidRequest, Reason: "missing_id", Text: "a result has no id"},
 	faultMethod:    {Code: CodeInvalidRequest, Reason: "invalid_method", Text: "method is not a string of visible ASCII characters"},
 	faultAmbiguous: {Code: CodeInvalidRequest, Reason: "ambiguous_message", Text: "the message holds more than one of method, result and error, or an answer with params"},
 	faultNeither:   {Code: CodeInvalidRequest, Reason: "not_a_message", Text: "the message holds none of method, result and error"},
-	faultError:     {Code: CodeInvalidRequest, Reason: "invalid_error", Text: "error is not an object"},
+	faultError:     {Code: CodeInvalidRequest, Reason: "invalid_error", Text: "error is not an object, or its code is not a number"},
 	faultParams:    {Code: CodeInvalidParams, Reason: "invalid_params", Text: "params is not an object"},
 	faultMeta:      {Code: CodeInvalidParams, Reason: "invalid_meta", Text: "_meta is not an object"},
 	faultRevision:  {Code: CodeInvalidParams, Reason: "invalid_protocol_version", Text: "the declared protocol version is not a short string"},

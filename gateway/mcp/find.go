@@ -7,9 +7,9 @@ func Find(body []byte, at Span, name string) Span {
 	if !at.Present() || at.End > len(body) || body[at.Start] != '{' {
 		return Span{}
 	}
-	for it := members(body, at); it.next(); {
-		if got, ok := stringAt(body, it.name); ok && got == name {
-			return it.value
+	for it := Members(body, at); it.Next(); {
+		if string(it.Name()) == name {
+			return it.Value()
 		}
 	}
 	return Span{}

@@ -100,14 +100,23 @@ var knownNames = [...][]known{
 	},
 }
 
+// prototypeName is a member that JavaScript programs which copy an object may take for its
+// prototype, so that they read other known members than the gateway. constructor and prototype
+// replace no member when an object is copied, and tools have arguments of these names.
+const prototypeName = "__proto__"
+
 // known looks up a member name among the known names of a level, and refuses a
-// case variant of one.
+// case variant of one, and the prototype of JavaScript objects.
 func (s *scanner) known(in level, name []byte, at int) field {
 	list := knownNames[in]
 	for i := range list {
 		if len(list[i].name) == len(name) && list[i].name == string(name) {
 			return list[i].field
 		}
+	}
+	if string(name) == prototypeName {
+		s.refuse(faultPrototype, at)
+		return noField
 	}
 	s.refuseCaseVariant(list, name, at)
 	return noField

@@ -15,10 +15,10 @@ const (
 	MaxDepth    = 128   // levels of objects and arrays, the outermost counted
 	MaxID       = 1024  // a string id, quotes included
 	MaxIDDigits = 64    // a number id
-	MaxMethod   = 256   // a method name
+	maxMethod   = 256   // a method name
 	MaxName     = 1024  // a tool or prompt name, or a task id
-	MaxURI      = 65536 // a uri
-	MaxRevision = 64    // a protocol revision
+	maxURI      = 65536 // a uri
+	maxRevision = 64    // a protocol revision
 )
 
 // Kind is the kind of a message.
@@ -72,7 +72,7 @@ type Message struct {
 	Kind Kind
 	// ID is the id as written, with quotes; nil when it is absent or null (an error may
 	// have a null id). After a refused scan it is the id as far as it could be read, so
-	// that the error can echo it (decision MSG1).
+	// that the error can echo it.
 	ID []byte
 	// Method is the value of method; empty for responses. It shares memory with Body.
 	Method string
@@ -144,11 +144,11 @@ func (m *Message) Detach() {
 // false for methods without such a value.
 func (m *Message) MirroredName() (name string, ok bool) {
 	switch infoOf(m.Method).Mirrored {
-	case ParamName:
+	case paramName:
 		return m.Name, true
-	case ParamURI:
+	case paramURI:
 		return m.URI, true
-	case ParamTaskID:
+	case paramTaskID:
 		return m.TaskID, true
 	}
 	return "", false

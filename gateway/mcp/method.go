@@ -34,6 +34,7 @@ const (
 	NotificationMessage      = "notifications/message"
 	NotificationAcknowledged = "notifications/subscriptions/acknowledged"
 	NotificationTasks        = "notifications/tasks"
+	NotificationTaskStatus   = "notifications/tasks/status" // of 2025-11-25
 	NotificationRootsChanged = "notifications/roots/list_changed"
 
 	NotificationToolsChanged        = "notifications/tools/list_changed"
@@ -66,10 +67,10 @@ type Param uint8
 
 // The parameters.
 const (
-	NoParam Param = iota
-	ParamName
-	ParamURI
-	ParamTaskID
+	noParam Param = iota
+	paramName
+	paramURI
+	paramTaskID
 )
 
 // MethodInfo describes a method. All code that treats methods differently uses the one
@@ -96,20 +97,20 @@ var methods = [...]MethodInfo{
 	{Name: MethodPing, Discovery: true},
 	{Name: MethodDiscover, Sender: Client, Discovery: true},
 	{Name: MethodToolsList, Sender: Client, Discovery: true, List: "tools", Element: MethodToolsCall},
-	{Name: MethodToolsCall, Sender: Client, Mirrored: ParamName},
+	{Name: MethodToolsCall, Sender: Client, Mirrored: paramName},
 	{Name: MethodResourcesList, Sender: Client, Discovery: true, List: "resources", Element: MethodResourcesRead},
 	{Name: MethodResourceTemplatesList, Sender: Client, Discovery: true, List: "resourceTemplates", Element: MethodResourcesRead},
-	{Name: MethodResourcesRead, Sender: Client, Mirrored: ParamURI},
+	{Name: MethodResourcesRead, Sender: Client, Mirrored: paramURI},
 	{Name: MethodResourcesSubscribe, Sender: Client},
 	{Name: MethodResourcesUnsubscribe, Sender: Client},
 	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},
-	{Name: MethodPromptsGet, Sender: Client, Mirrored: ParamName},
+	{Name: MethodPromptsGet, Sender: Client, Mirrored: paramName},
 	{Name: MethodComplete, Sender: Client},
 	{Name: MethodSetLevel, Sender: Client},
 	{Name: MethodListen, Sender: Client},
-	{Name: MethodTasksGet, Mirrored: ParamTaskID, FollowsTask: true},
-	{Name: MethodTasksUpdate, Mirrored: ParamTaskID, FollowsTask: true},
-	{Name: MethodTasksCancel, Mirrored: ParamTaskID, FollowsTask: true},
+	{Name: MethodTasksGet, Mirrored: paramTaskID, FollowsTask: true},
+	{Name: MethodTasksUpdate, Mirrored: paramTaskID, FollowsTask: true},
+	{Name: MethodTasksCancel, Mirrored: paramTaskID, FollowsTask: true},
 	{Name: MethodTasksResult, FollowsTask: true},
 	{Name: MethodTasksList, Sender: Client},
 	{Name: MethodElicit, Sender: Server},
@@ -121,6 +122,7 @@ var methods = [...]MethodInfo{
 	{Name: NotificationMessage, Sender: Server},
 	{Name: NotificationAcknowledged, Sender: Server},
 	{Name: NotificationTasks},
+	{Name: NotificationTaskStatus},
 	{Name: NotificationRootsChanged, Sender: Client},
 	{Name: NotificationToolsChanged, Sender: Server, ListChanged: true},
 	{Name: NotificationResourcesChanged, Sender: Server, ListChanged: true},

@@ -63,7 +63,7 @@ func TestTheTableOfMethodsAgreesWithItself(t *testing.T) {
 		if m.Element != "" && MethodOf(m.Element).Name == "" {
 			t.Errorf("%s: its elements are asked for by %q, which is not known", m.Name, m.Element)
 		}
-		if m.Mirrored == ParamTaskID && !m.FollowsTask {
+		if m.Mirrored == paramTaskID && !m.FollowsTask {
 			t.Errorf("%s mirrors the id of a task that it does not ask about", m.Name)
 		}
 		if text, ok := intern(strings.Clone(m.Name)); !ok || text != m.Name {

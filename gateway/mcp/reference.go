@@ -5,11 +5,14 @@ import (
 	"slices"
 )
 
+// relatedTask is the member of _meta that names the task of a message, of 2025-11-25.
+const relatedTask = "io.modelcontextprotocol/related-task"
+
 // SameReferences reports whether two scanned messages of a server contain the same
 // references, in the same order. References are the values that a client sends back
 // unchanged so that its next request finds the task (taskId, taskIds), the state
-// (requestState) or the page (nextCursor): the values of these members below params
-// and result at any depth, except inside the content of a result.
+// (requestState) or the page (nextCursor), where the protocol has them. Members of the
+// same names elsewhere are free content.
 func SameReferences(a, b *Message) bool {
 	return slices.EqualFunc(references(a), references(b), bytes.Equal)
 }
@@ -18,38 +21,15 @@ func SameReferences(a, b *Message) bool {
 // name.
 func references(m *Message) [][]byte {
 	var found [][]byte
-	at := m.Spans.Params
-	if m.Kind == Response {
-		at = m.Spans.Result
-	}
-	if isObject(m.Body, at) {
-		collectReferences(m.Body, at, partBody, &found)
+	for _, a := range addressesOf(m, "") {
+		if a.name == "_meta" {
+			a.name, a.at = "taskId", Find(m.Body, Find(m.Body, a.at, relatedTask), "taskId")
+		}
+		switch a.name {
+		case "taskId", "taskIds", "requestState", "nextCursor":
+			text := append([]byte(a.name), ':')
+			found = append(found, append(text, Canonicalize(nil, a.at.Of(m.Body))...))
+		}
 	}
 	return found
-}
-
-// collectReferences appends the references in an object or array. The depth of a
-// scanned body is bounded.
-func collectReferences(body []byte, at Span, in part, found *[][]byte) {
-	if body[at.Start] == '[' {
-		for it := elements(body, at); it.next(); {
-			if c := body[it.value.Start]; c == '{' || c == '[' {
-				collectReferences(body, it.value, in, found)
-			}
-		}
-		return
-	}
-	for it := members(body, at); it.next(); {
-		name := memberName(it.name.Of(body))
-		first := body[it.value.Start]
-		switch name {
-		case "taskId", "taskIds", "requestState", "nextCursor":
-			text := append([]byte(name), ':')
-			*found = append(*found, append(text, Canonicalize(nil, it.value.Of(body))...))
-			continue
-		}
-		if inner := in.member(name, first == '{'); inner != partText && (first == '{' || first == '[') {
-			collectReferences(body, it.value, inner, found)
-		}
-	}
 }

@@ -20,7 +20,7 @@ const (
 // false.
 //
 // After the XOR with flip, a quote is 0x20 and the control characters are below it, so
-// that one comparison finds both (decision FAST25).
+// that one comparison finds both.
 func stops(w uint64) uint64 {
 	return ((w ^ flip - afterFlip) | (w ^ slashes - lowBits)) &^ w & highBits
 }

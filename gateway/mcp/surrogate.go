@@ -24,6 +24,17 @@ func ScanReplacing(body []byte, m *Message) (replaced int, err error) {
 	return replaced, Scan(body, m)
 }
 
+// ScanAnswer is [ScanReplacing] for a message of an upstream, which may also begin with a byte order
+// mark: some frameworks write one, and parsers may ignore it (RFC 8259, 8.1). It becomes three
+// blanks inside body. A client's message with one is refused, because it is evaluated in the form
+// in which it is sent on.
+func ScanAnswer(body []byte, m *Message) (replaced int, err error) {
+	if len(body) >= len(byteOrderMark) && string(body[:len(byteOrderMark)]) == byteOrderMark {
+		copy(body, "   ")
+	}
+	return ScanReplacing(body, m)
+}
+
 func isLoneSurrogate(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == faults[faultSurrogate].Reason

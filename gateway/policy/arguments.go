@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"svc/gateway/arguments"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/arguments"
 )
 
 // Reasons of denials because of an argument that a rule cannot evaluate (data.reason).
@@ -75,6 +75,8 @@ func (q *Request) release() {
 func decidedBy(r *Rule, q *Request) Decision {
 	d := Decision{Action: r.Action, RuleID: r.ID, Rule: r}
 	switch {
+	case r.claims != nil && q.Claims.Unreadable != 0 && r.claims.met(q.Claims) == unknown:
+		d.Action, d.Reason = Deny, ReasonClaimsUnreadable
 	case r.arguments == nil || q.AnyArguments:
 	case q.outcome == arguments.TooMuch:
 		d.Action, d.Reason = Deny, ReasonArgumentLimit

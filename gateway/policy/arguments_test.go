@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/arguments"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/arguments"
 )
 
 // request scans a message of a client.

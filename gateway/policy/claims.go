@@ -1,6 +1,9 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // claimRule holds the compiled conditions on an identity.
 type claimRule struct {
@@ -8,8 +11,49 @@ type claimRule struct {
 	groupsIn, scopesIn, subjectIn set
 }
 
-// newClaimRule compiles a claims block. It returns nil for a block without conditions
-// (decision MSG22).
+// Unreadable are the claims of a token whose values are not all known: they have a form that cannot
+// be read, or the token only refers to them.
+type Unreadable uint8
+
+// The claims that rules have conditions on.
+const (
+	UnreadableGroups Unreadable = 1 << iota
+	UnreadableScopes
+	UnreadableSubject
+)
+
+var unreadableNames = [...]string{"groups", "scopes", "subject"}
+
+// Add adds the claim of a name: groups, scopes or subject. It reports whether there is one.
+func (u *Unreadable) Add(name string) bool {
+	i := slices.Index(unreadableNames[:], name)
+	if i >= 0 {
+		*u |= 1 << i
+	}
+	return i >= 0
+}
+
+// String returns the names of the claims.
+func (u Unreadable) String() string {
+	var names []string
+	for i, name := range unreadableNames {
+		if u>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// truth is the result of conditions on a caller; unknown if they depend on unreadable claims.
+type truth uint8
+
+const (
+	no truth = iota
+	unknown
+	yes
+)
+
+// newClaimRule compiles a claims block. It returns nil for a block without conditions.
 func newClaimRule(c *ClaimsConfig) *claimRule {
 	if c.Empty() {
 		return nil
@@ -23,31 +67,50 @@ func newClaimRule(c *ClaimsConfig) *claimRule {
 }
 
 // Matcher returns a function that reports whether a caller meets the conditions of a
-// block; every caller meets an empty block.
-func (c *ClaimsConfig) Matcher() func(*Claims) bool {
+// block; every caller meets an empty block. grants is set for a block that permits something:
+// a caller does not meet it with claims that cannot be read, and meets any other block.
+func (c *ClaimsConfig) Matcher(grants bool) func(*Claims) bool {
 	if r := newClaimRule(c); r != nil {
-		return r.match
+		return func(c *Claims) bool { return r.match(c, grants) }
 	}
 	return func(*Claims) bool { return true }
 }
 
-// match reports whether the caller meets all conditions. A caller without a verified
-// identity never matches.
-func (r *claimRule) match(c *Claims) bool {
+// match reports whether a rule or view with these conditions applies to the caller.
+func (r *claimRule) match(c *Claims, grants bool) bool {
+	t := r.met(c)
+	return t == yes || t == unknown && !grants
+}
+
+// met reports whether the caller meets all conditions. A caller without a verified
+// identity never does.
+func (r *claimRule) met(c *Claims) truth {
 	if c == nil {
-		return false
+		return no
 	}
-	if len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject) ||
-		len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups) ||
-		len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes) {
-		return false
+	var missing Unreadable
+	if len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject) {
+		missing |= UnreadableSubject
+	}
+	if len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups) {
+		missing |= UnreadableGroups
+	}
+	if len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes) {
+		missing |= UnreadableScopes
 	}
 	for _, g := range r.groups {
 		if !slices.Contains(c.Groups, g) {
-			return false
+			missing |= UnreadableGroups
+			break
 		}
 	}
-	return true
+	switch {
+	case missing == 0:
+		return yes
+	case missing&^c.Unreadable == 0:
+		return unknown
+	}
+	return no
 }
 
 // set is a set of strings; a short set is a list.

@@ -3,8 +3,8 @@ package policy
 import (
 	"fmt"
 
-	"svc/gateway/arguments"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/match"
 )
 
 // Set is a compiled list of rules with its default action. It is immutable and safe for
@@ -74,7 +74,7 @@ func (s *Set) UsesUpstream() bool { return s.usesUpstream }
 // server.
 func (s *Set) JudgesServers() bool {
 	for _, r := range s.rules {
-		if r.direction != ClientToServer && r.tool.Kind == toolname.Every {
+		if r.direction != ClientToServer && r.tool.Kind == match.Every {
 			return true
 		}
 	}

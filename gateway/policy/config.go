@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"svc/gateway/arguments"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/match"
 )
 
 // Config is the policy section of the gateway file (gateway specification,
@@ -97,6 +97,10 @@ type When struct {
 	// them, and a message of a server come from one of them. With federation the name svc
 	// is the gateway itself, which responds to list requests.
 	Upstream []string `yaml:"upstream"`
+	// Restores lists entities, such as EMAIL; a value of one of them must have been put back
+	// into the request in place of a token (redactionStrategy: token of a policy of the
+	// control plane).
+	Restores []string `yaml:"restores"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
 	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON
@@ -107,12 +111,12 @@ type When struct {
 }
 
 // Tool is the tool matcher of the conditions.
-func (w *When) Tool() toolname.Written {
-	return toolname.Written{Name: w.ToolName, Prefix: w.ToolPrefix, Glob: w.ToolGlob, Regex: w.ToolRegex, NameIn: w.ToolNameIn}
+func (w *When) Tool() match.Written {
+	return match.Written{Name: w.ToolName, Prefix: w.ToolPrefix, Glob: w.ToolGlob, Regex: w.ToolRegex, NameIn: w.ToolNameIn}
 }
 
-// ClaimsConfig holds conditions on a verified identity; all that are not empty must hold
-// (decision MSG22). Callers without a verified OAuth identity never match.
+// ClaimsConfig holds conditions on a verified identity; all that are not empty must
+// hold. Callers without a verified OAuth identity never match.
 type ClaimsConfig struct {
 	// Groups lists groups; the caller must be a member of all of them.
 	Groups []string `yaml:"groups"`

@@ -3,8 +3,8 @@ package policy
 import (
 	"slices"
 
-	"svc/gateway/arguments"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/arguments"
 )
 
 // Direction is the direction of a message.
@@ -68,7 +68,14 @@ type Claims struct {
 	Subject string
 	Groups  []string
 	Scopes  []string
+	// Unreadable has the claims that may have other values than these. A rule that depends on one
+	// fails closed: allow does not match, deny does, and a rule with another action denies.
+	Unreadable Unreadable
 }
+
+// ReasonClaimsUnreadable is the reason of a denial because a rule has conditions on claims of the
+// caller that cannot be read (data.reason).
+const ReasonClaimsUnreadable = "claims_unreadable"
 
 // Request is the part of a message that rules match on.
 type Request struct {
@@ -84,6 +91,8 @@ type Request struct {
 	// Upstream is the upstream that the message is routed to, or comes from; empty for
 	// none. It is needed only if [Set.UsesUpstream] is true.
 	Upstream string
+	// Restored are the entities of the values that were put back in place of tokens.
+	Restored []string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
 	// Body and Arguments are the scanned message and the span of its arguments; zero for
@@ -104,7 +113,9 @@ type Request struct {
 	asking *Rule
 }
 
-// RequestOf returns the parts of a message that rules match on.
+// RequestOf returns the parts of a message that rules match on. An error with which a server
+// asks the user to visit addresses is a question: it matches as elicitation/create, and as a
+// result of type input_required.
 func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	q := Request{Direction: d, Method: m.Method, ResultType: m.ResultType, Claims: claims}
 	if d == ClientToServer && m.Method == mcp.MethodToolsCall {
@@ -112,6 +123,8 @@ func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	}
 	if d == ClientToServer {
 		q.Body, q.Arguments = m.Body, m.Spans.Arguments
+	} else if m.IsError && m.ErrorCode == mcp.CodeURLElicitation {
+		q.Method, q.ResultType = mcp.MethodElicit, mcp.ResultInputRequired
 	}
 	return q
 }
@@ -126,8 +139,8 @@ type Decision struct {
 	Rule *Rule
 	// Default is set when no rule matched.
 	Default bool
-	// Reason is set for a denial because of an argument that the rule cannot evaluate:
-	// [ReasonArgumentType] or [ReasonArgumentLimit].
+	// Reason is set for a denial because of something that the rule cannot evaluate:
+	// [ReasonArgumentType], [ReasonArgumentLimit] or [ReasonClaimsUnreadable].
 	Reason string
 	// ByArguments is set when the arguments of the message were evaluated, so that other
 	// arguments may lead to another decision.

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 	"svc/gateway/mcp"
 )
 
@@ -202,15 +202,16 @@ func TestDefaultAction(t *testing.T) {
 // naive decides as the specification is written: top-down, one rule after the
 // other.
 func naive(cfg Config, q *Request) int {
-	for i, r := range cfg.Rules {
-		if naiveMatch(r.When, q) {
+	for i := range cfg.Rules {
+		if naiveMatch(&cfg.Rules[i], q) {
 			return i
 		}
 	}
 	return -1
 }
 
-func naiveMatch(w *When, q *Request) bool {
+func naiveMatch(r *RuleConfig, q *Request) bool {
+	w := r.When
 	call := q.Direction == ClientToServer && q.Method == "tools/call" && q.HasTool
 	switch {
 	case w.ToolName != nil && *w.ToolName == "*":
@@ -239,12 +240,17 @@ func naiveMatch(w *When, q *Request) bool {
 	if c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0 {
 		return true
 	}
-	any := func(want, have []string) bool {
-		return len(want) == 0 || slices.ContainsFunc(want, func(s string) bool { return slices.Contains(have, s) })
+	if q.Claims == nil {
+		return false
 	}
-	return q.Claims != nil && any(c.GroupsIn, q.Claims.Groups) && any(c.ScopesIn, q.Claims.Scopes) &&
-		any(c.SubjectIn, []string{q.Claims.Subject}) &&
-		!slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) })
+	// A claim that cannot be read meets conditions, unless they permit something.
+	may := func(u Unreadable) bool { return r.Action != "allow" && q.Claims.Unreadable&u != 0 }
+	any := func(u Unreadable, want, have []string) bool {
+		return len(want) == 0 || may(u) || slices.ContainsFunc(want, func(s string) bool { return slices.Contains(have, s) })
+	}
+	return any(UnreadableGroups, c.GroupsIn, q.Claims.Groups) && any(UnreadableScopes, c.ScopesIn, q.Claims.Scopes) &&
+		any(UnreadableSubject, c.SubjectIn, []string{q.Claims.Subject}) &&
+		(may(UnreadableGroups) || !slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) }))
 }
 
 // modelTools are the tool names of generated rules and requests.
@@ -303,10 +309,92 @@ func modelRequest() *rapid.Generator[Request] {
 		}
 		if rapid.Bool().Draw(t, "verified") {
 			q.Claims = &Claims{Subject: rapid.SampledFrom([]string{"s1", "s10", "sx"}).Draw(t, "subject"),
-				Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes")}
+				Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes"), Unreadable: Unreadable(rapid.IntRange(0, 14).Draw(t, "unreadable") / 2)}
 		}
 		return q
 	})
+}
+
+// drawActions gives rules one of the two actions that differ in what they match.
+func drawActions(t *rapid.T, list []RuleConfig) {
+	for i := range list {
+		list[i].Action = rapid.SampledFrom([]string{"allow", "deny"}).Draw(t, "action")
+	}
+}
+
+// A caller with groups that cannot be read may be in any group: a deny rule with groups_in or groups
+// matches, an allow rule does not, and a rule with another action denies. The same holds for scopes and
+// the subject; claims that are known decide as ever.
+func TestRulesFailClosedOnUnreadableClaims(t *testing.T) {
+	groups := &ClaimsConfig{GroupsIn: []string{"contractors"}}
+	all := &ClaimsConfig{Groups: []string{"contractors", "night"}}
+	both := &ClaimsConfig{GroupsIn: []string{"contractors"}, ScopesIn: []string{"write"}}
+	limit := func(r *RuleConfig) { r.TokensPerSecond = ptr(5.0) }
+	redact := func(r *RuleConfig) { r.Redact = []Substitution{{Regex: "x", Replacement: "y"}} }
+	guard := func(r *RuleConfig) { r.Guardrail = ptr("scan") }
+	const denied, by = "deny " + ReasonClaimsUnreadable, " by r"
+	for _, c := range []struct {
+		name, action string
+		claims       *ClaimsConfig
+		set          func(*RuleConfig)
+		caller       Claims
+		want         string
+	}{
+		{"deny, groups_in", "deny", groups, nil, Claims{Unreadable: UnreadableGroups}, denied + by},
+		{"deny, groups", "deny", all, nil, Claims{Unreadable: UnreadableGroups}, denied + by},
+		{"deny, groups, one is known", "deny", all, nil, Claims{Groups: []string{"night"}, Unreadable: UnreadableGroups}, denied + by},
+		{"deny, a member among unknown groups", "deny", groups, nil, Claims{Groups: []string{"contractors"}, Unreadable: UnreadableGroups}, "deny by r"},
+		{"deny, scopes_in", "deny", &ClaimsConfig{ScopesIn: []string{"write"}}, nil, Claims{Unreadable: UnreadableScopes}, denied + by},
+		{"deny, subject_in", "deny", &ClaimsConfig{SubjectIn: []string{"ina"}}, nil, Claims{Unreadable: UnreadableSubject}, denied + by},
+		{"deny, no groups", "deny", groups, nil, Claims{}, "allow"},
+		{"deny, another claim is unreadable", "deny", groups, nil, Claims{Unreadable: UnreadableScopes | UnreadableSubject}, "allow"},
+		{"deny, a known claim does not meet it", "deny", both, nil, Claims{Unreadable: UnreadableGroups, Scopes: []string{"read"}}, "allow"},
+		{"deny, a known claim meets the rest", "deny", both, nil, Claims{Unreadable: UnreadableGroups, Scopes: []string{"write"}}, denied + by},
+		{"allow", "allow", groups, nil, Claims{Unreadable: UnreadableGroups}, "allow"},
+		{"allow, groups", "allow", all, nil, Claims{Unreadable: UnreadableGroups}, "allow"},
+		{"allow, a member among unknown groups", "allow", groups, nil, Claims{Groups: []string{"contractors"}, Unreadable: UnreadableGroups}, "allow by r"},
+		{"redact", "redact", groups, redact, Claims{Unreadable: UnreadableGroups}, denied + by},
+		{"rate_limit", "rate_limit", groups, limit, Claims{Unreadable: UnreadableGroups}, denied + by},
+		{"rate_limit, a member", "rate_limit", groups, limit, Claims{Groups: []string{"contractors"}, Unreadable: UnreadableGroups}, "rate_limit by r"},
+		{"guardrail", "guardrail", groups, guard, Claims{Unreadable: UnreadableGroups}, denied + by},
+		{"strip_app", "strip_app", groups, nil, Claims{Unreadable: UnreadableGroups}, denied + by},
+	} {
+		for _, tool := range []*string{nil, ptr("pay"), ptr("p*")} { // each is found through another index
+			for _, way := range []Direction{ClientToServer, ServerToClient} {
+				when := When{Claims: c.claims, Direction: ptr(way.String())}
+				if tool != nil {
+					if way == ServerToClient {
+						continue
+					}
+					when.ToolGlob = tool
+				}
+				r := RuleConfig{ID: "r", Action: c.action, When: &when}
+				if c.set != nil {
+					c.set(&r)
+				}
+				watched := r
+				watched.ID, watched.Mode = "w", ModeObserve
+				s := mustCompile(t, Config{DefaultAction: ptr("allow"), Rules: []RuleConfig{watched, r}})
+				q := toolCall("pay")
+				q.Claims = &c.caller
+				q.Direction = way
+				d, observed := NewMemory(s).Observe(&q)
+				got := d.Action.String()
+				if d.Reason != "" {
+					got += " " + d.Reason
+				}
+				if d.RuleID != "" {
+					got += " by " + d.RuleID
+				}
+				if got != c.want {
+					t.Errorf("%s, %s: %s, want %s", c.name, way, got, c.want)
+				}
+				if would := len(observed) > 0 && observed[0].Reason == d.Reason && observed[0].Action == d.Action; would == d.Default {
+					t.Errorf("%s, %s: observed %+v beside %s", c.name, way, observed, got)
+				}
+			}
+		}
+	}
 }
 
 // The engine decides like the naive evaluator for all rules and requests.
@@ -314,6 +402,7 @@ func TestDecideModel(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		drawActions(t, cfg.Rules)
 		s, err := Compile(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"svc/gateway/mcp"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/match"
 )
 
 // Condition is the condition of a rule's when that a message did not meet.
@@ -18,6 +19,7 @@ const (
 	ConditionTool       Condition = "tool"
 	ConditionResultType Condition = "result_type"
 	ConditionUpstream   Condition = "upstream"
+	ConditionRestores   Condition = "restores"
 	ConditionClaims     Condition = "claims"
 	ConditionArguments  Condition = "arguments"
 )
@@ -26,8 +28,12 @@ const (
 type Step struct {
 	Rule    *Rule
 	Matched bool
-	// Failed is the first condition that was not met, and Reason describes it; both are
-	// empty for a rule that matched.
+	// Action is what a rule that matched does with the message, or would do in mode observe.
+	// It is Deny, whatever the action of the rule, where the rule cannot evaluate the message.
+	Action Action
+	// Failed is the first condition that was not met, and Reason describes it. For a rule
+	// that matched, Failed is empty, and Reason says what the rule found missing or could not
+	// evaluate; it is empty where all conditions hold.
 	Failed Condition
 	Reason string
 }
@@ -51,11 +57,11 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 			steps = append(steps, Step{Rule: r, Failed: failed, Reason: reason})
 			continue
 		}
-		steps = append(steps, Step{Rule: r, Matched: true})
+		d := decidedBy(r, q)
+		steps = append(steps, Step{Rule: r, Matched: true, Action: d.Action, Reason: s.matchedFor(r, q, d)})
 		if r.Observe {
 			continue
 		}
-		d := decidedBy(r, q)
 		d.ByArguments = q.values != nil
 		return d, steps
 	}
@@ -63,6 +69,20 @@ func (s *Set) Explain(q *Request) (Decision, []Step) {
 		return Decision{Action: Deny, RuleID: DefaultDenyID, Default: true}, steps
 	}
 	return Decision{Action: Allow, Default: true}, steps
+}
+
+// matchedFor describes why a rule matched a message that does not meet all of its conditions:
+// a condition that cannot be evaluated does not let the message pass. "" if all are met.
+func (s *Set) matchedFor(r *Rule, q *Request, d Decision) string {
+	switch {
+	case d.Reason == ReasonClaimsUnreadable:
+		return "claims of the token cannot be read, and the rule may apply to the caller"
+	case r.arguments == nil || q.AnyArguments || q.outcome == arguments.Holds:
+		return ""
+	case d.Reason != "":
+		return r.arguments.Explain(s.valuesOf(q)) + ", and the call is denied then"
+	}
+	return r.arguments.Explain(s.valuesOf(q)) + ", and a deny rule matches then"
 }
 
 // Fallback describes the decision of the default action for a message that no rule
@@ -103,7 +123,7 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 		}
 		return ConditionMethod, fmt.Sprintf("method is %s, the rule is for %s", q.Method, r.method)
 	}
-	if r.tool.Kind != toolname.Every {
+	if r.tool.Kind != match.Every {
 		if why := r.missesTool(q); why != "" {
 			return ConditionTool, why
 		}
@@ -113,12 +133,18 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 	}
 	if r.upstreams != nil && !slices.Contains(r.upstreams, q.Upstream) {
 		if q.Upstream == "" {
-			return ConditionUpstream, "the upstream is not known, the rule is for " + toolname.Brief(r.upstreams)
+			return ConditionUpstream, "the upstream is not known, the rule is for " + match.Brief(r.upstreams)
 		}
-		return ConditionUpstream, fmt.Sprintf("upstream %q is not in %s", q.Upstream, toolname.Brief(r.upstreams))
+		return ConditionUpstream, fmt.Sprintf("upstream %q is not in %s", q.Upstream, match.Brief(r.upstreams))
+	}
+	if r.restores != nil && !r.restoresAny(q) {
+		return ConditionRestores, "no value of " + match.Brief(r.restores) + " was put back in place of a token"
 	}
 	if r.claims != nil {
-		if why := r.claims.misses(q.Claims); why != "" {
+		if why := r.claims.misses(q.Claims); why != "" && !r.claims.match(q.Claims, r.Action == Allow) {
+			if r.claims.met(q.Claims) == unknown {
+				why = "claims of the token cannot be read, and an allow rule needs to know them: " + why
+			}
 			return ConditionClaims, why
 		}
 	}
@@ -154,11 +180,11 @@ func (r *claimRule) misses(c *Claims) string {
 	}
 	switch {
 	case len(r.groupsIn.list) > 0 && !r.groupsIn.hasAny(c.Groups):
-		return "the caller is in no group of groups_in " + toolname.Brief(r.groupsIn.list)
+		return "the caller is in no group of groups_in " + match.Brief(r.groupsIn.list)
 	case len(r.scopesIn.list) > 0 && !r.scopesIn.hasAny(c.Scopes):
-		return "the caller holds no scope of scopes_in " + toolname.Brief(r.scopesIn.list)
+		return "the caller holds no scope of scopes_in " + match.Brief(r.scopesIn.list)
 	case len(r.subjectIn.list) > 0 && !r.subjectIn.has(c.Subject):
-		return fmt.Sprintf("the subject %q is not in subject_in %s", c.Subject, toolname.Brief(r.subjectIn.list))
+		return fmt.Sprintf("the subject %q is not in subject_in %s", c.Subject, match.Brief(r.subjectIn.list))
 	}
 	return ""
 }

@@ -14,6 +14,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		drawActions(t, cfg.Rules)
 		for i := range cfg.Rules {
 			if rapid.IntRange(0, 4).Draw(t, "observes") == 0 {
 				cfg.Rules[i].Mode = "observe"
@@ -33,8 +34,8 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 				t.Fatalf("explained %+v, decided %+v, for %+v", got, want, q)
 			}
 			for i, step := range steps {
-				if step.Rule.Index != i || step.Matched != naiveMatch(cfg.Rules[i].When, &q) ||
-					step.Matched != (step.Reason == "") || step.Matched != (step.Failed == "") {
+				if step.Rule.Index != i || step.Matched != naiveMatch(&cfg.Rules[i], &q) ||
+					!step.Matched && step.Reason == "" || step.Matched != (step.Failed == "") {
 					t.Fatalf("step %d is %+v, for %+v", i, step, q)
 				}
 			}
@@ -42,7 +43,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 			if len(steps) > 0 {
 				last = steps[len(steps)-1]
 			}
-			if decided := last.Matched && !last.Rule.Observe; decided == got.Default || got.Default && len(steps) != len(cfg.Rules) {
+			if decided := last.Matched && !last.Rule.Observe; decided == got.Default || decided && last.Action != got.Action || got.Default && len(steps) != len(cfg.Rules) {
 				t.Fatalf("%d steps for %+v", len(steps), got)
 			}
 		}
@@ -73,6 +74,7 @@ func TestExplainReasons(t *testing.T) {
 		{"no identity", When{Claims: &ClaimsConfig{GroupsIn: []string{"x"}}}, toolCall("a"), ConditionClaims, "no verified OAuth identity"},
 		{"groups", When{Claims: &ClaimsConfig{Groups: []string{"staff", "root"}}}, Request{Claims: alice}, ConditionClaims, `not in the group "root"`},
 		{"groups_in", When{Claims: &ClaimsConfig{GroupsIn: []string{"x"}}}, Request{Claims: alice}, ConditionClaims, `no group of groups_in ["x"]`},
+		{"unreadable groups", When{Claims: &ClaimsConfig{GroupsIn: []string{"x"}}}, Request{Claims: &Claims{Unreadable: UnreadableGroups}}, ConditionClaims, "cannot be read, and an allow rule needs to know them: the caller is in no group"},
 		{"scopes_in", When{Claims: &ClaimsConfig{ScopesIn: []string{"x"}}}, Request{Claims: alice}, ConditionClaims, `no scope of scopes_in ["x"]`},
 		{"subject_in", When{Claims: &ClaimsConfig{SubjectIn: []string{"bob"}}}, Request{Claims: alice}, ConditionClaims, `the subject "alice" is not in subject_in ["bob"]`},
 	} {
@@ -83,6 +85,28 @@ func TestExplainReasons(t *testing.T) {
 				t.Errorf("got %+v, want %s: %s", steps, c.failed, c.want)
 			}
 		})
+	}
+}
+
+// A rule that matches although an argument of its conditions is missing or cannot be evaluated
+// says so, and what happens to the call.
+func TestExplainSaysThatAnArgumentIsMissing(t *testing.T) {
+	for _, c := range []struct {
+		action, arguments string
+		does              Action
+		want              string
+	}{
+		{"deny", `{}`, Deny, "there is no argument /path, and a deny rule matches then"},
+		{"deny", `{"path": 7}`, Deny, "the argument /path is of another type than its matcher takes, or ambiguous, and a deny rule matches then"},
+		{"deny", `{"path": "/srv/data/a"}`, Deny, ""},
+		{"guardrail", `{"path": 7}`, Deny, "the argument /path is of another type than its matcher takes, or ambiguous, and the call is denied then"},
+	} {
+		s := mustCompile(t, Config{Rules: []RuleConfig{within("only-data", c.action)}})
+		q := request(t, call(c.arguments))
+		d, steps := s.Explain(&q)
+		if len(steps) != 1 || !steps[0].Matched || steps[0].Action != c.does || d.Action != c.does || steps[0].Reason != c.want {
+			t.Errorf("%s %s: %+v, decision %+v", c.action, c.arguments, steps, d)
+		}
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"svc/gateway/glob"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/match"
 )
 
 // FuzzGlob checks that a compiled pattern matches like path.Match if both have
@@ -22,7 +22,7 @@ func FuzzGlob(f *testing.F) {
 		f.Add(c[0], c[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		g, err := glob.Compile(pattern)
+		g, err := match.CompileGlob(pattern)
 		if err != nil || len(name) > mcp.MaxName {
 			return
 		}
@@ -72,7 +72,7 @@ func FuzzRedact(f *testing.F) {
 		}
 		r := &Rule{substitutions: []*substitution{sub}}
 		if err := r.Redact(ClientToServer, &m, &out); err != nil {
-			if !errors.Is(err, ErrRedactInvalid) {
+			if !errors.Is(err, errRedactInvalid) {
 				t.Fatal(err)
 			}
 			return

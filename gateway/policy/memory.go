@@ -19,7 +19,8 @@ const maxRemembered = 256
 // client cannot construct keys that collide.
 //
 // Decisions for callers with claims are not cached, because the number of distinct claims
-// is not bounded; nor are decisions for which arguments were read.
+// is not bounded; nor are decisions for which arguments were read, or for messages into which
+// values were put back.
 type Memory struct {
 	rules *Set
 	seed  maphash.Seed
@@ -39,7 +40,7 @@ type requestKey struct {
 
 // keyOf returns the key of a request; ok is false for a request that is not cached.
 func keyOf(q *Request) (key requestKey, ok bool) {
-	if q.Claims != nil || q.AnyArguments || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
+	if q.Claims != nil || q.AnyArguments || q.Restored != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
 	}
 	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType, Upstream: q.Upstream}, true

@@ -80,6 +80,8 @@ func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 			} else {
 				field.SetUint(1)
 			}
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
 		case reflect.Pointer:
 			field.Set(reflect.New(field.Type().Elem()))
 		default:

@@ -2,7 +2,7 @@ package policy
 
 import (
 	"svc/gateway/mcp"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/match"
 )
 
 // enforced returns the enforced rules and stores the others in observers. The rules keep
@@ -49,16 +49,13 @@ type Observed struct {
 	Reason string
 }
 
-// Observers reports whether any rule has mode observe.
-func (s *Set) Observers() bool { return len(s.observers) > 0 }
-
 // matches reports whether the rule matches a message. It checks all conditions but those
 // on arguments.
 func (r *Rule) matches(q *Request) bool {
 	if r.direction != Any && r.direction != q.Direction {
 		return false
 	}
-	if r.tool.Kind != toolname.Every &&
+	if r.tool.Kind != match.Every &&
 		(!q.HasTool || q.Direction != ClientToServer || q.Method != mcp.MethodToolsCall || !r.tool.IsPattern() && !r.tool.Match(q.Tool)) {
 		return false
 	}

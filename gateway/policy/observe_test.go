@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // Rules in mode observe decide nothing, for all rules and requests: the first
@@ -27,7 +27,7 @@ func TestObserveModel(t *testing.T) {
 			q := request.Draw(t, "request")
 			decided, observed := -1, []int(nil)
 			for i, r := range cfg.Rules {
-				if !naiveMatch(r.When, &q) {
+				if !naiveMatch(&r, &q) {
 					continue
 				}
 				if r.Mode == "observe" {

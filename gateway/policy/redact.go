@@ -9,9 +9,9 @@ import (
 	"svc/gateway/mcp"
 )
 
-// ErrRedactInvalid is wrapped by the errors of [Rule.Redact]: the message must
+// errRedactInvalid is wrapped by the errors of [Rule.Redact]: the message must
 // not be forwarded.
-var ErrRedactInvalid = errors.New("the redacted message is not usable")
+var errRedactInvalid = errors.New("the redacted message is not usable")
 
 // substitution is a compiled entry of redact.
 type substitution struct {
@@ -22,8 +22,7 @@ type substitution struct {
 	// after its first character.
 	groups          bool
 	atStart, atNext *regexp.Regexp
-	// unknown lists groups of the replacement that the expression does not define
-	// (decision MSG18).
+	// unknown lists groups of the replacement that the expression does not define.
 	unknown []string
 }
 
@@ -65,17 +64,17 @@ func compileSubstitution(c Substitution) (*substitution, error) {
 // Redact applies the substitutions of a [Redact] rule to a message, in order, and parses
 // the result into out. String escapes are first normalized to their shortest form, so
 // that an escape cannot hide text from an expression; when no expression matches, the
-// message is unchanged, byte for byte (decision MSG15).
+// message is unchanged, byte for byte.
 //
 // d is the direction of the message. The result must be accepted by [Rewritten]; else the
-// error wraps [ErrRedactInvalid]. The error never contains text of the message.
+// error wraps errRedactInvalid. The error never contains text of the message.
 func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 	body := mcp.Canonicalize(nil, m.Body)
 	changed := false
 	for _, s := range r.substitutions {
 		next, hit, ok := s.apply(body, mcp.MaxBody)
 		if !ok {
-			return fmt.Errorf("%w: the result is longer than %d bytes", ErrRedactInvalid, mcp.MaxBody)
+			return fmt.Errorf("%w: the result is longer than %d bytes", errRedactInvalid, mcp.MaxBody)
 		}
 		if hit {
 			body, changed = next, true
@@ -86,7 +85,7 @@ func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 		return nil
 	}
 	if err := Rewritten(d, m, out, body); err != nil {
-		return fmt.Errorf("%w: %w", ErrRedactInvalid, err)
+		return fmt.Errorf("%w: %w", errRedactInvalid, err)
 	}
 	return nil
 }
@@ -99,7 +98,7 @@ func (r *Rule) Redact(d Direction, m, out *mcp.Message) error {
 // task id, declared versions, result type and subscription: the rules decided on these,
 // and are not evaluated again. From server to client, it must keep the parts that client
 // and gateway correlate the message by: kind, id, method, subscription, and the task ids,
-// states and cursors that the client sends back (decision MSG16).
+// states and cursors that the client sends back.
 func Rewritten(d Direction, m, out *mcp.Message, body []byte) error {
 	if len(body) > mcp.MaxBody {
 		return fmt.Errorf("the result is longer than %d bytes", mcp.MaxBody)
@@ -167,8 +166,7 @@ func changedPart(a, b *mcp.Message) string {
 // RedactParam returns the decoded value for a header that mirrors an argument
 // (Mcp-Param-...), after [Rule.Redact] changed the message to redacted. keep is false
 // when the value is no longer in the arguments and its substitute cannot be determined:
-// the header must be dropped, because it would reveal the redacted value (decision
-// MSG17).
+// the header must be dropped, because it would reveal the redacted value.
 func (r *Rule) RedactParam(redacted *mcp.Message, value string) (result string, keep bool) {
 	quoted := mcp.AppendString(nil, value)
 	for _, s := range r.substitutions {

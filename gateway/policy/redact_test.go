@@ -81,7 +81,7 @@ func TestRedact(t *testing.T) {
 			}
 			switch {
 			case c.why != "":
-				if !errors.Is(err, ErrRedactInvalid) {
+				if !errors.Is(err, errRedactInvalid) {
 					t.Fatalf("got %v and %s", err, out.Body)
 				}
 			case err != nil:
@@ -113,7 +113,7 @@ func TestRedactCannotAmplify(t *testing.T) {
 				t.Errorf("ok is %v with %d bytes", ok, len(out))
 			}
 			var m mcp.Message
-			if err := redactRule(t, c.regex, c.replacement).Redact(ClientToServer, scan(t, mailCall(c.text)), &m); !errors.Is(err, ErrRedactInvalid) {
+			if err := redactRule(t, c.regex, c.replacement).Redact(ClientToServer, scan(t, mailCall(c.text)), &m); !errors.Is(err, errRedactInvalid) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -212,7 +212,7 @@ func TestRedactOnTheWayDown(t *testing.T) {
 			var out mcp.Message
 			switch err := redactRule(t, c.pairs...).Redact(ServerToClient, scan(t, c.in), &out); {
 			case c.want == "":
-				if !errors.Is(err, ErrRedactInvalid) || strings.Contains(err.Error(), "secret") {
+				if !errors.Is(err, errRedactInvalid) || strings.Contains(err.Error(), "secret") {
 					t.Errorf("got %v and %s", err, out.Body)
 				}
 			case err != nil:

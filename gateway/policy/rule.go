@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"svc/gateway/arguments"
 	"svc/gateway/mcp"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/match"
 )
 
 // Rule is a compiled rule. It is immutable and safe for concurrent use.
@@ -32,11 +32,12 @@ type Rule struct {
 
 	direction     Direction
 	method        string // empty matches any method
-	tool          toolname.Matcher
+	tool          match.Matcher
 	toolKey       string // the matcher as in the configuration, for explanations
 	toolText      string
 	inputRequired bool
 	upstreams     []string // empty for any
+	restores      []string // entities; nil for a rule that does not ask
 	claims        *claimRule
 	arguments     *arguments.Condition // nil without conditions on arguments
 }
@@ -51,7 +52,7 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	if c.When == nil {
 		return nil, fmt.Errorf("the rule has no when")
 	}
-	r := &Rule{ID: c.ID, Index: i, Action: Action(action), Observe: c.Mode == modeObserve, Message: c.Message, method: c.When.Method}
+	r := &Rule{ID: c.ID, Index: i, Action: Action(action), Observe: c.Mode == ModeObserve, Message: c.Message, method: c.When.Method}
 	if !r.Observe && c.Mode != "" && c.Mode != modeEnforce {
 		return nil, fmt.Errorf("mode is %q", c.Mode)
 	}
@@ -130,10 +131,14 @@ func (r *Rule) setConditions(w *When) error {
 		return fmt.Errorf("upstream is empty")
 	}
 	r.upstreams = w.Upstream
+	if w.Restores != nil && (len(w.Restores) == 0 || r.direction != ClientToServer) {
+		return fmt.Errorf("restores needs entities, and direction: %s", clientToServer)
+	}
+	r.restores = w.Restores
 	r.claims = newClaimRule(w.Claims)
 	written := w.Tool()
 	var err error
-	if r.tool, err = toolname.Compile(&written); err != nil {
+	if r.tool, err = match.Compile(&written); err != nil {
 		return err
 	}
 	r.toolKey, r.toolText = written.Text()

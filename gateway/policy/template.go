@@ -15,8 +15,7 @@ type part struct {
 
 // parseTemplate parses a replacement with the syntax of [regexp.Regexp.Expand]. The parts
 // make it possible to compute the length of an expansion before it is written. unknown
-// lists references to groups that the expression does not define; they expand to nothing
-// (decision MSG18).
+// lists references to groups that the expression does not define; they expand to nothing.
 func parseTemplate(re *regexp.Regexp, template string) (parts []part, unknown []string) {
 	text := func(s string) {
 		if s == "" {

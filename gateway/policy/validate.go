@@ -1,16 +1,18 @@
 package policy
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"svc/gateway/arguments"
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 	"svc/gateway/mcp"
-	"svc/gateway/toolname"
+	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/detect"
+	"svc/gateway/policy/match"
 )
 
 // Values of the enumerated fields.
@@ -18,8 +20,10 @@ const (
 	clientToServer = "client_to_server"
 	serverToClient = "server_to_client"
 	modeEnforce    = "enforce"
-	modeObserve    = "observe"
 )
+
+// ModeObserve is the value of RuleConfig.Mode with which a rule is only recorded.
+const ModeObserve = "observe"
 
 // Validate reports the errors of the section (gateway specification, Startup validation).
 func (c *Config) Validate(at diag.At) {
@@ -117,8 +121,8 @@ func (r *RuleConfig) validate(at diag.At) {
 	} else {
 		r.When.validate(at.Field("when"))
 	}
-	if r.Mode != "" && r.Mode != modeEnforce && r.Mode != modeObserve {
-		at.Field("mode").Hint("use %s or %s, or leave the key out", modeEnforce, modeObserve).
+	if r.Mode != "" && r.Mode != modeEnforce && r.Mode != ModeObserve {
+		at.Field("mode").Hint("use %s or %s, or leave the key out", modeEnforce, ModeObserve).
 			Errorf("enum", "mode is %q", r.Mode)
 	}
 	r.validateRedact(at)
@@ -234,6 +238,7 @@ func (w *When) validate(at diag.At) {
 		at.Field("upstream").Hint("remove it to match any upstream").Errorf("required", "upstream is empty")
 	}
 	notEmpty(at.Field("upstream"), w.Upstream)
+	w.validateRestores(at)
 	if w.Claims != nil {
 		w.Claims.Validate(at.Field("claims"))
 	}
@@ -275,7 +280,28 @@ func (w *When) validateArguments(at diag.At) {
 	}
 }
 
-// validateMatcher reports the errors of one tool matcher (decision MSG20).
+// validateRestores reports the errors of the condition on values that were put back.
+func (w *When) validateRestores(at diag.At) {
+	if w.Restores == nil {
+		return
+	}
+	known := detect.Entities()
+	if len(w.Restores) == 0 {
+		at.Field("restores").Hint("list entities, as in [EMAIL]").Errorf("required", "restores is empty")
+	}
+	for i, e := range w.Restores {
+		if !slices.Contains(known, detect.Entity(e)) {
+			at.Field("restores").Index(i).Hint("known are: %s", strings.Trim(fmt.Sprint(known), "[]")).Errorf("enum", "no entity is named %q", e)
+		}
+	}
+	if d := w.Direction; d != nil && *d != clientToServer {
+		at.Field("restores").Hint("remove restores, or direction").
+			Errorf("direction", "values are put back into requests of a client")
+	}
+}
+
+// validateMatcher reports the errors of one tool matcher. An empty one is an error, because read
+// as absent it would match every tool.
 func (w *When) validateMatcher(at diag.At, key string) {
 	const advice = "remove it to match any tool, or write tool_name: \"*\""
 	switch key {
@@ -290,14 +316,14 @@ func (w *When) validateMatcher(at diag.At, key string) {
 	case "tool_glob":
 		if *w.ToolGlob == "" {
 			at.Hint(advice).Errorf("required", "tool_glob is empty")
-		} else if err := toolname.CheckGlob(*w.ToolGlob); err != nil {
+		} else if err := match.CheckGlob(*w.ToolGlob); err != nil {
 			at.Hint("write [!a-z] for a class that excludes, and \\ before a literal character").
 				Errorf("glob", "%v", err)
 		}
 	case "tool_regex":
 		if *w.ToolRegex == "" {
 			at.Hint(advice).Errorf("required", "tool_regex is empty")
-		} else if err := toolname.CheckRegex(*w.ToolRegex); err != nil {
+		} else if err := match.CheckRegex(*w.ToolRegex); err != nil {
 			at.Hint("the syntax is RE2").Errorf("regex", "%v", err)
 		}
 	case "tool_name_in":
@@ -306,7 +332,7 @@ func (w *When) validateMatcher(at diag.At, key string) {
 		}
 		notEmpty(at, w.ToolNameIn)
 		for i, name := range w.ToolNameIn {
-			if name == toolname.Any {
+			if name == match.Any {
 				at.Index(i).Hint("use tool_name: \"*\" to match any").
 					Warnf("literal-star", "in tool_name_in a * is the name of a tool, not any tool")
 			}
@@ -314,9 +340,9 @@ func (w *When) validateMatcher(at diag.At, key string) {
 	}
 }
 
-// validateReach warns of conditions that exclude each other (decision MSG23).
+// validateReach warns of conditions that exclude each other.
 func (w *When) validateReach(at diag.At, matchers []string) {
-	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == toolname.Any {
+	if len(matchers) != 1 || w.ToolName != nil && *w.ToolName == match.Any {
 		return
 	}
 	if w.Method != "" && w.Method != mcp.MethodToolsCall {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
 )
 
 // check returns the findings of a section as path: code, warnings marked.

@@ -60,6 +60,9 @@ func (r *Refusal) appendToolError(dst []byte, a *Reply) []byte {
 		detail = "a policy of the gateway does not allow this call"
 	}
 	text := r.Message + ": " + detail
+	if r.Pointer != "" {
+		text += " (" + r.Pointer + ")"
+	}
 	if a.Executed {
 		text += ". The tool has run: its answer is withheld"
 	}
@@ -67,8 +70,13 @@ func (r *Refusal) appendToolError(dst []byte, a *Reply) []byte {
 }
 
 func (r *Refusal) error(a *Reply) mcp.ErrorBody {
+	var more []byte
+	if r.Pointer != "" {
+		more = mcp.AppendString([]byte(`,"pointer":`), r.Pointer)
+	}
 	return mcp.ErrorBody{
-		ID: a.ID, Code: r.Code, Message: r.Message,
+		More: more,
+		ID:   a.ID, Code: r.Code, Message: r.Message,
 		Reason: r.Reason, RequestID: a.RequestID,
 		Supported: r.Versions, Requested: r.Requested, Detail: r.Detail,
 		Executed: a.Executed && r.Kind == Audit.Kind,
@@ -117,8 +125,11 @@ func (r *Refusal) Write(w http.ResponseWriter, body []byte) {
 // ID returns the id of the error response for a message: the id of the message, an empty
 // string for a message without one (see mcp.EmptyID), null if no message was expected.
 func (r *Refusal) ID(m *mcp.Message, method string) []byte {
-	if r.NullID {
+	switch {
+	case r.NullID:
 		return nil
+	case r.NoID:
+		return []byte(mcp.EmptyID)
 	}
 	return AnswerID(m, method)
 }

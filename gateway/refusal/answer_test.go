@@ -52,6 +52,34 @@ func TestARefusalIsTold(t *testing.T) {
 	}
 }
 
+// Clients take a 404 for the end of their session. A request gets 200 with an error that it can be
+// answered with; a notification or a client's response, which expects no message, gets 400, and so
+// does a GET.
+func TestNoRefusalInASessionIs404(t *testing.T) {
+	for _, tt := range []struct {
+		kind         mcp.Kind
+		method       string
+		r            *Refusal
+		status, code int
+	}{
+		{mcp.Request, mcp.MethodToolsCall, &NoRoute, 200, mcp.CodeInvalidParams},
+		{mcp.Request, "x/unknown", &NoRoute, 200, mcp.CodeMethodNotFound},
+		{mcp.Request, mcp.MethodToolsCall, &Generation, 200, mcp.CodeMethodNotFound},
+		{mcp.Notification, "notifications/unknown", &NoRoute, 400, mcp.CodeMethodNotFound},
+		{mcp.Notification, mcp.MethodToolsCall, &NoRoute, 400, mcp.CodeMethodNotFound},
+		{mcp.Notification, "notifications/unknown", &Policy, 403, mcp.CodePolicyDenied},
+		{mcp.Response, "", &ViewDenied, 400, mcp.CodeMethodNotFound},
+		{mcp.Invalid, "", &NoRoute, 400, mcp.CodeInvalidRequest},
+		{mcp.Request, mcp.MethodToolsCall, &Session, 404, mcp.CodeInvalidRequest},
+		{mcp.Notification, "notifications/unknown", &Session, 404, mcp.CodeInvalidRequest},
+	} {
+		before := *tt.r
+		if got := tt.r.InSession(&mcp.Message{Kind: tt.kind, Method: tt.method}); got.Status != tt.status || got.Code != tt.code || tt.r.Status != before.Status || tt.r.Code != before.Code {
+			t.Errorf("%v %s, %s: %d %d, want %d %d", tt.kind, tt.method, tt.r.Kind, got.Status, got.Code, tt.status, tt.code)
+		}
+	}
+}
+
 func TestTheIDOfARefusal(t *testing.T) {
 	for _, tt := range []struct {
 		kind   mcp.Kind

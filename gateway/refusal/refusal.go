@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"svc/gateway/audit"
-	"svc/gateway/guardrail"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/guardrail"
 )
 
 // Refusal is an error response of the gateway (gateway specification, Errors). The values
@@ -38,8 +38,11 @@ type Refusal struct {
 	Requested string
 	// Detail is the configured explanation for the client: data.message.
 	Detail string
-	// NullID selects id null for the response: no part of the body was read.
-	NullID bool
+	// Pointer is the JSON Pointer of what is refused in the message: data.pointer.
+	Pointer string
+	// NullID selects id null for the response: no part of the body was read. NoID selects an
+	// empty string in every response, see [mcp.EmptyID].
+	NullID, NoID bool
 }
 
 // After returns a copy with a Retry-After.
@@ -57,6 +60,12 @@ func (r Refusal) WithRule(id string) *Refusal {
 // WithDetail returns a copy with an explanation from the configuration, which may be empty.
 func (r Refusal) WithDetail(detail string) *Refusal {
 	r.Detail = detail
+	return &r
+}
+
+// WithPointer returns a copy that says what in the message is refused.
+func (r Refusal) WithPointer(pointer string) *Refusal {
+	r.Pointer = pointer
 	return &r
 }
 
@@ -116,6 +125,30 @@ func OfMessage(err error) *Refusal {
 	return &refused
 }
 
+// InSession returns the form of a refusal for a request of a session at an endpoint that issues
+// the sessions itself. Clients interpret any 404 as the end of their session, so only
+// [Session] has that status there. A request, m, gets the error with which servers of the
+// official SDKs respond when they lack the item or the method. A notification or a client's
+// response expects no message, so a 200 with one would mean that it was accepted: it gets 400. m has
+// no kind for a GET or DELETE.
+func (r *Refusal) InSession(m *mcp.Message) *Refusal {
+	if r.Status != http.StatusNotFound || r.Kind == Session.Kind {
+		return r
+	}
+	shown := *r
+	switch {
+	case m.Kind == mcp.Invalid:
+		shown.Status, shown.Code = http.StatusBadRequest, mcp.CodeInvalidRequest
+	case m.Kind != mcp.Request:
+		shown.Status = http.StatusBadRequest
+	case m.Method == mcp.MethodToolsCall && r.Kind == NoRoute.Kind:
+		shown.Status, shown.Code = http.StatusOK, mcp.CodeInvalidParams
+	default:
+		shown.Status = http.StatusOK
+	}
+	return &shown
+}
+
 // OfSender returns why a request that the gateway itself answers is refused for what it says
 // of its sender, with the cause in words: nobody else looks at that. It is nil for a request
 // that is fine. version is the revision that the request declares, empty for none.
@@ -134,24 +167,27 @@ func OfSender(m *mcp.Message, version string) (why *Refusal, cause string) {
 // The refusals.
 var (
 	Policy = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
-		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny})
+		Message: mcp.MessagePolicyDenied, Reason: "policy_denied", Action: audit.ActionDeny})
 	Redact = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodePolicyDenied,
-		Message: "policy_denied", Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"})
+		Message: mcp.MessagePolicyDenied, Reason: "policy_denied", Action: audit.ActionDeny, Kind: "redact_invalid"})
 
 	// An argument that a rule with when.arguments cannot evaluate, and arguments beyond the
 	// limits of the evaluation.
 	ArgumentType  = define(*Policy.withReason("argument_type"))
 	ArgumentLimit = define(*Policy.withReason("argument_limit"))
 
+	// A rule has conditions on claims that the token has in no readable form.
+	ClaimsUnreadable = define(*Policy.withReason("claims_unreadable"))
+
 	// The definition of a tool or prompt is not the approved one: upstreams[].pin_tools.
 	Pinned = define(*Policy.withReason("tool_changed"))
 
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
+		Message: mcp.MessageRateLimited, Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
 	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "rate_limit_store_unavailable", Action: audit.ActionRateLimitBlocked, Kind: "rate_limit_store_unavailable"})
+		Message: mcp.MessageRateLimited, Reason: "rate_limit_store_unavailable", Action: audit.ActionRateLimitBlocked, Kind: "rate_limit_store_unavailable"})
 	InputRate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true})
+		Message: mcp.MessageRateLimited, Reason: "input_rate_limited", Action: audit.ActionRateLimitBlocked, Kind: "input_rate_limited", NullID: true})
 
 	// The store of the input limit was unavailable.
 	InputRateStore = define(*InputRate.withKind("rate_limit_store_unavailable"))
@@ -162,18 +198,20 @@ var (
 
 	// The policies of the control plane.
 	GovernanceBlock       = define(*Policy.withKind("governance_block"))
+	TokenInvalid          = define(*Policy.withReason("token_invalid").WithDetail("a token is not one that the gateway made for you: copy it exactly as you received it, or leave it out"))
+	TokenElsewhere        = define(*Policy.withReason("token_elsewhere").WithDetail("a token may only be sent back to the server whose answer it was in, in an argument: leave it out"))
 	GovernanceRedact      = define(*Policy.withKind("governance_redact_invalid"))
 	GovernanceTooLarge    = define(*Policy.withKind("governance_too_large"))
 	GovernanceUnavailable = define(*Policy.withKind("governance_unavailable"))
 
 	Unauthorized = define(Refusal{Status: http.StatusUnauthorized, Code: mcp.CodeUnauthorized,
-		Message: "unauthorized", Reason: "unauthorized", Kind: "unauthorized"})
+		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "unauthorized"})
 	Scope = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
-		Message: "insufficient_scope", Reason: "insufficient_scope", Kind: "insufficient_scope"})
+		Message: mcp.MessageInsufficientScope, Reason: "insufficient_scope", Kind: "insufficient_scope"})
 	NoKeySet = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "issuer_unavailable", Reason: "issuer_unavailable", Kind: "issuer_unavailable"})
 	AuthBusy = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
-		Message: "rate_limited", Reason: "authentication_busy", Kind: "authentication_busy"})
+		Message: mcp.MessageRateLimited, Reason: "authentication_busy", Kind: "authentication_busy"})
 
 	Origin = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeInvalidRequest,
 		Message: "origin_not_allowed", Reason: "origin_not_allowed", Kind: "origin_not_allowed"})
@@ -186,10 +224,12 @@ var (
 		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "GET, POST, DELETE", NullID: true})
 	Overloaded = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "overloaded", Reason: "overloaded", Kind: "overloaded", RetryAfter: time.Second})
-	MediaType = define(Refusal{Status: http.StatusUnsupportedMediaType, Code: mcp.CodeInvalidRequest,
+	// The gateway has no free file descriptor to reach an upstream.
+	Descriptors = define(*Overloaded.withKind("no_descriptors"))
+	MediaType   = define(Refusal{Status: http.StatusUnsupportedMediaType, Code: mcp.CodeInvalidRequest,
 		Message: "unsupported_media_type", Reason: "unsupported_media_type", Kind: "unsupported_media_type"})
 	TooLarge = define(Refusal{Status: http.StatusRequestEntityTooLarge, Code: mcp.CodeInvalidRequest,
-		Message: "request_too_large", Reason: "request_too_large", Kind: "request_too_large"})
+		Message: mcp.MessageTooLarge, Reason: "request_too_large", Kind: "request_too_large"})
 	SlowBody = define(Refusal{Status: http.StatusRequestTimeout, Code: mcp.CodeInvalidRequest,
 		Message: "body_timeout", Reason: "body_timeout", Kind: "body_timeout"})
 	Unreadable = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
@@ -198,6 +238,9 @@ var (
 		Message: "invalid_header", Reason: "invalid_header", Kind: "invalid_header"})
 	Session = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeInvalidRequest,
 		Message: "session_not_found", Reason: "session_not_found", Kind: "session_not_found"})
+	// A GET or DELETE without a session at an endpoint that only has streams of sessions.
+	SessionRequired = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
+		Message: "session required", Reason: "session_required", Kind: "session_required", NoID: true})
 	// Not 404, after which clients discard their session.
 	SessionStore = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "session_store_unavailable", Reason: "session_store_unavailable", Kind: "session_store_unavailable"})
@@ -225,7 +268,7 @@ var (
 	UnknownProgress = define(Refusal{Status: http.StatusAccepted, Kind: "unknown_progress"})
 
 	NoRoute = define(Refusal{Status: http.StatusNotFound, Code: mcp.CodeMethodNotFound,
-		Message: "no_route", Reason: "no_route", Kind: "no_route"})
+		Message: mcp.MessageNoRoute, Reason: "no_route", Kind: "no_route"})
 	// A request at the path of a view that does not exist, or whose conditions its caller
 	// does not meet. The responses are the same.
 	UnknownView = define(*NoRoute.withKind("unknown_view"))
@@ -233,14 +276,14 @@ var (
 	NoStream    = define(Refusal{Status: http.StatusMethodNotAllowed, Code: mcp.CodeInvalidRequest,
 		Message: "method_not_allowed", Reason: "method_not_allowed", Kind: "method_not_allowed", Allow: "POST", NullID: true})
 	Unreachable = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "upstream_unreachable", Kind: "upstream_unreachable"})
+		Message: mcp.MessageUnreachable, Reason: "upstream_unreachable", Kind: "upstream_unreachable"})
 	// More specific kinds for the audit line than the response has.
 	DNS = define(*Unreachable.withKind("upstream_dns"))
 	TLS = define(*Unreachable.withKind("upstream_tls"))
 	// The upstream's client canceled the exchange itself.
 	Canceled = define(*Unreachable.withKind("canceled"))
 	Timeout  = define(Refusal{Status: http.StatusGatewayTimeout, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "upstream_timeout", Kind: "upstream_timeout"})
+		Message: mcp.MessageUnreachable, Reason: "upstream_timeout", Kind: "upstream_timeout"})
 	// No token for the upstream: upstreams[].credentials.
 	UpstreamCredentials = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_credentials", Reason: "upstream_credentials", Kind: "upstream_credentials"})
@@ -258,9 +301,9 @@ var (
 	UpstreamBusy = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "upstream_busy", Reason: "upstream_busy", Kind: "upstream_busy", RetryAfter: time.Second})
 	UpstreamInvalid = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_invalid", Reason: "upstream_invalid", Kind: "upstream_invalid"})
+		Message: mcp.MessageUpstreamInvalid, Reason: "upstream_invalid", Kind: "upstream_invalid"})
 	UpstreamTooLarge = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
-		Message: "upstream_invalid", Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"})
+		Message: mcp.MessageUpstreamInvalid, Reason: "upstream_response_too_large", Kind: "upstream_response_too_large"})
 	// The upstream's own refusal, sent in plain text; it keeps its status.
 	ByUpstream = define(Refusal{Status: http.StatusBadRequest, Code: mcp.CodeInvalidRequest,
 		Message: "upstream_refused", Reason: "upstream_refused", Kind: "upstream_refused"})
@@ -291,7 +334,7 @@ var (
 	Truncated = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
 		Message: mcp.MessageTruncated, Reason: "sse_truncated", Kind: "sse_truncated"})
 	Ended = define(Refusal{Status: http.StatusOK, Code: mcp.CodeInternal,
-		Message: "upstream_unreachable", Reason: "stream_ended", Kind: "stream_ended"})
+		Message: mcp.MessageUnreachable, Reason: "stream_ended", Kind: "stream_ended"})
 	// The same, if the client can resume the stream and is expected to.
 	EndedResumable = define(Refusal{Kind: "stream_ended"})
 	Revoked        = define(Refusal{Status: http.StatusOK, Code: mcp.CodeUnauthorized,
@@ -321,3 +364,14 @@ var (
 	Panic = define(Refusal{Status: http.StatusInternalServerError, Code: mcp.CodeInternal,
 		Message: "internal_error", Reason: "internal_error", Kind: "panic"})
 )
+
+// ListenEnded reports whether a line is about an event stream that was opened to listen and that ended
+// as such streams do: the client closed it, opened it again or ended its session, the gateway stopped,
+// or there was no error.
+func ListenEnded(r *audit.Record) bool {
+	switch r.ErrorKind {
+	case "", ClientClosed.Kind, Replaced.Kind, SessionEnd.Kind, Shutdown.Kind:
+		return !r.IsError && audit.Listens(r)
+	}
+	return false
+}

@@ -70,6 +70,16 @@ func TestEveryKindIsInTheTroubleshootingPage(t *testing.T) {
 	}
 }
 
+// Whoever reads what to do gets a sentence, not the name of a key.
+func TestWhatToDoIsASentence(t *testing.T) {
+	for _, r := range refusal.All() {
+		words, _ := refusal.WordsOf(r.Kind)
+		if do := words.Do; r.Kind != "" && (do == "" || do[0] < 'A' || do[0] > 'Z' || !strings.HasSuffix(do, ".") && !strings.HasSuffix(do, ").")) {
+			t.Errorf("%s: %q", r.Kind, do)
+		}
+	}
+}
+
 // plain returns a cell without its Markdown.
 func plain(cell string) string {
 	cell = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(cell, "$1")

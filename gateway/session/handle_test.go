@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 func newSealer(t testing.TB, fill byte) *Sealer {
 	t.Helper()
-	s, err := NewSealer(bytes.Repeat([]byte{fill}, KeySize))
+	s, err := NewSealer(bytes.Repeat([]byte{fill}, keySize))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,11 +24,13 @@ func TestHandleRoundTrip(t *testing.T) {
 	alice := OwnerOf("key", "", "alice")
 	for _, upstream := range []string{"", "4fd0", strings.Repeat("x", MaxUpstreamID)} {
 		for _, client := range []mcp.ClientInfo{{}, {Name: "claude-code", Version: "2.1.331"}, {Name: "x"}, {Version: "1"}, {Name: strings.Repeat("n", mcp.MaxClientName), Version: strings.Repeat("v", mcp.MaxClientVersion)}} {
-			roundTrip(t, s, Handle{ID: NewID(), Owner: alice, Upstream: upstream, Client: client})
+			roundTrip(t, s, Handle{ID: NewID(), Owner: alice, Opened: 1 << 60, Upstream: upstream, Client: client})
+			roundTrip(t, s, Handle{ID: NewID(), Owner: alice, Upstream: upstream, Client: client, Params: strings.Repeat("p", MaxHandleParams)})
 		}
 	}
 	for _, tooLong := range []Handle{
 		{Upstream: strings.Repeat("x", MaxUpstreamID+1)},
+		{Params: strings.Repeat("x", MaxHandleParams+1)},
 		{Client: mcp.ClientInfo{Name: strings.Repeat("x", mcp.MaxClientName+1)}},
 		{Client: mcp.ClientInfo{Version: strings.Repeat("x", mcp.MaxClientVersion+1)}},
 	} {
@@ -63,6 +66,24 @@ func TestHandleOpensAfterARestartWithTheSameKey(t *testing.T) {
 	}
 	if _, err := newSealer(t, 1).Open(text, alice, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A handle of another layout, which the same key sealed, is an unknown session: its bytes are not
+// read as fields of this layout.
+func TestHandleOfAnotherLayoutIsUnknown(t *testing.T) {
+	s := newSealer(t, 1)
+	id, owner := NewID(), OwnerOf("key", "", "alice")
+	for _, fields := range []string{
+		"\x01" + string(id[:]) + string(owner[:]) + "upstream-4fd0",
+		"\x02" + string(id[:]) + string(owner[:]) + "\x06\x01planner1\x00\x00upstream-4fd0",
+		"\x03" + string(id[:]) + string(owner[:]) + "12345678upstream-4fd0",
+		"\x07" + string(id[:]) + string(owner[:]) + "12345678" + "12345678upstream-4fd0",
+	} {
+		text := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(fields), nil))
+		if h, err := s.Open(text, owner, nil); !errors.Is(err, ErrUnknown) {
+			t.Errorf("layout %d: %+v, %v", fields[0], h, err)
+		}
 	}
 }
 

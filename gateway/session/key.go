@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"svc/gateway/statefile"
+	"svc/gateway/base/files"
 )
 
 // LoadKey returns the key that seals session handles: the shared key in
@@ -26,7 +26,10 @@ func LoadKey(keyFile, stateDir string) ([]byte, error) {
 		return key, nil
 	}
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+		if abs, e := filepath.Abs(stateDir); e == nil {
+			stateDir = abs // a relative path, as the default, does not say where the gateway was started
+		}
+		return nil, fmt.Errorf("the directory for state %s cannot be made; set state_dir, or audit.path whose folder has it by default, to an absolute path that the gateway can write: %w", stateDir, err)
 	}
 	path := filepath.Join(stateDir, "session.key")
 	key, err := readSessionKey(path)
@@ -37,6 +40,18 @@ func LoadKey(keyFile, stateDir string) ([]byte, error) {
 		return nil, fmt.Errorf("session key: %w", err)
 	}
 	return key, nil
+}
+
+// LoadPrevious returns earlier keys, in the order of their files.
+func LoadPrevious(files []string) (keys [][]byte, err error) {
+	for i, path := range files {
+		key, err := readSessionKey(path)
+		if err != nil {
+			return nil, fmt.Errorf("sessions.previous_key_files[%d]: %w", i, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 // readSessionKey reads 32 bytes in base64 from a file that must not be readable
@@ -50,15 +65,15 @@ func readSessionKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s must be a regular file with mode 0600 or stricter, has %s", path, info.Mode())
 	}
 	if info.Size() > 1024 {
-		return nil, fmt.Errorf("%s contains %d bytes, want the base64 of %d bytes", path, info.Size(), KeySize)
+		return nil, fmt.Errorf("%s contains %d bytes, want the base64 of %d bytes", path, info.Size(), keySize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != KeySize {
-		return nil, fmt.Errorf("%s does not contain the base64 of %d bytes; create it with: head -c 32 /dev/urandom | base64", path, KeySize)
+	if err != nil || len(key) != keySize {
+		return nil, fmt.Errorf("%s does not contain the base64 of %d bytes; create it with: head -c 32 /dev/urandom | base64", path, keySize)
 	}
 	return key, nil
 }
@@ -66,11 +81,11 @@ func readSessionKey(path string) ([]byte, error) {
 // makeSessionKey writes a new key. The file is created atomically, so two
 // gateways that start concurrently use the same key.
 func makeSessionKey(path string) ([]byte, error) {
-	key := make([]byte, KeySize)
+	key := make([]byte, keySize)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
 	}
-	err := statefile.Create(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
+	err := files.Create(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
 	if errors.Is(err, fs.ErrExist) {
 		return readSessionKey(path)
 	}

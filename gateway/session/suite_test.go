@@ -15,11 +15,11 @@ import (
 // All implementations of State meet the requirements of the interfaces, including
 // the durable one.
 func TestStateInMemory(t *testing.T) {
-	testState(t, func(t *testing.T) kept { return NewMemory(100, nil) })
+	testState(t, func(t *testing.T) sessionKept { return NewMemory(100, nil) })
 }
 
 func TestStateInMemoryWithAFile(t *testing.T) {
-	testState(t, func(t *testing.T) kept { return openDurable(t, filepath.Join(t.TempDir(), "ended")) })
+	testState(t, func(t *testing.T) sessionKept { return openDurable(t, filepath.Join(t.TempDir(), "ended")) })
 }
 
 func openDurable(t *testing.T, path string) *Durable {
@@ -32,16 +32,16 @@ func openDurable(t *testing.T, path string) *Durable {
 	return d
 }
 
-// kept is the interface of an implementation.
-type kept interface {
+// sessionKept is the interface of an implementation.
+type sessionKept interface {
 	UpstreamSessions
 	ClientSettings
 }
 
 // testState checks the requirements of every implementation. made returns one for
 // at least a hundred sessions.
-func testState(t *testing.T, made func(t *testing.T) kept) {
-	for name, test := range map[string]func(*testing.T, kept){
+func testState(t *testing.T, made func(t *testing.T) sessionKept) {
+	for name, test := range map[string]func(*testing.T, sessionKept){
 		"an upstream session is opened once for all waiting callers": testOpenOnce,
 		"a failed open is not stored":                                testFailedOpen,
 		"an open that panics is no longer running":                   testPanic,
@@ -58,7 +58,7 @@ func testState(t *testing.T, made func(t *testing.T) kept) {
 	}
 }
 
-func testOpenOnce(t *testing.T, p kept) {
+func testOpenOnce(t *testing.T, p sessionKept) {
 	id := NewID()
 	var calls atomic.Int32
 	release := make(chan struct{})
@@ -82,7 +82,7 @@ func testOpenOnce(t *testing.T, p kept) {
 	}
 }
 
-func testFailedOpen(t *testing.T, p kept) {
+func testFailedOpen(t *testing.T, p sessionKept) {
 	id := NewID()
 	boom := errors.New("boom")
 	if _, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) { return UpstreamSession{}, boom }); !errors.Is(err, boom) {
@@ -93,7 +93,7 @@ func testFailedOpen(t *testing.T, p kept) {
 	}
 }
 
-func testPanic(t *testing.T, p kept) {
+func testPanic(t *testing.T, p sessionKept) {
 	id := NewID()
 	func() {
 		defer func() { _ = recover() }()
@@ -104,7 +104,7 @@ func testPanic(t *testing.T, p kept) {
 	}
 }
 
-func testWaiterLeaves(t *testing.T, p kept) {
+func testWaiterLeaves(t *testing.T, p sessionKept) {
 	id := NewID()
 	opening, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
@@ -128,7 +128,7 @@ func testWaiterLeaves(t *testing.T, p kept) {
 	}
 }
 
-func testForget(t *testing.T, p kept) {
+func testForget(t *testing.T, p sessionKept) {
 	id := NewID()
 	old, _ := p.Session(t.Context(), id, "b", opens("old"))
 	p.Forget(t.Context(), id, "b", old)
@@ -142,7 +142,7 @@ func testForget(t *testing.T, p kept) {
 	p.Forget(t.Context(), NewID(), "b", old)
 }
 
-func testEnd(t *testing.T, p kept) {
+func testEnd(t *testing.T, p sessionKept) {
 	id := NewID()
 	p.Session(t.Context(), id, "a", opens("1"))
 	p.Session(t.Context(), id, "b", opens("2"))
@@ -162,7 +162,7 @@ func testEnd(t *testing.T, p kept) {
 	}
 }
 
-func testStaysEnded(t *testing.T, p kept) {
+func testStaysEnded(t *testing.T, p sessionKept) {
 	id := NewID()
 	opened, err := p.Session(t.Context(), id, "b", func(context.Context) (UpstreamSession, error) {
 		p.End(t.Context(), id)
@@ -187,7 +187,7 @@ func testStaysEnded(t *testing.T, p kept) {
 	}
 }
 
-func testLevel(t *testing.T, p kept) {
+func testLevel(t *testing.T, p sessionKept) {
 	id := NewID()
 	p.SetLevel(t.Context(), id, []byte(`{"level":"info"}`))
 	p.SetLevel(t.Context(), id, []byte(`{"level":"debug"}`))
@@ -200,7 +200,7 @@ func testLevel(t *testing.T, p kept) {
 	}
 }
 
-func testTooLong(t *testing.T, p kept) {
+func testTooLong(t *testing.T, p sessionKept) {
 	id := NewID()
 	p.SetParams(t.Context(), id, make([]byte, maxParams+1))
 	p.SetLevel(t.Context(), id, make([]byte, maxLevel+1))
@@ -214,7 +214,7 @@ func testTooLong(t *testing.T, p kept) {
 	}
 }
 
-func testApart(t *testing.T, p kept) {
+func testApart(t *testing.T, p sessionKept) {
 	one, other := NewID(), NewID()
 	p.SetParams(t.Context(), one, []byte(`1`))
 	p.SetLevel(t.Context(), one, []byte(`1`))
@@ -229,7 +229,7 @@ func testApart(t *testing.T, p kept) {
 	}
 }
 
-func testEmpty(t *testing.T, p kept) {
+func testEmpty(t *testing.T, p sessionKept) {
 	id := NewID()
 	for range 2 {
 		if o, err := p.Session(t.Context(), id, "a", opens("")); o != (UpstreamSession{}) || err != nil {

@@ -119,6 +119,14 @@ func appendRequest(dst []byte, s *Span) []byte {
 	if s.Tool != "" {
 		dst = appendText(dst, "gen_ai.operation.name", "execute_tool")
 	}
+	dst = appendText(dst, "gen_ai.prompt.name", s.Prompt)
+	dst = appendText(dst, "mcp.resource.uri", s.URI)
+	dst = appendText(dst, "jsonrpc.request.id", s.MessageID)
+	dst = appendText(dst, "mcp.session.id", s.Session)
+	dst = appendText(dst, "client.address", s.ClientAddress)
+	dst = appendText(dst, "network.transport", "tcp")
+	dst = appendText(dst, "network.protocol.name", "http")
+	dst = appendText(dst, "network.protocol.version", s.HTTPVersion)
 	dst = appendText(dst, "mcp.policy.decision", s.Decision)
 	dst = appendText(dst, "mcp.policy.rule_id", s.RuleID)
 	dst = appendText(dst, "svc.request_id", s.RequestID)
@@ -157,6 +165,17 @@ func appendStage(dst []byte, s *Span, st *Stage) []byte {
 	if st.Upstream {
 		dst = appendText(dst, "mcp.upstream", s.Upstream)
 		dst = appendText(dst, "mcp.method.name", s.Method)
+		// The tool is on the span of the request alone: a reader that counts the spans with
+		// gen_ai.tool.name would count each call twice.
+		dst = appendText(dst, "mcp.resource.uri", s.URI)
+		dst = appendText(dst, "network.transport", s.UpstreamNetwork)
+		if s.UpstreamHost != "" {
+			dst = appendText(dst, "network.protocol.name", "http")
+			dst = appendText(dst, "server.address", s.UpstreamHost)
+			dst = appendInt(dst, "server.port", int64(s.UpstreamPort))
+		}
+		dst = appendText(dst, "error.type", s.UpstreamErrorType)
+		dst = appendStatus(dst, s.UpstreamErrorType)
 	}
 	return closeAt(dst, at)
 }

@@ -33,6 +33,11 @@ type Request struct {
 	// Stream is set for event streams. Their duration depends on the client, so they are not part of the
 	// latencies.
 	Stream bool
+	// Operation is the operation of the semantic conventions for MCP; its Method is empty if no
+	// JSON-RPC method was read.
+	Operation Operation
+	// Duration is the time of the whole request.
+	Duration time.Duration
 	// Gateway is the time spent in the gateway itself, UpstreamTime the time of the
 	// upstream, 0 if none was contacted.
 	Gateway, UpstreamTime time.Duration
@@ -50,7 +55,10 @@ type Metrics struct {
 	reloaded  prometheus.Gauge
 	observed  *prometheus.CounterVec
 	fired     *prometheus.CounterVec
+	dropped   *prometheus.CounterVec
 	clients   clients
+
+	operations operations
 
 	// series maps label values to their counters, so that counting takes no lock.
 	series atomic.Pointer[map[seriesKey]series]
@@ -98,9 +106,11 @@ func NewMetrics(version string, state func() State) *Metrics {
 		}),
 	}
 	m.observed, m.fired = newJudgementCounters()
-	m.registry.MustRegister(m.observed, m.fired)
+	m.dropped = newDroppedCounter()
+	m.registry.MustRegister(m.observed, m.fired, m.dropped)
 	m.clients.requests = newClientCounter()
 	m.registry.MustRegister(m.clients.requests)
+	m.operations.init(m.registry)
 	m.reloaded.Set(1)
 	m.reloads.WithLabelValues("ok")
 	m.reloads.WithLabelValues("failed")
@@ -121,6 +131,9 @@ func (m *Metrics) Observe(r *Request) {
 	s.requests.Inc()
 	if r.Identified && r.Client != "" {
 		m.clients.count(r.Client, r.Action)
+	}
+	if r.Operation.Method != "" {
+		m.operations.observe(&r.Operation, r.Duration, r.UpstreamTime)
 	}
 	if !r.Stream {
 		m.gateway.Observe(r.Gateway.Seconds())

@@ -63,6 +63,30 @@ func TestMetricsOfRequests(t *testing.T) {
 	}
 }
 
+// The metrics of the OpenTelemetry conventions: mcp.server.operation.duration of each request
+// with a method, mcp.client.operation.duration of those that an upstream was asked for.
+func TestOperationDurationOfTheConventions(t *testing.T) {
+	m := NewMetrics("", func() State { return State{} })
+	asked := Operation{Method: "tools/call", Version: "2025-06-18", Network: "tcp", Host: "tools.example", Port: 8443}
+	for range 2 {
+		m.Observe(&Request{Action: "allow", Status: 200, Operation: asked, Duration: 70 * time.Millisecond, UpstreamTime: 15 * time.Millisecond})
+	}
+	m.Observe(&Request{Action: "deny", Status: 403, Operation: Operation{Method: "tools/call", ErrorType: "policy_denied"}, Duration: time.Millisecond})
+	m.Observe(&Request{Action: "allow", Status: 200, Operation: Operation{Method: "ping", ErrorType: "503", UpstreamErrorType: "503", Network: "pipe"}, Duration: time.Second, UpstreamTime: time.Second})
+	m.Observe(&Request{Action: "deny", Status: 401, Duration: time.Second}) // no method was read
+	text := scrape(t, m)
+	expose(t, text,
+		`mcp_server_operation_duration_seconds_bucket{error_type="",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",network_transport="tcp",le="0.05"} 0`,
+		`mcp_server_operation_duration_seconds_bucket{error_type="",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",network_transport="tcp",le="0.1"} 2`,
+		`mcp_server_operation_duration_seconds_count{error_type="policy_denied",mcp_method_name="tools/call",mcp_protocol_version="",network_transport="tcp"} 1`,
+		`mcp_server_operation_duration_seconds_count{error_type="503",mcp_method_name="ping",mcp_protocol_version="",network_transport="tcp"} 1`,
+		`mcp_client_operation_duration_seconds_bucket{error_type="",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",network_transport="tcp",server_address="tools.example",server_port="8443",le="0.02"} 2`,
+		`mcp_client_operation_duration_seconds_count{error_type="503",mcp_method_name="ping",mcp_protocol_version="",network_transport="pipe",server_address="",server_port=""} 1`)
+	if n := strings.Count(text, "operation_duration_seconds_count{"); n != 5 {
+		t.Errorf("%d series, want 3 of the server and 2 of the client", n)
+	}
+}
+
 // Label sets are bounded for any status of an upstream.
 func TestMetricLabelsAreBounded(t *testing.T) {
 	m := NewMetrics("", func() State { return State{} })
@@ -83,7 +107,7 @@ func TestMetricsOfState(t *testing.T) {
 		Ready: true, RestartPending: 2, Buckets: 3, Sessions: 4, MergedStreams: 5, AuditWritable: true, AuditLost: 6, AuditDropped: 7, AuditQueued: 8,
 		KeysComputed: 9, KeysRemembered: 10, KeysBusy: 11,
 		Store:        &StoreState{Allowed: 31, Refused: 32, Failed: 33, ShortCircuited: 34, Failing: true},
-		Issuer:       &IssuerState{Keys: 35, Fetched: time.UnixMilli(36500), Fetches: 37, Signatures: 38, Failing: true},
+		Issuer:       &IssuerState{Keys: 35, Fetched: time.UnixMilli(36500), Fetches: 37, Signatures: 38, NoGroups: map[string]uint64{"form": 41}, Failing: true},
 		Reporter:     &ReporterState{Posted: 12, Duplicates: 13, Failures: 14, Quarantined: 15, Dropped: 16, Failing: true},
 		BreakersOpen: map[string]bool{"pii": true, "slow": false},
 		Upstreams:    []UpstreamState{{Name: "main", Open: 17, Idle: 18, Waiting: 19, Dials: 20}},
@@ -91,10 +115,12 @@ func TestMetricsOfState(t *testing.T) {
 		ToolLists:    []ToolListState{{Upstream: "main", Tools: 30, Failures: 31, Changed: 32, BackingOff: true}},
 		Pins:         []PinState{{Upstream: "main", Approved: 36, Changed: 37, New: 38, Passed: 39, Refused: 40}},
 		Federation:   []FederationState{{Upstream: "main", Items: 33, LeftOut: 34, Failures: 35, Unavailable: true}},
-		Pipelines:    []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
+		DiskFree:     map[string]float64{"audit": 41, "state": 42}, StateWritable: true, ClockJumps: 43,
+		Pipelines: []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
 	expose(t, text,
+		"svc_gateway_clock_jumps_total 43", "svc_gateway_state_writable 1", `svc_gateway_disk_free_bytes{directory="audit"} 41`, `svc_gateway_disk_free_bytes{directory="state"} 42`,
 		`svc_gateway_federation_items{upstream="main"} 33`, `svc_gateway_federation_left_out{upstream="main"} 34`,
 		`svc_gateway_pins_approved{upstream="main"} 36`, `svc_gateway_pins_changed{upstream="main"} 37`, `svc_gateway_pins_new{upstream="main"} 38`,
 		`svc_gateway_pins_passed_total{upstream="main"} 39`, `svc_gateway_pins_refused_total{upstream="main"} 40`,
@@ -111,6 +137,7 @@ func TestMetricsOfState(t *testing.T) {
 		"svc_gateway_rate_limit_store_skipped_total 34", "svc_gateway_rate_limit_store_failing 1",
 		"svc_gateway_oauth_keys 35", "svc_gateway_oauth_keys_fetched_timestamp_seconds 36.5", "svc_gateway_oauth_key_fetches_total 37",
 		"svc_gateway_oauth_failing 1", "svc_gateway_oauth_signature_checks_total 38",
+		`svc_gateway_oauth_tokens_without_groups_total{reason="form"} 41`,
 		`svc_gateway_guardrail_breaker_open{guardrail="pii"} 1`, `svc_gateway_guardrail_breaker_open{guardrail="slow"} 0`,
 		`svc_gateway_upstream_connections{upstream="main"} 17`, `svc_gateway_upstream_idle_connections{upstream="main"} 18`,
 		`svc_gateway_upstream_waiting_requests{upstream="main"} 19`, `svc_gateway_upstream_dials_total{upstream="main"} 20`,

@@ -18,6 +18,9 @@ import (
 
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"svc/gateway/base/hostname"
+	"svc/gateway/base/retry"
 )
 
 const (
@@ -173,7 +176,7 @@ func (p *pipeline) deliver(ctx context.Context, body []byte, tries int) error {
 	pause := backoff
 	wait := time.Until(p.notBefore) // the endpoint may have requested a pause for an earlier batch
 	for try := 1; ; try++ {
-		if wait > 0 && (tries == 1 || !sleep(ctx, wait)) {
+		if wait > 0 && (tries == 1 || !retry.Wait(ctx, wait)) {
 			return errPaused
 		}
 		after, err := p.post(ctx, body)
@@ -196,18 +199,6 @@ var (
 	errGiveUp = errors.New("refused permanently")
 	errPaused = errors.New("the endpoint requested a pause beyond the stop of the gateway")
 )
-
-// sleep waits, and reports whether ctx is still active.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 // post makes one attempt. The error is errGiveUp for a permanent refusal; after is the
 // pause that the endpoint requests.
@@ -241,7 +232,7 @@ func (p *pipeline) post(ctx context.Context, body []byte) (after time.Duration, 
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode >= 500:
 		return retryAfter(resp.Header.Get("Retry-After"), time.Now()), fmt.Errorf("status %d", resp.StatusCode)
 	}
-	return 0, fmt.Errorf("%w: status %d", errGiveUp, resp.StatusCode)
+	return 0, fmt.Errorf("%w: status %d%s", errGiveUp, resp.StatusCode, hostname.Redirects(resp.StatusCode, resp.Header.Get("Location")))
 }
 
 // partial counts the spans of an accepted batch that the endpoint rejected.

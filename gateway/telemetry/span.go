@@ -33,6 +33,20 @@ type Span struct {
 	Method string
 	// Tool is the tool of a tools/call: gen_ai.tool.name.
 	Tool string
+	// Prompt is the prompt of a prompts/get: gen_ai.prompt.name.
+	Prompt string
+	// URI is the resource of a request: mcp.resource.uri. It has neither user information nor
+	// query.
+	URI string
+	// MessageID is the id of a request, without quotes: jsonrpc.request.id.
+	MessageID string
+	// Session is mcp.session.id: the id in audit lines, which cannot be used to access the
+	// session.
+	Session string
+	// ClientAddress is client.address.
+	ClientAddress string
+	// HTTPVersion is network.protocol.version of the client's connection, such as 1.1.
+	HTTPVersion string
 	// Version is the protocol revision: mcp.protocol.version.
 	Version string
 	// Status is http.response.status_code.
@@ -51,6 +65,12 @@ type Span struct {
 	Reason string
 	// Upstream is mcp.upstream.
 	Upstream string
+	// UpstreamNetwork, UpstreamHost and UpstreamPort are network.transport, server.address and
+	// server.port of the upstream.
+	UpstreamNetwork, UpstreamHost string
+	UpstreamPort                  int
+	// UpstreamErrorType is error.type of the stage that called the upstream.
+	UpstreamErrorType string
 	// Principal is mcp.principal.
 	Principal string
 	// OAuthClientName is mcp.auth.oauth_client_name.
@@ -81,7 +101,7 @@ func (s *Span) AddStage(st Stage) {
 
 // bound truncates the texts that are arbitrary input.
 func (s *Span) bound() {
-	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Version, &s.Principal, &s.OAuthClientName, &s.ClientName, &s.ClientVersion, &s.TaskHandle} {
+	for _, t := range [...]*string{&s.Method, &s.Tool, &s.Prompt, &s.URI, &s.MessageID, &s.Version, &s.Principal, &s.OAuthClientName, &s.ClientName, &s.ClientVersion, &s.TaskHandle} {
 		*t = bounded(*t)
 	}
 }
@@ -107,7 +127,7 @@ func httpMethod(method string) string {
 	return "_OTHER"
 }
 
-// appendName appends the span's name: the JSON-RPC method and its tool, as the
+// appendName appends the span's name: the JSON-RPC method and its tool or prompt, as the
 // conventions for MCP define it, or method and path of the HTTP request if no JSON-RPC
 // method was read.
 func (s *Span) appendName(dst []byte) []byte {
@@ -118,8 +138,8 @@ func (s *Span) appendName(dst []byte) []byte {
 			method = "HTTP"
 		}
 		return append(append(dst, method...), " /mcp"...)
-	case s.Tool == "":
+	case s.Tool == "" && s.Prompt == "":
 		return append(dst, s.Method...)
 	}
-	return append(append(append(dst, s.Method...), ' '), s.Tool...)
+	return append(append(append(append(dst, s.Method...), ' '), s.Tool...), s.Prompt...) // one of the two is empty
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"svc/gateway/poison"
+	"svc/gateway/http1"
 )
 
 // Config is one pipeline (gateway specification, telemetry).
@@ -137,7 +137,7 @@ func (t *Tracer) Record(s *Span) {
 		p.queue.push(s.Trace.Server, *scratch)
 	}
 	if scratch != nil {
-		poison.Released(*scratch)
+		http1.Released(*scratch)
 		records.Put(scratch)
 	}
 }

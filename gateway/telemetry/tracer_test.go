@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -148,6 +148,8 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				Tool: "search", Version: "2026-07-28", Status: 403, ErrorType: "policy_denied", Decision: "guardrail", RuleID: "r",
 				Upstream: "main", Principal: "alice", OAuthClientName: "Planner", ClientName: "claude-code", ClientVersion: "2.1", TaskHandle: "t1",
 				GuardrailName: "pii", GuardrailVerdict: "reject", GuardrailLatency: 1500 * time.Microsecond,
+				MessageID: "request-7", Session: "s-1", ClientAddress: "192.0.2.7", HTTPVersion: "1.1", URI: "file:///a",
+				UpstreamNetwork: "tcp", UpstreamHost: "tools.example", UpstreamPort: 8443, UpstreamErrorType: "503",
 			}
 			s.AddStage(Stage{Name: "policy_eval", Start: begun, End: begun.Add(time.Millisecond)})
 			s.AddStage(Stage{Name: "provider", Start: begun.Add(time.Millisecond), End: begun.Add(time.Second), Upstream: true})
@@ -164,6 +166,8 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "r", "mcp.upstream": "main", "mcp.principal": "alice",
 				"mcp.auth.oauth_client_name": "Planner", "mcp.client.name": "claude-code", "mcp.client.version": "2.1", "mcp.task.handle": "t1", "mcp.guardrail.name": "pii",
 				"mcp.guardrail.verdict": "reject", "mcp.guardrail.latency_ms": "1.5", "error.type": "policy_denied",
+				"jsonrpc.request.id": "request-7", "mcp.session.id": "s-1", "client.address": "192.0.2.7", "mcp.resource.uri": "file:///a",
+				"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1",
 			}
 			got := attributes(root.Attributes)
 			for k, v := range want {
@@ -189,6 +193,12 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				provider.Name != "provider" || provider.Kind != tracepb.Span_SPAN_KIND_CLIENT ||
 				string(provider.SpanId) != string(s.Trace.Upstream[:]) {
 				t.Errorf("children %v, %v", policy, provider)
+			}
+			if got, want := attributes(provider.Attributes), (map[string]string{
+				"mcp.upstream": "main", "mcp.method.name": "tools/call", "mcp.resource.uri": "file:///a", "network.transport": "tcp",
+				"network.protocol.name": "http", "server.address": "tools.example", "server.port": "8443", "error.type": "503",
+			}); !maps.Equal(got, want) || provider.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+				t.Errorf("upstream's stage: %v %v", got, provider.Status)
 			}
 			rs := c.batches[0].ResourceSpans[0]
 			if res := attributes(rs.Resource.Attributes); len(res) != 3 || res["service.name"] != "gw" || res["service.version"] != "1.2.3" || res["deployment.environment.name"] != "prod" {
@@ -216,6 +226,7 @@ func TestSpanNamesAndHostileTexts(t *testing.T) {
 		func(s *Span) { s.Method, s.Tool = "", "" },
 		func(s *Span) { s.HTTPMethod, s.Method, s.Tool = "BREW", "", "" },
 		func(s *Span) { s.Tool = long },
+		func(s *Span) { s.Method, s.Tool, s.Prompt = "prompts/get", "", "review" },
 		func(s *Span) { s.Principal = "a\xff" },
 	} {
 		record(tr, edit)
@@ -231,7 +242,7 @@ func TestSpanNamesAndHostileTexts(t *testing.T) {
 			t.Errorf("status %v of a good span", s.Status)
 		}
 	}
-	for _, want := range []string{"tools/call search", "ping", "POST /mcp", "HTTP /mcp", "tools/call " + strings.Repeat("é", 128)} {
+	for _, want := range []string{"tools/call search", "prompts/get review", "ping", "POST /mcp", "HTTP /mcp", "tools/call " + strings.Repeat("é", 128)} {
 		if !names[want] {
 			t.Errorf("no span %q in %v", want, names)
 		}
@@ -313,142 +324,6 @@ func TestTwoPipelines(t *testing.T) {
 	}
 	if text := logs.String(); !strings.Contains(text, "pipeline=operator") || strings.Contains(text, "hush") {
 		t.Errorf("log: %s", text)
-	}
-}
-
-// 429 and 5xx are retried, not before Retry-After.
-func TestRetry(t *testing.T) {
-	for _, status := range []int{429, 500, 502, 503, 504} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			t.Parallel()
-			c := newCollector(t)
-			var first, second time.Time
-			c.answer = func(n int, w http.ResponseWriter) {
-				if n == 1 {
-					first = time.Now()
-					w.Header().Set("Retry-After", "1")
-					w.WriteHeader(status)
-					return
-				}
-				second = time.Now()
-			}
-			tr, stop := start(t, Options{}, Config{Name: "c", Endpoint: c.URL, ServiceName: "s", SampleRatio: 1})
-			record(tr, nil)
-			deadline := time.Now().Add(20 * time.Second)
-			for tr.Stats()[0].Exported == 0 && time.Now().Before(deadline) {
-				time.Sleep(10 * time.Millisecond)
-			}
-			stop()
-			if spans, calls := c.count(); spans != 1 || calls != 2 {
-				t.Fatalf("%d spans in %d calls", spans, calls)
-			}
-			if wait := second.Sub(first); wait < time.Second {
-				t.Errorf("tried again after %v", wait)
-			}
-		})
-	}
-}
-
-// An endpoint that never recovers is given up after a bounded number of attempts.
-func TestRetryIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, err := New([]Config{{Name: "c", Endpoint: "http://h", ServiceName: "s", SampleRatio: 1}}, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		calls := 0
-		p := tr.pipelines[0]
-		p.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-			calls++
-			return &http.Response{StatusCode: 503, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-		})
-		record(tr, nil)
-		begun := time.Now()
-		p.send(t.Context(), attempts)
-		if calls != attempts || p.failed.Load() != 1 || time.Since(begun) > retryFor {
-			t.Errorf("%d tries in %v, %d failed", calls, time.Since(begun), p.failed.Load())
-		}
-		if p.pending != 0 {
-			t.Error("the batch is kept")
-		}
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// An endpoint that hangs does not delay requests: the queue is bounded, dropped
-// spans are counted, and the shutdown waits for a bounded time.
-func TestHangingEndpoint(t *testing.T) {
-	release := make(chan struct{})
-	hang := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	defer hang.Close()
-	defer close(release)
-	tr, stop := start(t, Options{}, Config{Name: "c", Endpoint: hang.URL, ServiceName: "s", SampleRatio: 1})
-	const n = 3 * shards * shardSpans
-	var slowest time.Duration
-	begun := time.Now()
-	for range n {
-		at := time.Now()
-		record(tr, nil)
-		slowest = max(slowest, time.Since(at))
-	}
-	if took := time.Since(begun); took > 30*time.Second || slowest > time.Second {
-		t.Errorf("recording took %v, the slowest %v", took, slowest)
-	}
-	s := tr.Stats()[0]
-	if s.Dropped == 0 || s.Queued > shards*shardSpans || int(s.Dropped)+s.Queued+maxBatch < n {
-		t.Errorf("%+v", s)
-	}
-	at := time.Now()
-	stop()
-	if took := time.Since(at); took > shutdownTimeout+2*time.Second {
-		t.Errorf("the end took %v", took)
-	}
-}
-
-// Partial success is counted.
-func TestPartialSuccess(t *testing.T) {
-	c := newCollector(t)
-	c.answer = func(_ int, w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/x-protobuf")
-		body, _ := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: 2, ErrorMessage: "no"}})
-		w.Write(body)
-	}
-	tr, stop := start(t, Options{}, Config{Name: "c", Endpoint: c.URL, ServiceName: "s", SampleRatio: 1})
-	record(tr, nil)
-	stop()
-	if s := tr.Stats()[0]; s.Rejected != 2 || s.Exported != 1 {
-		t.Errorf("%+v", s)
-	}
-}
-
-// A redirect is not followed: the headers may contain a credential.
-func TestRedirectIsNotFollowed(t *testing.T) {
-	elsewhere := newCollector(t)
-	c := newCollector(t)
-	c.answer = func(_ int, w http.ResponseWriter) {
-		w.Header().Set("Location", elsewhere.URL)
-		w.WriteHeader(307)
-	}
-	tr, stop := start(t, Options{}, Config{Name: "c", Endpoint: c.URL, Headers: map[string]string{"X-Key": "k"}, ServiceName: "s", SampleRatio: 1})
-	record(tr, nil)
-	stop()
-	if _, calls := elsewhere.count(); calls != 0 || tr.Stats()[0].Failed != 1 {
-		t.Errorf("%d calls elsewhere, %+v", calls, tr.Stats()[0])
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "-1": 0, "0": 0, "x": 0, "99999999": 24 * time.Hour,
-		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
-	} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("retryAfter(%q) = %v, want %v", text, got, want)
-		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
 // mill responds to every request on a connection with the same bytes, as cheaply
@@ -82,7 +84,7 @@ func BenchmarkDo(b *testing.B) {
 
 func BenchmarkParseHead(b *testing.B) {
 	block := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Fri, 20 Nov 2026 12:00:00 GMT\r\nMcp-Session-Id: 0123456789abcdef\r\nContent-Length: 300\r\n\r\n"
-	var fields [16]Field
+	var fields [16]mcp.Field
 	b.ReportAllocs()
 	for b.Loop() {
 		h := head{fields: fields[:0]}
@@ -101,9 +103,9 @@ func BenchmarkAppendRequest(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	req := &Request{Method: "POST", Body: bytes.Repeat([]byte("x"), 300), Header: Header{
-		{"Content-Type", "application/json"}, {"Accept", "application/json, text/event-stream"},
-		{"Mcp-Protocol-Version", "2025-06-18"}, {"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+	req := &HTTPRequest{Method: "POST", Body: bytes.Repeat([]byte("x"), 300), Header: mcp.Header{
+		{Name: "Content-Type", Value: "application/json"}, {Name: "Accept", Value: "application/json, text/event-stream"},
+		{Name: "Mcp-Protocol-Version", Value: "2025-06-18"}, {Name: "Traceparent", Value: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}}
 	var w writeBuffer
 	b.ReportAllocs()

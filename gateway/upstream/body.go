@@ -203,16 +203,16 @@ func (b *body) more() error {
 
 // BeforeWait sets a function that is called whenever a Read of the body is about to wait
 // for the connection, because all earlier data was delivered. A proxy flushes its own
-// buffer there (decision FAST18). f is called on the goroutine of the Read, and must be
+// buffer there. f is called on the goroutine of the Read, and must be
 // set before the first Read. Bodies of other types implement a method with this name, or
 // never call f.
-func (r *Response) BeforeWait(f func()) {
+func (r *HTTPResponse) BeforeWait(f func()) {
 	if b, ok := r.Body.(interface{ BeforeWait(f func()) }); ok {
 		b.BeforeWait(f)
 	}
 }
 
-// BeforeWait is [Response.BeforeWait].
+// BeforeWait is [HTTPResponse.BeforeWait].
 func (b *body) BeforeWait(f func()) { b.before = f }
 
 // Counter counts bytes as they arrive; its error ends the reading of a body.
@@ -221,7 +221,7 @@ type Counter interface{ Count(n int) error }
 // ReadAll reads the body to its end and appends it to dst, in as few reads as possible
 // when its length is known. With every error it returns the data that it has read. The
 // client, and a counter that is not nil, bound the size. The body must still be closed.
-func (r *Response) ReadAll(dst []byte, count Counter) ([]byte, error) {
+func (r *HTTPResponse) ReadAll(dst []byte, count Counter) ([]byte, error) {
 	if n := r.ContentLength; n > 0 {
 		// The length is not trusted: memory for a large body grows as its data arrives.
 		dst = slices.Grow(dst, int(min(n, maxGrowth)))

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"svc/gateway/base/retry"
 )
 
 // Cause is the reason why an exchange failed, in terms that operators search for.
@@ -35,12 +37,18 @@ const (
 	CauseExited      = "process_exited"
 	CauseCredentials = "credentials"
 	CauseOther       = "other"
+	// CauseDescriptors: the gateway or its machine has no free file descriptor; the
+	// upstream was not contacted.
+	CauseDescriptors = "no_descriptors"
 )
 
 // CauseOf returns the reason why an exchange failed.
 func CauseOf(err error) Cause {
 	if errors.Is(err, ErrCredentials) { // first, because the causes below would belong to another server
 		return Cause{CauseCredentials, innerText(err)}
+	}
+	if retry.NoDescriptors(err) {
+		return Cause{CauseDescriptors, "the gateway has no free file descriptors: raise its limit (LimitNOFILE of systemd, ulimit -n)"}
 	}
 	if c, ok := causeOfTLS(err); ok {
 		return c

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -31,16 +33,16 @@ func TestRequestOnTheWire(t *testing.T) {
 		Name: "peer", URL: p.url() + "?a=b", Timeout: time.Second,
 		Headers: map[string]string{"Authorization": "Bearer of-the-upstream", "X-B": "2"},
 	})
-	req := &Request{Method: "POST", Body: []byte(`{"a":1}`), Header: Header{
-		{"Content-Type", "application/json"},
-		{"authorization", "Bearer of-the-client"}, // the configured value is sent
-		{"Host", "evil.example"},
-		{"Content-Length", "0"},
-		{"Transfer-Encoding", "chunked"},
-		{"Connection", "Upgrade, Content-Type"},
-		{"Accept-Encoding", "gzip"},
-		{"Expect", "100-continue"},
-		{"Accept", "application/json, text/event-stream"},
+	req := &HTTPRequest{Method: "POST", Body: []byte(`{"a":1}`), Header: mcp.Header{
+		{Name: "Content-Type", Value: "application/json"},
+		{Name: "authorization", Value: "Bearer of-the-client"}, // the configured value is sent
+		{Name: "Host", Value: "evil.example"},
+		{Name: "Content-Length", Value: "0"},
+		{Name: "Transfer-Encoding", Value: "chunked"},
+		{Name: "Connection", Value: "Upgrade, Content-Type"},
+		{Name: "Accept-Encoding", Value: "gzip"},
+		{Name: "Expect", Value: "100-continue"},
+		{Name: "Accept", Value: "application/json, text/event-stream"},
 	}}
 	if _, _, err := do(c, req); err != nil {
 		t.Fatal(err)
@@ -62,7 +64,7 @@ func TestGetAndDeleteHaveNoLength(t *testing.T) {
 	})
 	c := newTestClient(t, p.url())
 	for _, method := range []string{"GET", "DELETE"} {
-		if _, _, err := do(c, &Request{Method: method}); err != nil {
+		if _, _, err := do(c, &HTTPRequest{Method: method}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -71,23 +73,23 @@ func TestGetAndDeleteHaveNoLength(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	tests := []struct {
 		name string
-		req  Request
+		req  HTTPRequest
 	}{
-		{"line break in a value", Request{Method: "POST", Header: Header{{"A", "b\r\nC: d"}}}},
-		{"line feed in a value", Request{Method: "POST", Header: Header{{"A", "b\nC: d"}}}},
-		{"carriage return in a value", Request{Method: "POST", Header: Header{{"A", "b\rc"}}}},
-		{"NUL in a value", Request{Method: "POST", Header: Header{{"A", "b\x00"}}}},
-		{"DEL in a value", Request{Method: "POST", Header: Header{{"A", "b\x7f"}}}},
-		{"line break in the value of a field that is skipped", Request{Method: "POST", Header: Header{{"Host", "b\r\nC: d"}}}},
-		{"line break in a name", Request{Method: "POST", Header: Header{{"A\r\nB", "c"}}}},
-		{"colon in a name", Request{Method: "POST", Header: Header{{"A:", "c"}}}},
-		{"empty name", Request{Method: "POST", Header: Header{{"", "c"}}}},
-		{"space in the method", Request{Method: "POST /x"}},
-		{"line break in the method", Request{Method: "GET\r\n"}},
-		{"no method", Request{}},
-		{"HEAD", Request{Method: "HEAD"}},
-		{"CONNECT", Request{Method: "CONNECT"}},
-		{"header of 2 MiB", Request{Method: "POST", Header: Header{{"A", strings.Repeat("x", 2<<20)}}}},
+		{"line break in a value", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "b\r\nC: d"}}}},
+		{"line feed in a value", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "b\nC: d"}}}},
+		{"carriage return in a value", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "b\rc"}}}},
+		{"NUL in a value", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "b\x00"}}}},
+		{"DEL in a value", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "b\x7f"}}}},
+		{"line break in the value of a field that is skipped", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "Host", Value: "b\r\nC: d"}}}},
+		{"line break in a name", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A\r\nB", Value: "c"}}}},
+		{"colon in a name", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A:", Value: "c"}}}},
+		{"empty name", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "", Value: "c"}}}},
+		{"space in the method", HTTPRequest{Method: "POST /x"}},
+		{"line break in the method", HTTPRequest{Method: "GET\r\n"}},
+		{"no method", HTTPRequest{}},
+		{"HEAD", HTTPRequest{Method: "HEAD"}},
+		{"CONNECT", HTTPRequest{Method: "CONNECT"}},
+		{"header of 2 MiB", HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: strings.Repeat("x", 2<<20)}}}},
 	}
 	c := newTestClient(t, "http://127.0.0.1:1/")
 	for _, tt := range tests {
@@ -190,7 +192,7 @@ func TestConnectionEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, _, err := do(c, &Request{Method: tt.method, Idempotent: tt.idempotent})
+			_, _, err := do(c, &HTTPRequest{Method: tt.method, Idempotent: tt.idempotent})
 			wantKind(t, err, tt.kind)
 			if e := (*Error)(nil); errors.As(err, &e) && e.Sent != tt.sent {
 				t.Errorf("Sent is %v, want %v", e.Sent, tt.sent)
@@ -325,7 +327,7 @@ func TestTimeoutsOfOneRequestDoNotReachTheNext(t *testing.T) {
 	for range 2 {
 		quick := post("quick")
 		quick.Timeouts = &Timeouts{FirstByte: 50 * time.Millisecond, Between: 50 * time.Millisecond}
-		for _, req := range []*Request{quick, post("slow")} {
+		for _, req := range []*HTTPRequest{quick, post("slow")} {
 			if _, _, err := do(c, req); err != nil {
 				t.Fatal(err)
 			}
@@ -527,7 +529,7 @@ func TestPool(t *testing.T) {
 			now.Add(-1)
 			c.send(okAnswer)
 		})
-		c := newTestClient(t, p.url(), MaxConns(3))
+		c := newTestClient(t, p.url(), withMaxConns(3))
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -546,7 +548,7 @@ func TestPool(t *testing.T) {
 	})
 	t.Run("the wait for a connection is bounded", func(t *testing.T) {
 		p := newPeer(t, func(_ int, c *peerConn) { c.wait() })
-		c := newTestClient(t, p.url(), MaxConns(1))
+		c := newTestClient(t, p.url(), withMaxConns(1))
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = c.Do(ctx, post(`{}`)) })
@@ -575,7 +577,7 @@ func TestPool(t *testing.T) {
 			c.send(okAnswer)
 			c.wait()
 		})
-		c := newTestClient(t, p.url(), MaxConns(1))
+		c := newTestClient(t, p.url(), withMaxConns(1))
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, _ = do(c, post(`{}`)) })
 		eventually(t, "the connection to be taken", func() bool { return c.Stats().Dials == 1 })
@@ -585,7 +587,7 @@ func TestPool(t *testing.T) {
 		wg.Wait()
 	})
 	t.Run("idle connections go", func(t *testing.T) {
-		c := newTestClient(t, answering(t, okAnswer).url(), IdleTimeout(40*time.Millisecond))
+		c := newTestClient(t, answering(t, okAnswer).url(), withIdleTimeout(40*time.Millisecond))
 		if _, _, err := do(c, post(`{}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -604,7 +606,7 @@ func TestPool(t *testing.T) {
 			c.send(okAnswer)
 			c.wait()
 		})
-		c := newTestClient(t, p.url(), MaxIdle(2))
+		c := newTestClient(t, p.url(), withMaxIdle(2))
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() { _, _, _ = do(c, post(`{}`)) })
@@ -616,7 +618,7 @@ func TestPool(t *testing.T) {
 	})
 	t.Run("an old connection is not used again", func(t *testing.T) {
 		p := answering(t, okAnswer)
-		c := newTestClient(t, p.url(), MaxAge(0))
+		c := newTestClient(t, p.url(), withMaxAge(0))
 		for range 3 {
 			if _, _, err := do(c, post(`{}`)); err != nil {
 				t.Fatal(err)
@@ -767,7 +769,7 @@ func TestManyRequestsAtOnce(t *testing.T) {
 		}
 		c.send("0\r\n\r\n")
 	})
-	c := newTestClient(t, p.url(), MaxConns(10))
+	c := newTestClient(t, p.url(), withMaxConns(10))
 	var wg sync.WaitGroup
 	for g := range 20 {
 		wg.Go(func() {
@@ -797,7 +799,7 @@ func TestManyRequestsAtOnce(t *testing.T) {
 
 func TestErrorsHoldNoSecrets(t *testing.T) {
 	c := clientOf(t, Config{Name: "secret", URL: "http://127.0.0.1:1/mcp?token=s3cret", Timeout: time.Second, Headers: map[string]string{"Authorization": "Bearer s3cret"}})
-	_, _, err := do(c, &Request{Method: "POST", Header: Header{{"A", "s3cret\n"}}})
+	_, _, err := do(c, &HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "A", Value: "s3cret\n"}}})
 	for _, err := range []error{err, func() error { _, _, err := do(c, post(`s3cret`)); return err }()} {
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("error %v", err)
@@ -811,3 +813,18 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// withMaxConns bounds the number of open connections, including streams. A request beyond it
+// waits for a connection, up to its first-byte timeout.
+func withMaxConns(n int) option { return func(p *pool) { p.maxConns = max(n, 1) } }
+
+// withMaxIdle bounds the number of idle connections.
+func withMaxIdle(n int) option { return func(p *pool) { p.maxIdle = max(n, 0) } }
+
+// withIdleTimeout is the time after which an idle connection is closed, unless the upstream
+// announced another time.
+func withIdleTimeout(d time.Duration) option { return func(p *pool) { p.idleTimeout = d } }
+
+// withMaxAge is the maximum lifetime of a connection, so that a change of the upstream's address
+// takes effect under constant load too.
+func withMaxAge(d time.Duration) option { return func(p *pool) { p.maxAge = d } }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"svc/gateway/breaker"
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
+	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 	// timeout or responds with 5xx repeatedly: they get 502 upstream_unreachable at once.
 	// It is on with federation; without federation it is off unless the section is
 	// present.
-	Breaker *breaker.Config `yaml:"breaker"`
+	Breaker *retry.Config `yaml:"breaker"`
 
 	// Protocol is auto, or the protocol revision that the upstream supports. With auto the
 	// gateway asks the upstream with server/discover at the start, hourly, and when an
@@ -134,7 +134,7 @@ func (c *Config) SetDefaults() {
 // absent: the default one, or none.
 func (c Config) WithBreaker(byDefault bool) Config {
 	if c.Breaker == nil && byDefault {
-		c.Breaker = new(breaker.Config)
+		c.Breaker = new(retry.Config)
 		c.Breaker.SetDefaults()
 	}
 	return c
@@ -220,7 +220,7 @@ func (c *Config) validateHeader(at diag.At, name, value string) {
 	switch {
 	case !validName(name):
 		at.Errorf("header", "%q is not a header name", name)
-	case ownsHeader(name), equalName(name, HeaderHops):
+	case ownsHeader(name), mcp.EqualName(name, mcp.HeaderHops):
 		at.Hint("remove it").Errorf("header", "the gateway writes this header itself")
 	case !validValue(value):
 		at.Errorf("header", "the value holds a line break or another control character")

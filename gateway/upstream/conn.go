@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"svc/gateway/poison"
-	"svc/gateway/socket"
+	"svc/gateway/http1"
 )
 
 const (
@@ -24,10 +23,10 @@ var bigBuffers = sync.Pool{New: func() any { return new([bigBuffer]byte) }}
 // conn is one connection. Only one exchange at a time uses it; other goroutines may call
 // only abort.
 type conn struct {
-	nc    net.Conn     // the connection that carries HTTP: the TLS layer or sock
-	raw   net.Conn     // the TCP connection
-	sock  *socket.Conn // raw without TLS, else nil
-	probe *probe       // nil where there is none, or where sock probes by itself
+	nc    net.Conn    // the connection that carries HTTP: the TLS layer or sock
+	raw   net.Conn    // the TCP connection
+	sock  *http1.Conn // raw without TLS, else nil
+	probe *probe      // nil where there is none, or where sock probes by itself
 	// secured is nil without TLS, and used only by the reader of nc.
 	secured *closeNotifyConn
 
@@ -50,7 +49,7 @@ type conn struct {
 func newConn(nc, raw net.Conn, now time.Duration) *conn {
 	cn := &conn{nc: nc, raw: raw, small: make([]byte, smallBuffer), made: now}
 	if nc == raw {
-		cn.sock = socket.New(raw)
+		cn.sock = http1.NewConn(raw)
 		cn.nc = cn.sock
 	}
 	if cn.sock == nil || !cn.sock.CanProbe() {
@@ -181,7 +180,7 @@ func (cn *conn) write(out *writeBuffer, body []byte) (int64, error) {
 
 func (cn *conn) dropBig() {
 	if cn.big != nil {
-		poison.Released(cn.big[:])
+		http1.Released(cn.big[:])
 		bigBuffers.Put(cn.big)
 		cn.big = nil
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
 // The steps that an Error names.
@@ -20,8 +22,8 @@ const (
 // the request: the response may contain the reason.
 const earlyAnswerWait = 250 * time.Millisecond
 
-// exchange is one request and its response. It is one allocation: the response, its body
-// and space for its fields.
+// exchange is one request and its response. It is one allocation: the response, in the form that
+// transports return, its body and space for its fields.
 type exchange struct {
 	Response
 	client    *Client
@@ -32,7 +34,7 @@ type exchange struct {
 	op        string
 	stop      func() bool // stops watching ctx
 	body      body
-	fields    [16]Field
+	fields    [16]mcp.Field
 }
 
 // roundTrip sends the request on cn and reads the header of the response. After an error
@@ -182,9 +184,9 @@ func (x *exchange) begin(usable bool) {
 	}
 }
 
-func isEventStream(h Header) bool {
+func isEventStream(h mcp.Header) bool {
 	const media = "text/event-stream"
 	v := h.Get("Content-Type")
-	return len(v) >= len(media) && equalName(v[:len(media)], media) &&
+	return len(v) >= len(media) && mcp.EqualName(v[:len(media)], media) &&
 		(len(v) == len(media) || v[len(media)] == ';' || isSpace(v[len(media)]))
 }

@@ -9,16 +9,18 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
-// scripted is a connection that returns prepared data in pieces, and then ends.
-type scripted struct {
+// upstreamScripted is a connection that returns prepared data in pieces, and then ends.
+type upstreamScripted struct {
 	net.Conn
 	data  []byte
 	piece int
 }
 
-func (s *scripted) Read(p []byte) (int, error) {
+func (s *upstreamScripted) Read(p []byte) (int, error) {
 	if len(s.data) == 0 {
 		return 0, io.EOF
 	}
@@ -27,17 +29,17 @@ func (s *scripted) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *scripted) Write(p []byte) (int, error)     { return len(p), nil }
-func (s *scripted) Close() error                    { return nil }
-func (s *scripted) SetDeadline(time.Time) error     { return nil }
-func (s *scripted) SetReadDeadline(time.Time) error { return nil }
+func (s *upstreamScripted) Write(p []byte) (int, error)     { return len(p), nil }
+func (s *upstreamScripted) Close() error                    { return nil }
+func (s *upstreamScripted) SetDeadline(time.Time) error     { return nil }
+func (s *upstreamScripted) SetReadDeadline(time.Time) error { return nil }
 
 // readScripted runs one exchange on the bytes and returns the response, its body, and
 // whether the connection would be reused.
 func readScripted(data []byte, piece, room int) (*Response, []byte, bool, error) {
 	c := &Client{name: "fuzz", maxBody: 1 << 20}
 	c.pool.init(&c.target)
-	s := &scripted{data: data, piece: piece}
+	s := &upstreamScripted{data: data, piece: piece}
 	c.pool.open = 1
 	cn := newConn(s, s, c.pool.now())
 	x := &exchange{client: c, ctx: context.Background()}
@@ -157,7 +159,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, method, name, value string, body []byte) {
 		var w writeBuffer
-		if err := target.appendRequest(&w, &Request{Method: method, Header: Header{{name, value}}, Body: body}); err != nil {
+		if err := target.appendRequest(&w, &HTTPRequest{Method: method, Header: mcp.Header{{Name: name, Value: value}}, Body: body}); err != nil {
 			return
 		}
 		wire := w.b

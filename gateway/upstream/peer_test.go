@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"svc/gateway/mcp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,12 +117,12 @@ func answering(t testing.TB, answer string) *peer {
 	return serving(t, func(c *peerConn, _ *http.Request, _ []byte) { c.send(answer) })
 }
 
-func newTestClient(t testing.TB, url string, opts ...Option) *Client {
+func newTestClient(t testing.TB, url string, opts ...option) *Client {
 	t.Helper()
 	return clientOf(t, Config{Name: "peer", URL: url, Timeout: 5 * time.Second, MaxResponseBytes: 1 << 20}, opts...)
 }
 
-func clientOf(t testing.TB, cfg Config, opts ...Option) *Client {
+func clientOf(t testing.TB, cfg Config, opts ...option) *Client {
 	t.Helper()
 	c, err := NewClient(cfg, opts...)
 	if err != nil {
@@ -137,7 +139,7 @@ func clientOf(t testing.TB, cfg Config, opts ...Option) *Client {
 }
 
 // do sends a request and reads the answer to its end.
-func do(c *Client, req *Request) (*Response, string, error) {
+func do(c *Client, req *HTTPRequest) (*HTTPResponse, string, error) {
 	resp, err := c.Do(context.Background(), req)
 	if err != nil {
 		return nil, "", err
@@ -147,8 +149,8 @@ func do(c *Client, req *Request) (*Response, string, error) {
 	return resp, string(body), err
 }
 
-func post(body string) *Request {
-	return &Request{Method: "POST", Header: Header{{"Content-Type", "application/json"}}, Body: []byte(body)}
+func post(body string) *HTTPRequest {
+	return &HTTPRequest{Method: "POST", Header: mcp.Header{{Name: "Content-Type", Value: "application/json"}}, Body: []byte(body)}
 }
 
 // wantKind checks that err is an *Error of the kind, or nil when kind is nil.

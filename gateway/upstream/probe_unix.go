@@ -6,11 +6,10 @@ import (
 	"net"
 	"syscall"
 
-	"svc/gateway/socket"
+	"svc/gateway/http1"
 )
 
-// probe checks whether an idle connection is still open and without unsolicited data
-// (decision FAST24).
+// probe checks whether an idle connection is still open and without unsolicited data (decision UP1).
 type probe struct {
 	rc    syscall.RawConn
 	look  func(fd uintptr) // allocated once
@@ -28,7 +27,7 @@ func newProbe(raw net.Conn) *probe {
 		return nil
 	}
 	p := &probe{rc: rc}
-	p.look = func(fd uintptr) { p.quiet = socket.Quiet(fd, &p.peek) }
+	p.look = func(fd uintptr) { p.quiet = http1.Quiet(fd, &p.peek) }
 	return p
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
 const (
@@ -26,7 +28,7 @@ func invalidf(format string, args ...any) error {
 type head struct {
 	status int
 	http10 bool
-	fields Header
+	fields mcp.Header
 }
 
 // parse parses a header that ends with an empty line. Values share memory with block;
@@ -91,10 +93,10 @@ func (h *head) parseStatus(line string) error {
 	return nil
 }
 
-func parseField(line string) (Field, error) {
+func parseField(line string) (mcp.Field, error) {
 	i := strings.IndexByte(line, ':')
 	if i < 0 || !validName(line[:i]) { // a line that continues another starts with a space
-		return Field{}, invalidf("header line %.40q", line)
+		return mcp.Field{}, invalidf("header line %.40q", line)
 	}
 	value := line[i+1:]
 	for value != "" && isSpace(value[0]) {
@@ -104,9 +106,9 @@ func parseField(line string) (Field, error) {
 		value = value[:len(value)-1]
 	}
 	if !validValue(value) {
-		return Field{}, invalidf("header %.40s holds a control character", line[:i])
+		return mcp.Field{}, invalidf("header %.40s holds a control character", line[:i])
 	}
-	return Field{Name: line[:i], Value: value}, nil
+	return mcp.Field{Name: line[:i], Value: value}, nil
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
@@ -131,13 +133,13 @@ func (h *head) frame() (kind framing, length int64, reuse bool, keepAlive time.D
 		name, value := h.fields[i].Name, h.fields[i].Value
 		switch len(name) { // cheaper than comparing each name with each field
 		case len("Connection"):
-			if equalName(name, "Connection") && hasToken(value, "close") {
+			if mcp.EqualName(name, "Connection") && hasToken(value, "close") {
 				reuse = false
-			} else if equalName(name, "Keep-Alive") {
+			} else if mcp.EqualName(name, "Keep-Alive") {
 				keepAlive = parseKeepAlive(value)
 			}
 		case len("Content-Length"):
-			if !equalName(name, "Content-Length") {
+			if !mcp.EqualName(name, "Content-Length") {
 				continue
 			}
 			if length >= 0 {
@@ -147,11 +149,11 @@ func (h *head) frame() (kind framing, length int64, reuse bool, keepAlive time.D
 				return 0, 0, false, 0, err
 			}
 		case len("Content-Encoding"):
-			if equalName(name, "Content-Encoding") && value != "" && !strings.EqualFold(value, "identity") {
+			if mcp.EqualName(name, "Content-Encoding") && value != "" && !strings.EqualFold(value, "identity") {
 				return 0, 0, false, 0, invalidf("Content-Encoding %.40q, although only identity was accepted", value)
 			}
 		case len("Transfer-Encoding"):
-			if !equalName(name, "Transfer-Encoding") {
+			if !mcp.EqualName(name, "Transfer-Encoding") {
 				continue
 			}
 			if chunked || h.http10 || !strings.EqualFold(value, "chunked") {

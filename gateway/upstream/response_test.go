@@ -194,7 +194,7 @@ func TestBeforeWaitComesBeforeEachWait(t *testing.T) {
 				c.send(kind.rest)
 				c.wait()
 			})
-			resp, err := newTestClient(t, p.url()).Do(context.Background(), &Request{Method: "POST"})
+			resp, err := newTestClient(t, p.url()).Do(context.Background(), &HTTPRequest{Method: "POST"})
 			if err != nil {
 				t.Fatal(err)
 			}

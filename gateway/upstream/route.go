@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"svc/gateway/diag"
-	"svc/gateway/toolname"
+	"svc/gateway/base/diag"
+	"svc/gateway/policy/match"
 )
 
 // Route is one element of the routes section (gateway specification, routes).
@@ -30,7 +30,7 @@ type Match struct {
 	// ToolNameIn matches any of the listed names exactly.
 	ToolNameIn []string `yaml:"tool_name_in"`
 
-	// Method, Direction and Claims belong to policy rules; a route that has one of them
+	// These conditions belong to policy rules; a route that has one of them
 	// is rejected with an error of its own.
 	Method    string `yaml:"method"`
 	Direction string `yaml:"direction"`
@@ -63,7 +63,7 @@ func (m *Match) Validate(at diag.At) {
 			Errorf("matcher", "a route needs exactly one matcher, this one has %d", n)
 	}
 	if m.ToolGlob != "" {
-		if err := toolname.CheckGlob(m.ToolGlob); err != nil {
+		if err := match.CheckGlob(m.ToolGlob); err != nil {
 			at.Field("tool_glob").Errorf("glob", "%s", err)
 		}
 	}
@@ -83,14 +83,14 @@ func (m *Match) Validate(at diag.At) {
 }
 
 // Tool is the matcher of the route; an empty text is an absent key.
-func (m *Match) Tool() toolname.Written {
+func (m *Match) Tool() match.Written {
 	given := func(s *string) *string {
 		if *s == "" {
 			return nil
 		}
 		return s
 	}
-	return toolname.Written{
+	return match.Written{
 		Name: given(&m.ToolName), Prefix: given(&m.ToolPrefix), Glob: given(&m.ToolGlob), Regex: given(&m.ToolRegex), NameIn: m.ToolNameIn,
 	}
 }
@@ -100,7 +100,7 @@ func checkRegex(pattern string) error {
 	if len(pattern) > 4096 {
 		return errors.New("is longer than 4096 bytes")
 	}
-	if err := toolname.CheckRegex(pattern); err != nil {
+	if err := match.CheckRegex(pattern); err != nil {
 		return fmt.Errorf("does not compile: %w", err)
 	}
 	return nil

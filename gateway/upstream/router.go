@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"svc/gateway/diag"
-	"svc/gateway/toolname"
+	"svc/gateway/base/diag"
+	"svc/gateway/policy/match"
 )
 
 // Router selects the upstream of a tool: routes are evaluated in order and the first
@@ -23,7 +23,7 @@ type Router struct {
 
 type pattern struct {
 	route int
-	tools toolname.Matcher
+	tools match.Matcher
 }
 
 // NewRouter compiles routes. It returns an error for a route that Validate would
@@ -45,20 +45,20 @@ func NewRouter(routes []Route) (*Router, error) {
 	return r, nil
 }
 
-func (r *Router) add(i int, match *Match) error {
-	written := match.Tool()
-	m, err := toolname.Compile(&written)
+func (r *Router) add(i int, written *Match) error {
+	tool := written.Tool()
+	m, err := match.Compile(&tool)
 	if err != nil {
 		return err
 	}
 	switch m.Kind {
-	case toolname.Every:
+	case match.Every:
 		r.all = min(r.all, i)
-	case toolname.ByName:
+	case match.ByName:
 		for _, name := range m.Names {
 			setFirst(r.exact, name, i)
 		}
-	case toolname.ByPrefix:
+	case match.ByPrefix:
 		setFirst(r.prefixes, m.Prefix, i)
 		if !slices.Contains(r.lengths, len(m.Prefix)) {
 			r.lengths = append(r.lengths, len(m.Prefix))

@@ -9,7 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"svc/gateway/diag"
+	"svc/gateway/base/diag"
+	"svc/gateway/mcp"
 )
 
 func TestRouterFirstMatchWins(t *testing.T) {
@@ -244,7 +245,7 @@ func TestConfigValidation(t *testing.T) {
 }
 
 func TestHeader(t *testing.T) {
-	var h Header
+	var h mcp.Header
 	h.Add("A", "1")
 	h.Add("b", "2")
 	h.Add("a", "3")

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"svc/gateway/poison"
-	"svc/gateway/socket"
+	"svc/gateway/http1"
+	"svc/gateway/mcp"
 )
 
 const (
@@ -111,7 +111,7 @@ func (t *target) dial(ctx context.Context) (nc, raw net.Conn, secured *closeNoti
 	if err != nil || t.tls == nil {
 		return raw, raw, nil, err
 	}
-	secured = &closeNotifyConn{Conn: socket.New(raw)}
+	secured = &closeNotifyConn{Conn: http1.NewConn(raw)}
 	layer := tls.Client(secured, t.tls)
 	if err := layer.HandshakeContext(ctx); err != nil {
 		raw.Close()
@@ -161,14 +161,14 @@ func getWriteBuffer() *writeBuffer { return writeBuffers.Get().(*writeBuffer) }
 
 func putWriteBuffer(w *writeBuffer) {
 	if cap(w.b) <= 64<<10 {
-		poison.Released(w.b)
+		http1.Released(w.b)
 		w.b, w.gathered = w.b[:0], false
 		writeBuffers.Put(w)
 	}
 }
 
 // appendRequest appends the head of the request to w, and the body when it is small.
-func (t *target) appendRequest(w *writeBuffer, req *Request) error {
+func (t *target) appendRequest(w *writeBuffer, req *HTTPRequest) error {
 	if !validName(req.Method) || len(req.Method) > 32 || req.Method == "HEAD" || req.Method == "CONNECT" {
 		return fmt.Errorf("%w: method %.40q", ErrInvalidRequest, req.Method)
 	}
@@ -209,7 +209,7 @@ func (t *target) appendRequest(w *writeBuffer, req *Request) error {
 
 func (t *target) sets(name string) bool {
 	for _, s := range t.static {
-		if equalName(s, name) {
+		if mcp.EqualName(s, name) {
 			return true
 		}
 	}

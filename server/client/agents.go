@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // AgentQuery filters GET /api/agents; zero fields do not filter.

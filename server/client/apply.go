@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // Apply calls POST /api/apply.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // ReportAuditHead calls POST /api/audit/heads. When it returns nil the head is

@@ -3,7 +3,7 @@
 //
 // The package implements the transport conventions: the key in its header, bounded
 // responses, the error body as an *Error, Idempotency-Key on creations, and the paging
-// of lists. The wire types are those of server/api. Handling errors, and retries, is
+// of lists. The wire types are those of store/api. Handling errors, and retries, is
 // up to the caller.
 package client
 
@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 const (
@@ -48,11 +48,6 @@ type Client struct {
 
 // Option configures a Client.
 type Option func(*Client)
-
-// WithTransport replaces http.DefaultTransport.
-func WithTransport(t http.RoundTripper) Option {
-	return func(c *Client) { c.http.Transport = t }
-}
 
 // WithTimeout replaces DefaultTimeout; with 0 only the context ends a request.
 func WithTimeout(d time.Duration) Option {

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // BreakdownQuery has the parameters of GET /api/costs/breakdown; zero fields

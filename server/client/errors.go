@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"svc/server/api"
+	"svc/gateway/base/hostname"
+	"svc/store/api"
 )
 
 // Error is an unsuccessful response of the control plane (control-plane
@@ -59,6 +60,7 @@ func answerError(resp *http.Response) error {
 		if e.Message == "" {
 			e.Message = "unexpected status"
 		}
+		e.Message += hostname.Redirects(resp.StatusCode, resp.Header.Get("Location"))
 	}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && waits(resp.StatusCode) {
 		e.RetryAfter = time.Duration(s) * time.Second

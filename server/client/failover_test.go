@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // hosts is a transport with a status for each host; 0 means no response.

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // KeyQuery filters GET /api/keys; zero fields do not filter.

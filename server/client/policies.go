@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // PolicyQuery filters GET /api/policies; zero fields do not filter.

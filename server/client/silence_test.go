@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"svc/store/api"
 )
 
 // A stream that receives nothing ends even if its connection stays open;
@@ -40,5 +42,26 @@ func TestSilentStreamEnds(t *testing.T) {
 	case <-alive:
 	default:
 		t.Error("the stream ended while it gave signs of life")
+	}
+}
+
+// An export that receives nothing ends with an error even if its connection stays open, before and
+// after its first trace.
+func TestSilentExportEnds(t *testing.T) {
+	for _, first := range []string{"", "{\"id\":\"t1\"}\n"} {
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if first != "" {
+				io.WriteString(w, first)
+				w.(http.Flusher).Flush()
+			}
+			<-r.Context().Done()
+		}))
+		c := New(ts.URL, "k")
+		c.silence = 200 * time.Millisecond
+		err := c.EachTrace(t.Context(), TraceFilter{}, func(api.TraceItem) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %q: %v", first, err)
+		}
+		ts.Close()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // maxEvent bounds one event of a stream, in bytes.

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // ListTeams calls GET /api/teams.

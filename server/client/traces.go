@@ -1,13 +1,16 @@
 package client
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // TraceFilter filters GET /api/traces and its stream; zero fields do not filter.
@@ -57,22 +60,70 @@ func (c *Client) ListTraces(ctx context.Context, q TraceQuery) (api.Page[api.Tra
 // arrives, as "ndjson" or "csv". After an error the written export is incomplete. It
 // ends with ctx; the client's timeout does not apply.
 func (c *Client) ExportTraces(ctx context.Context, f TraceFilter, format string, w io.Writer) error {
-	r, err := c.request(ctx, "GET", path("traces", "export"), f.add(query{}).set("format", format), nil)
+	body, err := c.openExport(ctx, f, format)
 	if err != nil {
 		return err
 	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return answerError(resp)
-	}
-	if _, err := io.Copy(w, resp.Body); err != nil {
+	defer body.Close()
+	if _, err := io.Copy(w, body); err != nil {
 		return fmt.Errorf("read the export of traces: %w", err)
 	}
 	return nil
+}
+
+// EachTrace calls GET /api/traces/export, one request however many traces there are, and do
+// with each trace in the order of the export. It ends with ctx, with the first error of do, and
+// with an error when no data came for 45 s.
+func (c *Client) EachTrace(ctx context.Context, f TraceFilter, do func(api.TraceItem) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := fmt.Errorf("the export of traces received no data: %w", context.DeadlineExceeded)
+	quiet := time.AfterFunc(c.silence, func() { cancel(silent) })
+	defer quiet.Stop()
+	because := func(err error) error {
+		if errors.Is(context.Cause(ctx), silent) {
+			return silent
+		}
+		return err
+	}
+	body, err := c.openExport(ctx, f, "ndjson")
+	if err != nil {
+		return because(err)
+	}
+	defer body.Close()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxEvent) // the same trace as in an event of the stream
+	for lines.Scan() {
+		quiet.Reset(c.silence)
+		var t api.TraceItem
+		if err := json.Unmarshal(lines.Bytes(), &t); err != nil {
+			return fmt.Errorf("a line of the export is not a trace (is %s the control plane?): %w", c.planes.base(), err)
+		}
+		if err := do(t); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return because(fmt.Errorf("read the export of traces: %w", err))
+	}
+	return nil
+}
+
+// openExport sends the request of an export and returns the body of its response.
+func (c *Client) openExport(ctx context.Context, f TraceFilter, format string) (io.ReadCloser, error) {
+	r, err := c.request(ctx, "GET", path("traces", "export"), f.add(query{}).set("format", format), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, answerError(resp)
+	}
+	return resp.Body, nil
 }
 
 // GetTrace calls GET /api/traces/:id.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"svc/server/api"
+	"svc/store/api"
 )
 
 // Assembler turns batches of spans into traces. It is safe for concurrent use. One
@@ -53,6 +53,7 @@ func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 		}
 		tree := walk(nodes, top)
 		if !slices.ContainsFunc(tree, func(i int) bool { return nodes[i].genai }) {
+			result.drop(b, nodes, tree)
 			continue
 		}
 		if slices.ContainsFunc(tree, func(i int) bool { return nodes[i].excessive() }) {
@@ -72,6 +73,20 @@ func (a *Assembler) Assemble(tenant string, b *Batch) Result {
 		}
 	}
 	return result
+}
+
+// drop counts the spans of a tree by their instrumentation scopes.
+func (r *Result) drop(b *Batch, nodes []node, tree []int) {
+	if r.Dropped == nil {
+		r.Dropped = map[string]int{}
+	}
+	for _, i := range tree {
+		name := noScope
+		if at := nodes[i].scope; at > 0 {
+			name = b.scopes[at-1]
+		}
+		r.Dropped[name]++
+	}
 }
 
 // link finds each span's parent in the batch. A span that is in the batch twice counts
@@ -223,7 +238,7 @@ func (a *Assembler) sum(nodes []node, tree []int) usage {
 		}
 		if n.parent >= 0 {
 			p := &nodes[n.parent]
-			p.below.input += n.total.input // at most MaxSpans times MaxTokens
+			p.below.input += n.total.input // at most maxSpans times MaxTokens
 			p.below.output += n.total.output
 			p.below.cacheRead += n.total.cacheRead
 			p.below.cacheCreation += n.total.cacheCreation
@@ -277,11 +292,7 @@ const maxTools = 1000
 
 // own returns the usage in the span's own attributes.
 func (a *Assembler) own(s *span) usage {
-	u := usage{input: s.tokens[0], output: s.tokens[1]}
-	// Some instrumentations do not include cached tokens in input and report more of them
-	// than input has. They are lowered to the largest value that input can include.
-	u.cacheRead = min(s.tokens[2], u.input)
-	u.cacheCreation = min(s.tokens[3], u.input-u.cacheRead)
+	u := s.counts()
 	if s.has(cost) {
 		u.cost, u.priced = s.nano, true
 		return u

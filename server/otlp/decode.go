@@ -1,6 +1,9 @@
 package otlp
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 type (
 	traceID [16]byte
@@ -18,6 +21,7 @@ type span struct {
 	failed     bool
 	attributes
 	resource *attributes
+	scope    int // index in the scopes of the batch, from 1; 0 for one without a name
 }
 
 // rawSpan is a span during decoding: its ids may have any length.
@@ -36,8 +40,8 @@ const (
 // add adds a span, or counts it as malformed. It bounds the spans of a request
 // while they are decoded, because a span can be as short as two bytes.
 func (b *Batch) add(r *rawSpan) error {
-	if b.Spans++; b.Spans > MaxSpans {
-		return invalid("more than %d spans; send smaller batches", MaxSpans)
+	if b.Spans++; b.Spans > maxSpans {
+		return invalid("more than %d spans; send smaller batches", maxSpans)
 	}
 	s := r.span
 	if len(r.trace) != len(s.trace) || len(r.id) != len(s.id) || (len(r.parent) != 0 && len(r.parent) != len(s.parent)) {
@@ -51,6 +55,7 @@ func (b *Batch) add(r *rawSpan) error {
 		b.Malformed++
 		return nil
 	}
+	s.named()
 	s.remote = r.flags&(flagHasRemote|flagRemote) == flagHasRemote|flagRemote
 	b.spans = append(b.spans, s)
 	return nil
@@ -62,11 +67,28 @@ func (b *Batch) describe(from int, resource attributes) {
 	if from == len(b.spans) {
 		return
 	}
-	shared := &resource
+	shared := new(attributes) // on the heap only when a span refers to it
+	*shared = resource
 	for i := from; i < len(b.spans); i++ {
 		b.spans[i].resource = shared
 	}
 }
+
+// scoped sets the instrumentation scope of the spans from an index on. Its name may come before or
+// after its spans.
+func (b *Batch) scoped(from int, name string) {
+	name = strings.Clone(clean(name, maxScope))
+	if from == len(b.spans) || name == "" {
+		return
+	}
+	b.scopes = append(b.scopes, name)
+	for i := from; i < len(b.spans); i++ {
+		b.spans[i].scope = len(b.scopes)
+	}
+}
+
+// maxScope bounds the name of an instrumentation scope, in characters.
+const maxScope = 100
 
 // value is a scalar attribute value; arrays, maps and bytes have kind none.
 type value struct {

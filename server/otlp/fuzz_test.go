@@ -23,7 +23,7 @@ func fuzz(f *testing.F, format Format) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := Decode(format, data)
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
@@ -84,7 +84,7 @@ func FuzzProtobufAgainstGenerated(f *testing.F) {
 		}
 		b, err := Decode(Protobuf, data)
 		if err != nil {
-			if spans > MaxSpans || strings.Contains(err.Error(), "no span has") || strings.Contains(err.Error(), "not an Export") {
+			if spans > maxSpans || strings.Contains(err.Error(), "no span has") || strings.Contains(err.Error(), "not an Export") {
 				return
 			}
 			t.Fatalf("refused what the generated code accepts: %v", err)

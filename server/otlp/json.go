@@ -31,7 +31,7 @@ func (b *Batch) decodeJSON(body []byte) error {
 			err = invalid("data after the JSON object")
 		}
 	}
-	if err != nil && !errors.Is(err, ErrInvalid) {
+	if err != nil && !errors.Is(err, errInvalid) {
 		return invalid("not an ExportTraceServiceRequest in JSON, at byte %d", d.InputOffset())
 	}
 	return err
@@ -50,18 +50,32 @@ func (b *Batch) jsonResource(d *reader) error {
 				return d.skip()
 			})
 		case "scopeSpans":
-			return d.array(func() error {
-				return d.object(func(name string) error {
-					if name == "spans" {
-						return d.array(func() error { return b.jsonSpan(d) })
-					}
-					return d.skip()
-				})
-			})
+			return d.array(func() error { return b.jsonScope(d) })
 		}
 		return d.skip()
 	})
 	b.describe(from, resource)
+	return err
+}
+
+func (b *Batch) jsonScope(d *reader) error {
+	from, scope := len(b.spans), ""
+	err := d.object(func(name string) error {
+		switch name {
+		case "scope":
+			return d.object(func(name string) (err error) {
+				if name != "name" {
+					return d.skip()
+				}
+				scope, err = d.text()
+				return err
+			})
+		case "spans":
+			return d.array(func() error { return b.jsonSpan(d) })
+		}
+		return d.skip()
+	})
+	b.scoped(from, scope)
 	return err
 }
 

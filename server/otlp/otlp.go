@@ -14,7 +14,8 @@
 // over the tree, and every span of a tool counts as a call of it. A span that sums up
 // the spans below it (an agent invocation that repeats the tokens of its chat calls)
 // counts once: for each span the larger of its own usage and the sum of its children
-// is used. Trees without a GenAI span are accepted and dropped.
+// is used. Trees without a GenAI span are accepted, dropped, and counted by their
+// instrumentation scope.
 //
 // # Traces that arrive in parts
 //
@@ -29,22 +30,26 @@ package otlp
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
+	"slices"
 	"strings"
-
-	"svc/server/api"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"svc/store/api"
 )
 
-// MaxSpans bounds the spans of one request. SDKs send 512 at a time.
-const MaxSpans = 65_536
+// maxSpans bounds the spans of one request, because a short span takes many times its bytes when
+// it is decoded. SDKs send 512 at a time, the OpenTelemetry Collector 8,192.
+const maxSpans = 16_384
 
 // Format is the encoding of a request and of its response.
 type Format int
@@ -63,12 +68,12 @@ func (f Format) ContentType() string {
 	return "application/x-protobuf"
 }
 
-// ErrInvalid is wrapped by every error of this package: the request cannot be
+// errInvalid is wrapped by every error of this package: the request cannot be
 // decoded, and sending it again will not help.
-var ErrInvalid = errors.New("invalid OTLP request")
+var errInvalid = errors.New("invalid OTLP request")
 
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", errInvalid, fmt.Sprintf(format, args...))
 }
 
 // ParseContentType returns the format of a Content-Type header.
@@ -106,7 +111,8 @@ func Unpack(encoding string, body []byte) (io.Reader, error) {
 
 // Batch is a decoded request.
 type Batch struct {
-	spans []span
+	spans  []span
+	scopes []string // names of instrumentation scopes that have spans
 	// Spans is the number of spans in the request. Malformed is the number of those
 	// with invalid ids; they are in no trace.
 	Spans, Malformed int
@@ -133,10 +139,10 @@ func Decode(format Format, body []byte) (*Batch, error) {
 }
 
 // Response encodes the response to a request in the request's format. With rejected
-// spans it is a partial success with the reason.
+// spans, or something else to explain, it is a partial success with the reason.
 func Response(format Format, rejected int, why string) []byte {
 	var r collector.ExportTraceServiceResponse
-	if rejected > 0 {
+	if why != "" {
 		r.PartialSuccess = &collector.ExportTracePartialSuccess{
 			RejectedSpans: int64(rejected),
 			ErrorMessage:  why,
@@ -167,4 +173,39 @@ type Result struct {
 	// are invalid, or because their trace has more tokens or a higher cost than the
 	// maximum. Spans without GenAI attributes are not rejected.
 	Rejected int
+	// Dropped counts the spans that are in no trace, because no span of their tree has an
+	// attribute by which a call of a model, an agent or a tool is recognized, by the name of
+	// their instrumentation scope; a scope without a name is noScope.
+	Dropped map[string]int
+}
+
+// noScope stands for an instrumentation scope without a name.
+const noScope = "(no name)"
+
+// maxScopes bounds the scopes that a message names.
+const maxScopes = 5
+
+// Why explains what of a batch of spans is in no trace; empty if there is nothing to explain.
+func (r *Result) Why(spans int) string {
+	var why []string
+	if r.Rejected > 0 {
+		why = append(why, fmt.Sprintf("%d of %d spans were rejected: ids, parents or times are invalid, or a trace has more than %d tokens or a cost of more than %d dollars",
+			r.Rejected, spans, api.MaxTokens, api.MaxCostUSD))
+	}
+	if len(r.Dropped) > 0 {
+		names, n := slices.Collect(maps.Keys(r.Dropped)), 0
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(r.Dropped[b]-r.Dropped[a], strings.Compare(a, b)) })
+		var by []string
+		for i, name := range names {
+			if n += r.Dropped[name]; i < maxScopes {
+				by = append(by, fmt.Sprintf("%s %d", name, r.Dropped[name]))
+			}
+		}
+		if more := len(names) - maxScopes; more > 0 {
+			by = append(by, fmt.Sprintf("and %d more scopes", more))
+		}
+		why = append(why, fmt.Sprintf("%d of %d spans were accepted and are in no trace, because no span of their tree has an attribute of a call of a model, an agent or a tool that is known; by instrumentation scope: %s",
+			n, spans, strings.Join(by, ", ")))
+	}
+	return strings.Join(why, "; ")
 }

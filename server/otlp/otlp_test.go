@@ -1,17 +1,12 @@
 package otlp
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"svc/server/api"
 
 	"github.com/google/go-cmp/cmp"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -19,6 +14,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"svc/store/api"
 )
 
 // A root span with its children is one trace: agent, environment, tool,
@@ -77,9 +74,6 @@ func TestSpellings(t *testing.T) {
 		{"a long client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", strings.Repeat("é", 100)}, func(t api.TraceInput) (any, any) { return t.Client.Name, strings.Repeat("é", api.MaxClientName) }},
 		{"tokens read from the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60}, func(t api.TraceInput) (any, any) { return t.CacheReadTokens, int64(60) }},
 		{"tokens written to the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_creation.input_tokens", 30, "gen_ai.usage.cache_creation_input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.CacheCreationTokens, int64(30) }},
-		{"more cached tokens than there are", nil, []any{"gen_ai.usage.input_tokens", 10, "gen_ai.usage.cache_read.input_tokens", 8, "gen_ai.usage.cache_creation.input_tokens", 1 << 60}, func(t api.TraceInput) (any, any) {
-			return [2]int64{t.CacheReadTokens, t.CacheCreationTokens}, [2]int64{8, 2}
-		}},
 		{"cached tokens have their price", nil, []any{"gen_ai.request.model", "m", "gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60, "gen_ai.usage.cache_creation.input_tokens", 30}, func(t api.TraceInput) (any, any) { return *t.CostUSD, 100e-9 }},
 		{"tokens as text", nil, []any{"gen_ai.usage.input_tokens", "12"}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
 		{"tokens as double", nil, []any{"gen_ai.usage.input_tokens", 12.0}, func(t api.TraceInput) (any, any) { return t.InputTokens, int64(12) }},
@@ -116,6 +110,41 @@ func TestStatus(t *testing.T) {
 	root := sp(one, "", "invoke_agent", 0, 2, "gen_ai.operation.name", "invoke_agent")
 	if got := oneTrace(t, request(nil, root, child)); got.Status != "success" {
 		t.Errorf("a call that failed below an agent that succeeded made the trace %q", got.Status)
+	}
+}
+
+// Dropped spans are counted by their instrumentation scope, whose name may come after its spans, and
+// the explanation names the scopes with the most spans.
+func TestDroppedSpansAreCountedByScope(t *testing.T) {
+	id := func(n int) string { return fmt.Sprintf("%016x", n+1) }
+	r := request(nil)
+	r.ResourceSpans[0].ScopeSpans = nil
+	for i := range 7 { // the scope i has i+1 spans
+		ss := &tracepb.ScopeSpans{Scope: &common.InstrumentationScope{Name: fmt.Sprintf("shop.http%d", i), Version: "1"}}
+		for n := range i + 1 {
+			ss.Spans = append(ss.Spans, sp(id(100*i+n), "", "GET /", 0, 1, "http.request.method", "GET"))
+		}
+		r.ResourceSpans[0].ScopeSpans = append(r.ResourceSpans[0].ScopeSpans, ss)
+	}
+	r.ResourceSpans[0].ScopeSpans = append(r.ResourceSpans[0].ScopeSpans,
+		&tracepb.ScopeSpans{Spans: []*tracepb.Span{sp(id(900), "", "job", 0, 1)}},
+		&tracepb.ScopeSpans{Scope: &common.InstrumentationScope{Name: "shop.ai"}, Spans: []*tracepb.Span{
+			sp(id(950), "", "POST /ask", 0, 9), sp(id(951), id(950), "chat", 1, 2, "gen_ai.request.model", "m")}})
+	result := assemble(t, r)
+	want := map[string]int{noScope: 1}
+	for i := range 7 {
+		want[fmt.Sprintf("shop.http%d", i)] = i + 1
+	}
+	if diff := cmp.Diff(want, result.Dropped); diff != "" || len(result.Traces) != 1 || result.Rejected != 0 {
+		t.Errorf("%d traces, %d rejected; dropped %s", len(result.Traces), result.Rejected, diff)
+	}
+	why := result.Why(31)
+	if !strings.HasPrefix(why, "29 of 31 spans were accepted and are in no trace, ") ||
+		!strings.HasSuffix(why, ": shop.http6 7, shop.http5 6, shop.http4 5, shop.http3 4, shop.http2 3, and 3 more scopes") {
+		t.Errorf("explained as %q", why)
+	}
+	if why := (&Result{}).Why(3); why != "" {
+		t.Errorf("nothing is explained as %q", why)
 	}
 }
 
@@ -228,21 +257,6 @@ func TestAssemblerIsSafeForConcurrentUse(t *testing.T) {
 	work.Wait()
 }
 
-func TestPartsAreBounded(t *testing.T) {
-	p := newParts(10)
-	for i := range 100 {
-		for j := range 3 {
-			p.add("ten", traceID{byte(i)}, spanID{byte(j)}, usage{input: 1})
-		}
-	}
-	if p.count > 10 || p.order.Len() != len(p.traces) || len(p.traces) > 4 {
-		t.Errorf("holds %d parts of %d traces", p.count, len(p.traces))
-	}
-	if got := p.sum("ten", traceID{99}, spanID{0}); got.input != 2 {
-		t.Errorf("the newest trace came to %d", got.input)
-	}
-}
-
 func TestMalformedSpansAreRejectedAlone(t *testing.T) {
 	short := sp(one, "", "chat", 0, 1, "gen_ai.operation.name", "chat")
 	short.TraceId = short.TraceId[:8]
@@ -253,7 +267,7 @@ func TestMalformedSpansAreRejectedAlone(t *testing.T) {
 		t.Errorf("got %d traces, %d rejected", len(r.Traces), r.Rejected)
 	}
 	wire, _ := proto.Marshal(request(nil, short, zero))
-	if _, err := Decode(Protobuf, wire); !errors.Is(err, ErrInvalid) {
+	if _, err := Decode(Protobuf, wire); !errors.Is(err, errInvalid) {
 		t.Errorf("a request of malformed spans alone: %v", err)
 	}
 	// a cycle of parents
@@ -287,7 +301,7 @@ func TestJunk(t *testing.T) {
 		"text": "not protobuf", "one byte": "\x0a", "other message": "\x12\x02\x08\x01", "group": "\x0b\x0c", "random": "\xff\xff\xff\xff",
 		"truncated": "\x0a\x10\x12\x02",
 	} {
-		if _, err := Decode(Protobuf, []byte(body)); !errors.Is(err, ErrInvalid) {
+		if _, err := Decode(Protobuf, []byte(body)); !errors.Is(err, errInvalid) {
 			t.Errorf("protobuf %s: %v", name, err)
 		}
 	}
@@ -298,7 +312,7 @@ func TestJunk(t *testing.T) {
 		"unclosed": `{"resourceSpans":[`, "base64 ids": `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"AQIDBAUGBwgJCgsMDQ4PEA==","spanId":"AAAAAAAAAAE="}]}]}]}`,
 		"deep": strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000),
 	} {
-		if _, err := Decode(JSON, []byte(body)); !errors.Is(err, ErrInvalid) {
+		if _, err := Decode(JSON, []byte(body)); !errors.Is(err, errInvalid) {
 			t.Errorf("JSON %s: %v", name, err)
 		}
 	}
@@ -310,111 +324,6 @@ func TestEmptyRequestIsFine(t *testing.T) {
 			t.Errorf("format %d: %v", f, err)
 		}
 	}
-}
-
-// A request of very many very short spans is rejected before memory is allocated
-// for them.
-func TestSpansAreBounded(t *testing.T) {
-	var scope []byte
-	for range MaxSpans + 1 {
-		scope = append(scope, 0x12, 0x00)
-	}
-	wrap := func(tag byte, body []byte) []byte {
-		out := []byte{tag}
-		n := len(body)
-		for n >= 0x80 {
-			out = append(out, byte(n)|0x80)
-			n >>= 7
-		}
-		return append(append(out, byte(n)), body...)
-	}
-	wire := wrap(0x0a, wrap(0x12, scope))
-	if _, err := Decode(Protobuf, wire); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("protobuf: %v", err)
-	}
-	text := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Repeat("{},", MaxSpans) + `{}]}]}]}`
-	if _, err := Decode(JSON, []byte(text)); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("JSON: %v", err)
-	}
-}
-
-func zip(t testing.TB, b []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-// gzip is decompressed; every other encoding, and invalid gzip, is rejected.
-func TestUnpack(t *testing.T) {
-	r, err := Unpack(" GZIP", zip(t, []byte("hello")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(r); err != nil || string(got) != "hello" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	for name, err := range map[string]error{
-		"not gzip": second2(Unpack("gzip", []byte("hello"))),
-		"deflate":  second2(Unpack("deflate", []byte("hello"))),
-	} {
-		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for encoding, want := range map[string]bool{"": true, "Identity": true, "gzip": false, "br": false} {
-		if Plain(encoding) != want {
-			t.Errorf("Plain(%q) is %v", encoding, !want)
-		}
-	}
-}
-
-func second2(_ io.Reader, err error) error { return err }
-
-// A tree above the maximum of a trace is rejected and never lowered to it, because
-// that would store a wrong cost.
-func TestExcessiveSpansAreRejected(t *testing.T) {
-	for name, spans := range map[string][]*tracepb.Span{
-		"input tokens":   {sp(one, "", "chat", 0, 1, "gen_ai.usage.input_tokens", api.MaxTokens+1)},
-		"output tokens":  {sp(one, "", "chat", 0, 1, "gen_ai.usage.output_tokens", 9_000_000_000_000)},
-		"tokens as text": {sp(one, "", "chat", 0, 1, "gen_ai.usage.output_tokens", "9e12")},
-		"cost":           {sp(one, "", "chat", 0, 1, "gen_ai.usage.cost", 10_000.01)},
-		"sum of tokens": {sp(one, "", "plan", 0, 3), sp(two, one, "chat", 0, 1, "gen_ai.usage.input_tokens", api.MaxTokens),
-			sp(three, one, "chat", 1, 2, "gen_ai.usage.input_tokens", 1)},
-		"sum of costs": {sp(one, "", "plan", 0, 3), sp(two, one, "chat", 0, 1, "gen_ai.usage.cost", 10_000.0),
-			sp(three, one, "chat", 1, 2, "gen_ai.usage.cost", 0.01)},
-		"below the top": {sp(one, "", "plan", 0, 3, "gen_ai.agent.name", "a"), sp(two, one, "chat", 0, 1, "gen_ai.usage.input_tokens", 1e10)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := NewAssembler(prices{}).Assemble("ten", decodeBoth(t, request(nil, spans...)))
-			if len(r.Traces) != 0 || r.Rejected != len(spans) {
-				t.Errorf("%d traces and %d of %d spans rejected", len(r.Traces), r.Rejected, len(spans))
-			}
-		})
-	}
-}
-
-// Tokens can cost more, by the price table, than the maximum cost of a trace.
-func TestExcessivePricesAreRejected(t *testing.T) {
-	for tokens, want := range map[int]int{1000: 1, 1001: 0} {
-		batch := decodeBoth(t, request(nil, sp(one, "", "chat", 0, 1, "gen_ai.request.model", "m", "gen_ai.usage.output_tokens", tokens)))
-		if r := NewAssembler(dear{}).Assemble("ten", batch); len(r.Traces) != want || r.Rejected != 1-want {
-			t.Errorf("%d tokens: %d traces, %d rejected", tokens, len(r.Traces), r.Rejected)
-		}
-	}
-}
-
-// dear prices a token at ten dollars.
-type dear struct{}
-
-func (dear) Cost(_, _ string, in, out, _, _ int64) (int64, bool) {
-	return (in + out) * 10_000_000_000, true
 }
 
 // Every span of a tool counts as a call; nested spans of one call, as MCP clients
@@ -465,28 +374,6 @@ func TestOnlyStatusErrorIsAnError(t *testing.T) {
 	}
 }
 
-// The decoder keeps the names of an object in memory, so their number is bounded,
-// in objects that are read and in those that are skipped.
-func TestObjectsAreBoundedWhileRead(t *testing.T) {
-	members := func(n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, `"m%d":0,`, i)
-		}
-		return strings.TrimSuffix(b.String(), ",")
-	}
-	for name, form := range map[string]string{
-		"the request": `{%s}`, "a skipped member": `{"x":[[{%s}]]}`, "a span": `{"resourceSpans":[{"scopeSpans":[{"spans":[{%s}]}]}]}`,
-	} {
-		if _, err := Decode(JSON, fmt.Appendf(nil, form, members(maxMembers+1))); !errors.Is(err, errWide) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := Decode(JSON, fmt.Appendf(nil, form, members(maxMembers))); errors.Is(err, errWide) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestParseContentType(t *testing.T) {
 	for header, want := range map[string]Format{
 		"application/x-protobuf": Protobuf, "application/protobuf": Protobuf, "application/json": JSON, "application/json; charset=utf-8": JSON,
@@ -496,7 +383,7 @@ func TestParseContentType(t *testing.T) {
 		}
 	}
 	for _, header := range []string{"", "text/plain", "application/x-www-form-urlencoded", ";;"} {
-		if _, err := ParseContentType(header); !errors.Is(err, ErrInvalid) {
+		if _, err := ParseContentType(header); !errors.Is(err, errInvalid) {
 			t.Errorf("%q was accepted", header)
 		}
 	}

@@ -13,7 +13,9 @@ const (
 	resourceSpansResource = 1
 	resourceSpansScopes   = 2
 	resourceAttributes    = 1
+	scopeSpansScope       = 1
 	scopeSpansSpans       = 2
+	scopeName             = 1
 
 	spanTraceID    = 1
 	spanSpanID     = 2
@@ -68,16 +70,31 @@ func (b *Batch) protoResource(data []byte) error {
 				return nil
 			})
 		case f.is(resourceSpansScopes, protowire.BytesType):
-			return each(f.bytes, func(f wireField) error {
-				if f.is(scopeSpansSpans, protowire.BytesType) {
-					return b.protoSpan(f.bytes)
-				}
-				return nil
-			})
+			return b.protoScope(f.bytes)
 		}
 		return nil
 	})
 	b.describe(from, resource)
+	return err
+}
+
+func (b *Batch) protoScope(data []byte) error {
+	from, scope := len(b.spans), ""
+	err := each(data, func(f wireField) error {
+		switch {
+		case f.is(scopeSpansScope, protowire.BytesType):
+			return each(f.bytes, func(f wireField) error {
+				if f.is(scopeName, protowire.BytesType) {
+					scope = string(f.bytes[:min(len(f.bytes), maxText)])
+				}
+				return nil
+			})
+		case f.is(scopeSpansSpans, protowire.BytesType):
+			return b.protoSpan(f.bytes)
+		}
+		return nil
+	})
+	b.scoped(from, scope)
 	return err
 }
 

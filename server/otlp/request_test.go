@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"svc/server/api"
-
 	"github.com/google/go-cmp/cmp"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -15,6 +13,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"svc/store/api"
 )
 
 // prices has one model, at one nano-dollar per input token and two per output

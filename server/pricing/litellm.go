@@ -213,6 +213,6 @@ func (i *Import) write(name, date string, models map[row]imported) error {
 	}
 	b.WriteString("  ]\n}\n")
 	i.File = b.Bytes()
-	_, err := Parse(name, i.File, nil)
+	_, err := parse(name, i.File, nil)
 	return err
 }

@@ -26,7 +26,7 @@ func TestImportLiteLLM(t *testing.T) {
 	if got.Models != 3 || fmt.Sprint(got.Skipped) != "map[another entry has the same provider and model:1 no price for tokens in and out:2]" {
 		t.Errorf("%d models, skipped %v", got.Models, got.Skipped)
 	}
-	table, err := Parse("imported", got.File, nil)
+	table, err := parse("imported", got.File, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func FuzzImportLiteLLM(f *testing.F) {
 		if err != nil {
 			return
 		}
-		table, err := Parse("imported", got.File, nil)
+		table, err := parse("imported", got.File, nil)
 		if err != nil || table.Len() != got.Models {
 			t.Errorf("%v, %d models of %d", err, table.Len(), got.Models)
 		}

@@ -65,7 +65,7 @@ const (
 
 // Default returns the embedded table.
 func Default() (*Table, error) {
-	t, err := Parse("prices.json", embedded, nil)
+	t, err := parse("prices.json", embedded, nil)
 	if err != nil {
 		return nil, fmt.Errorf("embedded price table: %w", err)
 	}
@@ -88,7 +88,7 @@ func Load(path string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("price table %s: %w", path, err)
 	}
-	return Parse(path, data, base)
+	return parse(path, data, base)
 }
 
 // file is the format of prices.json. Prices are US dollars per million tokens, written as decimal strings or numbers with at most
@@ -115,8 +115,8 @@ type model struct {
 	Source string `json:"source"`
 }
 
-// Parse reads a price file; name is used in messages. With a base, the rows of the file are added to it.
-func Parse(name string, data []byte, base *Table) (*Table, error) {
+// parse reads a price file; name is used in messages. With a base, the rows of the file are added to it.
+func parse(name string, data []byte, base *Table) (*Table, error) {
 	fail := func(format string, args ...any) (*Table, error) {
 		return nil, fmt.Errorf("price table %s: %s", name, fmt.Sprintf(format, args...))
 	}

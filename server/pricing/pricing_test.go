@@ -167,7 +167,7 @@ func TestLoadRefuses(t *testing.T) {
 		"trailing data":  `{"version":"1","source":"s","models":[{"provider":"a","model":"b","input":1,"output":1}]}{}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Parse("file", []byte(text), nil); err == nil {
+			if _, err := parse("file", []byte(text), nil); err == nil {
 				t.Error("accepted")
 			} else if !strings.Contains(err.Error(), "price table file: ") {
 				t.Errorf("error does not name the file: %v", err)
@@ -183,7 +183,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(embedded)
 	f.Add([]byte(`{"version":"1","source":"s","models":[{"provider":"a","model":"b","input":"1.5","output":0}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Parse("f", data, nil)
+		p, err := parse("f", data, nil)
 		if err != nil {
 			return
 		}

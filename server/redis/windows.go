@@ -33,9 +33,9 @@ const (
 	prefix = "svc:window:"
 )
 
-// ErrLeftAlone is the error of a call that was not made, because another one failed less
+// errLeftAlone is the error of a call that was not made, because another one failed less
 // than a second before.
-var ErrLeftAlone = errors.New("redis failed less than a second ago")
+var errLeftAlone = errors.New("redis failed less than a second ago")
 
 // Windows are request windows in Redis. They are safe for concurrent use and must be
 // closed.
@@ -83,7 +83,7 @@ func (w *Windows) Take(ctx context.Context, name string, limit int, length time.
 	now := int64(time.Since(w.epoch))
 	// After a failure only one caller tries again; the others continue when it succeeds.
 	if was != 0 && (now < was || !until.CompareAndSwap(was, now+int64(leftAlone))) {
-		return false, 0, 0, ErrLeftAlone
+		return false, 0, 0, errLeftAlone
 	}
 	began := time.Now()
 	answer, err := w.run(ctx, name, limit, length)

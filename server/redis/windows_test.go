@@ -13,7 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"svc/gateway/ratelimit/redistest"
+	"svc/gateway/redis/redistest"
 )
 
 func open(t *testing.T, url string) *Windows {
@@ -113,7 +113,7 @@ func TestAFrozenRedisIsLeftAlone(t *testing.T) {
 	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); err == nil || !w.Failing() || w.Failures() != 1 {
 		t.Fatalf("frozen: %v", err)
 	}
-	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); !errors.Is(err, ErrLeftAlone) {
+	if _, _, _, err := w.Take(t.Context(), "x", 9, time.Hour); !errors.Is(err, errLeftAlone) {
 		t.Errorf("right after: %v", err)
 	}
 	s.Resume()

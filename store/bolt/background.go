@@ -116,15 +116,19 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 // Watermark returns a named time.
 func (s *Store) Watermark(ctx context.Context, name string) (at time.Time, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		at = timeOf(number(tx.Bucket(bucketMarks).Get([]byte(name))))
-		return nil
+		at, err = marks{tx.Bucket(bucketMarks)}.Watermark(ctx, name)
+		return err
 	})
 	return at, err
 }
 
-// SetWatermark sets a named time.
+// SetWatermark sets a named time. After a failure of the disk it first checks that the file can
+// grow again, because the probe of readiness is a call of this method.
 func (s *Store) SetWatermark(ctx context.Context, name string, at time.Time) error {
 	return s.update(ctx, func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketMarks).Put([]byte(name), bytes8(uint64(at.UnixNano())))
+		if err := s.growAgain(tx); err != nil {
+			return err
+		}
+		return marks{tx.Bucket(bucketMarks)}.SetWatermark(ctx, name, at)
 	})
 }

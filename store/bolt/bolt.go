@@ -17,6 +17,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // Options are the settings of a store. The zero value is valid.
@@ -30,13 +31,15 @@ type Options struct {
 	MaxAutoAgents int
 	// FlushEvery is the interval at which times of key use are written; 0: 3 seconds.
 	FlushEvery time.Duration
+	// Migrate allows a change of an older schema to the newest. Without it Open refuses a
+	// store with an older schema.
+	Migrate bool
 	// NoSync disables fsync of commits, for tests and benchmarks only. When the machine fails, an
 	// acknowledged write may be lost and the file damaged.
 	NoSync bool
 
-	migrations []migration  // nil: the migrations of this package
-	fault      func() error // makes commits fail in tests
-	indexLater bool         // in tests: Open starts neither buildIndex nor facetBuilder
+	fault       func() error // makes commits fail in tests
+	facetsLater bool         // in tests: Open does not start facetBuilder
 }
 
 // Store is an opened file. Make one with Open.
@@ -54,17 +57,20 @@ type Store struct {
 
 	mu       sync.Mutex
 	states   map[string]*tenantState
-	used     map[usedKey]time.Time // times of key use that are not written yet
 	inFlight map[requestKey]*inFlight
 
-	failure   atomic.Pointer[error] // error of the newest commit
-	closed    chan struct{}         // closed when Close starts
+	uses record.Uses // times of key use that are not written yet
+
+	failure     atomic.Pointer[error] // error of the newest commit
+	diskFailure atomic.Pointer[error] // why the file could not be enlarged; nil since that succeeded
+
+	closed    chan struct{} // closed when Close starts
 	closing   sync.Once
 	commits   chan *ingest
 	committed chan struct{}  // has one element while there are committed traces that facetBuilder has not seen
 	mem       arena          // used by the committer only
 	senders   sync.RWMutex   // held for reading during a send to commits
-	work      sync.WaitGroup // the committer, the flusher and the goroutine that builds the index
+	work      sync.WaitGroup // the committer, the flusher and facetBuilder
 }
 
 var _ store.Engine = (*Store)(nil)
@@ -86,12 +92,9 @@ func Open(path string, opts Options) (*Store, error) {
 	if opts.FlushEvery <= 0 {
 		opts.FlushEvery = 3 * time.Second
 	}
-	if opts.migrations == nil {
-		opts.migrations = migrations
-	}
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		err = create(path, opts)
+		err = create(path)
 	}
 	if errors.As(err, new(*FileError)) {
 		return nil, err
@@ -106,7 +109,6 @@ func Open(path string, opts Options) (*Store, error) {
 	s := &Store{
 		path: path, now: opts.Now, log: opts.Logger, fault: opts.fault,
 		states:    make(map[string]*tenantState),
-		used:      make(map[usedKey]time.Time),
 		inFlight:  make(map[requestKey]*inFlight),
 		closed:    make(chan struct{}),
 		commits:   make(chan *ingest, commitQueue),
@@ -124,7 +126,7 @@ func Open(path string, opts Options) (*Store, error) {
 	if s.db, err = openFile(path, opts.NoSync, int(max(4*size, 1<<32))); err != nil {
 		return nil, err
 	}
-	if s.schema, err = s.upgrade(opts.migrations); err == nil {
+	if s.schema, err = s.upgrade(opts.Migrate); err == nil {
 		err = s.view(context.Background(), func(tx *bbolt.Tx) error { return unfinished(tx, path) })
 	}
 	if err != nil {
@@ -136,9 +138,8 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s.work.Add(2)
-	if !opts.indexLater {
-		s.work.Add(2)
-		go s.buildIndex()
+	if !opts.facetsLater {
+		s.work.Add(1)
 		go s.facetBuilder()
 	}
 	go s.committer()
@@ -194,7 +195,7 @@ func stillAt(path string, file *os.File) error {
 }
 
 // create creates an empty store beside path and renames it, so that a file at path is always complete.
-func create(path string, opts Options) error {
+func create(path string) error {
 	if err := refuseBesideKept(path); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func create(path string, opts Options) error {
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bbolt.Tx) error { return initialize(tx, len(opts.migrations)) })
+	err = db.Update(initialize)
 	if cerr := db.Close(); err == nil {
 		err = cerr
 	}
@@ -267,9 +268,15 @@ func (s *Store) commit(fn func(tx *bbolt.Tx) error) (err error) {
 		case err == nil:
 			s.failure.Store(nil)
 		case done && !errors.Is(err, store.ErrClosed):
-			err = fmt.Errorf("write store: %w", err)
+			full := diskFailed(err)
+			if err = fmt.Errorf("write store: %w", err); full {
+				err = fmt.Errorf("%w: %w", diskState(err), err)
+			}
 			failed := err
 			s.failure.Store(&failed)
+			if full {
+				s.diskFailure.Store(&failed)
+			}
 		}
 	}()
 	defer recoverToError(&err, s.path)()
@@ -297,27 +304,32 @@ func (s *Store) wrapError(err error) error {
 }
 
 // errUnreadable means that a JSON record in the file cannot be read.
-var errUnreadable = errors.New("damaged record")
+var errUnreadable = record.ErrDamaged
 
-// Ready reports the failure of the newest commit.
+// Ready reports the failure of the newest commit. After a failure of the disk it reports that
+// until [Store.SetWatermark] could enlarge the file: commits that fit into free pages of the
+// file succeed on a full disk.
 func (s *Store) Ready(ctx context.Context) error {
 	select {
 	case <-s.closed:
 		return store.ErrClosed
 	default:
 	}
-	if p := s.failure.Load(); p != nil {
-		return *p
+	for _, p := range []*error{s.failure.Load(), s.diskFailure.Load()} {
+		if p != nil {
+			return *p
+		}
 	}
 	return ctx.Err()
 }
 
 // Info describes the file.
 func (s *Store) Info(ctx context.Context) (store.Info, error) {
-	info := store.Info{Backend: "bolt", Location: s.path, SchemaVersion: s.schema}
+	info := store.Info{Backend: "bolt", Location: s.path, SchemaVersion: s.schema, DiskFreeBytes: diskFree(s.path)}
 	err := s.view(ctx, func(tx *bbolt.Tx) error {
 		info.SizeBytes = tx.Size()
-		info.FreeBytes = int64(s.db.Stats().FreeAlloc)
+		stats := s.db.Stats()
+		info.FreeBytes = int64(stats.FreePageN+stats.PendingPageN) * int64(s.db.Info().PageSize)
 		return nil
 	})
 	return info, err

@@ -1,6 +1,9 @@
 package bolt
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -9,8 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"svc/store"
-	"svc/store/memory"
+	"svc/store/record"
 	"svc/store/storetest"
+	"svc/store/storetest/memory"
 )
 
 func TestMain(m *testing.M) {
@@ -70,4 +74,40 @@ func openFailing(t *testing.T) (s *Store, clock *storetest.Ticking, fail func(fu
 		return nil
 	}})
 	return s, clock, func(f func() error) { fault.Store(&f) }
+}
+
+// TestAScanOfOtherRowsEnds: a scan that leaves out every row ends with its context.
+func TestAScanOfOtherRowsEnds(t *testing.T) {
+	s := openTemp(t, Options{Now: newClock().Now, NoSync: true})
+	if _, _, err := s.CreateTenant(t.Context(), store.TenantCreate{ID: "one", Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (engine{s}).Update(t.Context(), "one", func(tx record.Tx) error {
+		for i := range 2 * checkEvery {
+			if err := tx.Put(record.AgentRows, fmt.Appendf(nil, "%05d", i), []byte("{}")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	err := (engine{s}).View(ended, "one", func(tx record.Tx) error {
+		cancel()
+		return tx.Scan(record.AgentRows, record.Range{Having: [][]byte{[]byte("absent")}}, func([]byte, []byte) (bool, error) { return true, nil })
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the scan went on: %v", err)
+	}
+}
+
+func TestRows(t *testing.T) {
+	s := openTemp(t, Options{Now: newClock().Now, NoSync: true})
+	for _, id := range []string{"one", "two"} {
+		if _, _, err := s.CreateTenant(t.Context(), store.TenantCreate{ID: id, Name: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Rows(t, engine{s}, "one", "two")
 }

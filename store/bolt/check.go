@@ -38,9 +38,9 @@ func Check(ctx context.Context, path string, progress Progress) (found Checked, 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	defer recoverToError(&err, path)()
-	found.Newest = len(migrations) + 1
+	found.Newest = SchemaVersion()
 	err = db.View(func(tx *bbolt.Tx) error {
-		if found.Schema, err = schemaOf(tx, path, found.Newest); err != nil {
+		if found.Schema, err = schemaOf(tx, path); err != nil {
 			return err
 		}
 		c := checker{ctx: ctx, schema: found.Schema, progress: progress, step: StepCheck, total: usedBytes(tx)}
@@ -143,7 +143,7 @@ func (c *checker) tree(name string, b *bbolt.Bucket) error {
 				return fmt.Errorf("%s: %q is no bucket", name, k)
 			}
 			return c.tree(string(k), below)
-		case kinds[name] == record:
+		case kinds[name] == document:
 			if !json.Valid(v) {
 				return fmt.Errorf("%s: damaged record %q", name, k)
 			}
@@ -162,44 +162,11 @@ func (c *checker) tenant(id string, root *bbolt.Bucket) error {
 		return fmt.Errorf("tenant %s has no data", id)
 	}
 	for _, b := range tenantBuckets {
-		if b.since <= c.schema && root.Bucket([]byte(b.name)) == nil {
+		if c.schema == SchemaVersion() && root.Bucket([]byte(b.name)) == nil {
 			return fmt.Errorf("tenant %s: bucket %s is missing", id, b.name)
 		}
 	}
-	if c.schema >= 9 {
-		if err := c.events(data{root}); err != nil {
-			return fmt.Errorf("tenant %s: %w", id, err)
-		}
-	}
 	return c.traces(data{root})
-}
-
-// events checks that the index of events has an entry for each event, and no other.
-func (c *checker) events(d data) error {
-	index, unindexed := d.in(inAuditIndex), d.in(inState).Get(stateUnindexed)
-	want := 0
-	err := d.in(inAuditEvents).ForEach(func(id, raw []byte) error {
-		if err := c.pause(); err != nil || bytes.Compare(id, unindexed) <= 0 {
-			return err
-		}
-		var e store.AuditEvent
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return fmt.Errorf("audit_events: damaged record %q", id)
-		}
-		for _, f := range facetsOf(&e) {
-			if want++; index.Get(append(f, id...)) == nil {
-				return fmt.Errorf("audit_index: event %q is not in it", id)
-			}
-		}
-		return nil
-	})
-	if err != nil || unindexed != nil {
-		return err
-	}
-	if n := index.Stats().KeyN; n != want {
-		return fmt.Errorf("audit_index: %d entries, %d of events", n, want)
-	}
-	return nil
 }
 
 // traces decodes everything of a tenant's traces and compares their number with
@@ -251,9 +218,6 @@ func (c *checker) traces(d data) error {
 // facets returns a function that compares the facets of a tenant's traces with their
 // records.
 func (c *checker) facets(d data) (*facetChecker, error) {
-	if c.schema < 10 {
-		return &facetChecker{}, nil
-	}
 	blocks := d.in(inTraceBlocks)
 	err := d.in(inTraceFacets).ForEach(func(key, raw []byte) error {
 		if err := c.pause(); err != nil {
@@ -277,7 +241,7 @@ func (c *checker) facets(d data) (*facetChecker, error) {
 
 // facetChecker iterates over facets in parallel with the traces, in commit order.
 type facetChecker struct {
-	c       *bbolt.Cursor // nil: there are no facets
+	c       *bbolt.Cursor
 	started bool
 	key     uint64 // of the current facets: 0 after the last
 	facets  facets
@@ -299,9 +263,6 @@ func (f *facetChecker) move() {
 
 // has checks that the facets of a trace's block, if there are any, include the trace.
 func (f *facetChecker) has(seq uint64, t *store.Trace, r refs) (err error) {
-	if f.c == nil {
-		return nil
-	}
 	if !f.started {
 		f.move()
 	}

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/record"
 	"svc/store/rollup"
 )
 
@@ -67,7 +68,7 @@ func (s *Store) commitBatch(batch []*ingest) {
 		for _, in := range taken {
 			w := byTenant[in.tenant]
 			if w == nil {
-				d, err := (&tenant{s: s, id: in.tenant}).data(tx)
+				d, err := s.tenant(in.tenant).data(tx)
 				if err != nil {
 					in.err = err
 					continue
@@ -120,12 +121,12 @@ type writer struct {
 	traces, ids, blocks *bbolt.Bucket
 	known               cursorGetter // writes to trace_ids
 
-	seq     uint64 // commit number of the newest trace
-	count   uint64 // number of traces stored
-	added   uint64
-	auto    uint64 // number of agents registered by traces
-	autoSet bool
-	horizon int64
+	seq   uint64 // commit number of the newest trace
+	count uint64 // number of traces stored
+	added uint64
+
+	registered bool // agents were registered
+	horizon    int64
 
 	tail    block  // the last block, which gets the next entries
 	tailKey uint64 // its first commit number
@@ -147,7 +148,7 @@ func newWriter(s *Store, st *tenantState, d data) *writer {
 	w := &writer{
 		s: s, st: st, d: d,
 		traces: d.in(inTraces), ids: d.in(inTraceIDs), blocks: d.in(inTraceBlocks),
-		seq: d.counter(stateSeq), count: d.counter(stateTraces), auto: d.counter(stateAutoAgents),
+		seq: d.counter(stateSeq), count: d.counter(stateTraces),
 		horizon: int64(d.counter(stateHorizon)),
 		tools:   map[uint64]toolCalls{}, fires: map[string]uint64{},
 	}
@@ -251,27 +252,19 @@ func (w *writer) numberAll(words []dictEntry) error {
 // register registers the agent that a trace names, up to the bound; beyond it the agent
 // is known by name only.
 func (w *writer) register(t *store.Trace, now time.Time) (agentKnown, error) {
-	a := agentKnown{name: t.AgentName}
-	if w.auto < w.s.maxAuto {
-		now = now.UTC()
-		agent := store.Agent{
-			ID: w.s.ids.New(store.PrefixAgent, now), Name: t.AgentName,
-			ModelProvider: t.ModelProvider, ModelName: t.ModelName, Environment: t.Environment,
-			AutoRegistered: true, CreatedAt: now, UpdatedAt: now,
-		}
-		if err := claimAgentName(w.d, "", agent.Name, agent.ID, now); err != nil {
-			return a, err
-		}
-		if err := putJSON(w.d.in(inAgents), agent.ID, agent); err != nil {
-			return a, err
-		}
-		w.auto++
-		w.autoSet = true
-		w.r.gen++
-		a.id = agent.ID
+	tn := record.Of(engine{w.s}, "")
+	a, err := tn.RegisterAgent(recordTx{d: w.d}, &store.NamedAgent{Name: t.AgentName,
+		ModelProvider: t.ModelProvider, ModelName: t.ModelName, Environment: t.Environment}, now.UTC())
+	if err != nil {
+		return agentKnown{}, err
 	}
-	w.r.known[agentWord("", t.AgentName)] = a
-	return a, nil
+	if a.ID != "" {
+		w.registered = true
+		w.r.gen++
+	}
+	known := agentKnown{id: a.ID, name: a.Name}
+	w.r.known[agentWord("", t.AgentName)] = known
+	return known, nil
 }
 
 // add writes one trace.
@@ -372,10 +365,7 @@ func (w *writer) putTail() error {
 // finish writes the collected changes: the last block, rollups, tools, policies and
 // counters.
 func (w *writer) finish() error {
-	if w.autoSet {
-		if err := w.d.setCounter(stateAutoAgents, w.auto); err != nil {
-			return err
-		}
+	if w.registered {
 		if err := w.d.setCounter(stateAgentGen, w.r.gen); err != nil {
 			return err
 		}
@@ -399,7 +389,7 @@ func (w *writer) finish() error {
 			return err
 		}
 	}
-	fires, policies := w.d.in(inPolicyFires), w.d.in(inPolicies)
+	fires, policies := w.d.in(inPolicyFires), w.d.in(record.PolicyRows)
 	for id, n := range w.fires {
 		if policies.Get([]byte(id)) == nil {
 			continue

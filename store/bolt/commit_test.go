@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 var ctx = context.Background()
@@ -145,11 +146,14 @@ func TestKeyUsesAreWritten(t *testing.T) {
 	if writes := pageWrites(s) - before; writes > 1000 {
 		t.Errorf("%d page writes for 10000 uses", writes)
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for pending := 1; pending > 0; {
-		s.mu.Lock()
-		pending = len(s.used)
-		s.mu.Unlock()
+	deadline := time.Now().Add(20 * time.Second)
+	for written := uint64(0); written != uint64(at.Add(9999).UnixNano()); {
+		if err := s.tenant("t").view(ctx, func(d data) error {
+			written = number(d.in(record.KeyUsed).Get([]byte(key.ID)))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 		if time.Now().After(deadline) {
 			t.Fatal("uses were not written")
 		}

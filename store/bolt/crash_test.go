@@ -29,7 +29,7 @@ func childMain() bool {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
-	tn := &tenant{s: s, id: "t"}
+	tn := s.tenant("t")
 	for i := 0; ; i++ {
 		batch := make([]store.Trace, 1+i%7*20)
 		for j := range batch {
@@ -116,7 +116,7 @@ func TestKilledDuringIngest(t *testing.T) {
 // tenant with its traces.
 func checkRecount(t *testing.T, s *Store, id string) {
 	t.Helper()
-	ctx, tn := context.Background(), &tenant{s: s, id: id}
+	ctx, tn := context.Background(), s.tenant(id)
 	list, total, err := tn.ListTraces(ctx, store.TraceFilter{}, store.Page{})
 	if err != nil || total != len(list) {
 		t.Fatalf("%d of %d traces, %v", len(list), total, err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // Strings that many traces share are stored once in a dictionary and numbered from 1,
@@ -231,18 +232,15 @@ func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 	if a, ok := r.known[w]; ok {
 		return a, true, nil
 	}
-	if id == "" {
-		var err error
-		if a, ok, err = agentByName(*r.d, name); err != nil || !ok {
-			return agentKnown{}, false, err
-		}
-	} else {
-		agent, ok, err := getJSON[store.Agent](r.d.in(inAgents), id)
-		if err != nil || !ok {
-			return a, false, err
-		}
-		a = agentKnown{id: id, name: agent.Name}
+	find, by := record.AgentByName, name
+	if id != "" {
+		find, by = record.AgentByID, id
 	}
+	found, ok, err := find(recordTx{d: *r.d}, by)
+	if err != nil || !ok {
+		return agentKnown{}, false, err
+	}
+	a = agentKnown{id: found.ID, name: found.Name}
 	r.known[w] = a
 	return a, true, nil
 }

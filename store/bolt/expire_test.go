@@ -45,7 +45,7 @@ func expiring(t *testing.T, fault func() error) (tn *tenant, start time.Time) {
 	for i := range batch {
 		batch[i] = store.Trace{ID: fmt.Sprint(i), AgentName: "a", Status: store.TraceSuccess, CreatedAt: start.Add(time.Duration(i) * 10 * time.Minute)}
 	}
-	tn = &tenant{s: s, id: "t"}
+	tn = s.tenant("t")
 	mustIngest(t, tn, batch)
 	return tn, start
 }

@@ -21,8 +21,8 @@ const (
 	facetRetry = time.Minute
 )
 
-// facetBuilder adds facets to complete blocks, oldest first: to newly completed blocks, and
-// to all blocks of a file that was written before facets existed.
+// facetBuilder adds facets to complete blocks, oldest first. Blocks without them are the newly
+// completed ones, and those of an import or of a process that was killed.
 func (s *Store) facetBuilder() {
 	defer s.work.Done()
 	for {

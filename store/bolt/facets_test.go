@@ -97,10 +97,10 @@ func FuzzFacets(f *testing.F) {
 	})
 }
 
-// TestFacetsOfAnOlderFile: a file that was written before facets existed gets them when
-// it is opened, they are removed with their blocks, and Check compares them with the
+// TestFacetsAreBuiltAtTheStart: blocks without facets, of a process that was killed, get
+// them when the file is opened, they are removed with their blocks, and Check compares them with the
 // traces.
-func TestFacetsOfAnOlderFile(t *testing.T) {
+func TestFacetsAreBuiltAtTheStart(t *testing.T) {
 	path, clock := filepath.Join(t.TempDir(), "svc.db"), newClock()
 	open := func(o Options) *tenant {
 		t.Helper()
@@ -109,9 +109,9 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &tenant{s: s, id: "t"}
+		return s.tenant("t")
 	}
-	tn := open(Options{migrations: migrations[:8]})
+	tn := open(Options{facetsLater: true})
 	if _, _, err := tn.s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,7 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 	if _, err := tn.Ingest(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
-	err := tn.s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
-		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(inTraceFacets))
-	})
-	if err := errors.Join(err, tn.s.Close()); err != nil {
+	if err := tn.s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	blocks := func(want int) {
@@ -144,7 +141,7 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 	}
 	tn = open(Options{})
 	tn.s.Close() // waits for the first step of facetBuilder
-	tn = open(Options{indexLater: true})
+	tn = open(Options{facetsLater: true})
 	blocks(3)
 	for _, f := range []store.TraceFilter{{SessionID: "session20"}, {SessionID: "session152"}} {
 		if list, total, err := tn.ListTraces(ctx, f, store.Page{Limit: 5}); err != nil || total != 2 || len(list) != 2 || list[0].SessionID != f.SessionID {
@@ -159,8 +156,8 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 	if _, err := Check(ctx, path, nil); err != nil {
 		t.Error(err)
 	}
-	tn = open(Options{indexLater: true})
-	err = tn.s.db.Update(func(tx *bbolt.Tx) error {
+	tn = open(Options{facetsLater: true})
+	err := tn.s.db.Update(func(tx *bbolt.Tx) error {
 		b := (data{tx.Bucket(bucketData).Bucket([]byte("t"))}).in(inTraceFacets)
 		k, v := b.Cursor().Last()
 		return b.Put(bytes.Clone(k), bytes.ReplaceAll(v, []byte("EMAIL"), []byte("PHONE")))
@@ -177,7 +174,7 @@ func TestFacetsOfAnOlderFile(t *testing.T) {
 // do the blocks after them.
 func TestFacetsOfGaps(t *testing.T) {
 	path, clock := filepath.Join(t.TempDir(), "svc.db"), newClock()
-	s, err := Open(path, Options{Now: clock.Now, NoSync: true, indexLater: true})
+	s, err := Open(path, Options{Now: clock.Now, NoSync: true, facetsLater: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +205,7 @@ func TestFacetsOfGaps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tn := &tenant{s: s, id: "t"}
+	tn := s.tenant("t")
 	err = tn.view(ctx, func(d data) error {
 		blocks, facets := d.in(inTraceBlocks).Stats().KeyN, d.in(inTraceFacets).Stats().KeyN
 		if blocks < 10 || facets != blocks-1 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
@@ -30,7 +29,7 @@ func makeFile(t testing.TB) ([]byte, []string) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	tn := &tenant{s: s, id: "t"}
+	tn := s.tenant("t")
 	m := newTraceMaker(clockStart.Add(-time.Hour), time.Second, false)
 	var ids []string
 	for range 4 {
@@ -66,7 +65,7 @@ func exercise(t testing.TB, raw []byte, ids []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, tn := context.Background(), &tenant{s: s, id: "t"}
+	ctx, tn := context.Background(), s.tenant("t")
 	now := clockStart
 	var errs []error
 	for _, id := range []string{ids[0], ids[len(ids)/2], ids[len(ids)-1]} {
@@ -194,10 +193,13 @@ func TestForeignAndNewerFile(t *testing.T) {
 	for name, path := range map[string]string{
 		"not a control plane store": write(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("mine")); return err }),
 		"newer version": write(func(tx *bbolt.Tx) error {
-			if err := initialize(tx, 0); err != nil {
-				return err
-			}
-			return tx.Bucket(bucketMeta).Put(keySchema, []byte("99"))
+			return errors.Join(initialize(tx), setSchema(tx, 99))
+		}),
+		"before the first release": write(func(tx *bbolt.Tx) error {
+			return errors.Join(initialize(tx), setSchema(tx, 10), tx.Bucket(bucketMeta).Put(keyFormat, []byte("svc control plane store")))
+		}),
+		"written by a build from before the first release": write(func(tx *bbolt.Tx) error {
+			return errors.Join(initialize(tx), setSchema(tx, 1), tx.Bucket(bucketMeta).Put(keyFormat, []byte("svc store")))
 		}),
 	} {
 		_, err := Open(path, Options{})
@@ -243,108 +245,6 @@ func TestLeasesEndWithTheirProcess(t *testing.T) {
 		if err := s.Close(); err != nil { // it releases nothing
 			t.Fatal(err)
 		}
-	}
-}
-
-// TestMigration opens a file of schema 1 with a program that knows 3.
-func TestMigration(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
-	old := Options{migrations: []migration{}} // a program that knows schema 1 only
-	s, err := Open(path, old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	var ran []int
-	steps := []migration{
-		func(tx *bbolt.Tx) error { ran = append(ran, 1); _, err := tx.CreateBucket([]byte("two")); return err },
-		func(tx *bbolt.Tx) error { ran = append(ran, 2); return errors.New("step fails") },
-	}
-	if _, err := Open(path, Options{migrations: steps}); err == nil || !strings.Contains(err.Error(), "step fails") {
-		t.Fatalf("a failing step: %v", err)
-	}
-	s, err = Open(path, old) // nothing of the failed migration was stored
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	steps[1] = func(tx *bbolt.Tx) error { ran = append(ran, 3); return nil }
-	s, err = Open(path, Options{migrations: steps})
-	if err != nil || s.schema != 3 || fmt.Sprint(ran) != "[1 2 1 3]" {
-		t.Fatalf("schema %v, steps %v, %v", s, ran, err)
-	}
-	s.Close()
-	if _, err = Open(path, old); err == nil || !strings.Contains(err.Error(), "newer version") {
-		t.Errorf("the old program on the new file: %v", err)
-	}
-}
-
-// TestMigrationToAuditHeads: a store from before audit heads keeps its data and
-// accepts heads.
-func TestMigrationToAuditHeads(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
-	s, err := Open(path, Options{migrations: []migration{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
-		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
-		return errors.Join(tenant.DeleteBucket([]byte(inAuditHeads)),
-			tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	if s, err = Open(path, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	tn := &tenant{s: s, id: "t"}
-	if _, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("a", 64)}); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestMigrationSeparatesUnsignedHeads: heads from before signatures become
-// unsigned heads, and a signed head of the same file is stored separately.
-func TestMigrationSeparatesUnsignedHeads(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
-	s, err := Open(path, Options{migrations: migrations[:2]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { // as the old program wrote it
-		tenant := tx.Bucket(bucketData).Bucket([]byte("t"))
-		return errors.Join(tenant.DeleteBucket([]byte(inAuditUnsigned)), tenant.DeleteBucket([]byte(inAuditKeys)),
-			tenant.Bucket([]byte(inAuditHeads)).Put(joined("g", "t"), []byte(`{"Gateway":"g","Trail":"t","Seq":9,"Hash":"`+
-				strings.Repeat("a", 64)+`","ReportedAt":"2026-11-20T12:00:00Z","Earlier":[{"Seq":12,"Hash":"b","ReportedAt":"2026-11-19T12:00:00Z"}],"Passed":null}`)))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	if s, err = Open(path, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	tn := &tenant{s: s, id: "t"}
-	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: strings.Repeat("c", 64), PublicKey: "key"}); err != nil {
-		t.Fatal(err)
-	}
-	list, err := tn.ListAuditHeads(ctx)
-	if err != nil || len(list) != 2 || list[0].PublicKey != "key" || list[0].Earlier != nil {
-		t.Fatalf("%+v, %v", list, err)
-	}
-	if old := list[1]; old.PublicKey != "" || old.Seq != 9 || len(old.Earlier) != 1 || old.ReportedAt.IsZero() {
-		t.Errorf("%+v", old)
 	}
 }
 

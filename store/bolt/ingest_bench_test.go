@@ -119,7 +119,7 @@ func benchStore(b testing.TB) (*Store, *tenant) {
 	if _, _, err := s.CreateTenant(context.Background(), store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		b.Fatal(err)
 	}
-	return s, &tenant{s: s, id: "t"}
+	return s, s.tenant("t")
 }
 
 // benchDir returns a directory, on a real disk if SVC_BENCH_DIR names one.

@@ -63,7 +63,7 @@ func fillLarge(b *testing.B, path string, n int) {
 	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		b.Fatal(err)
 	}
-	t, m := &tenant{s: s, id: "t"}, newTraceMaker(benchStart, largeDays*24*time.Hour/time.Duration(n), false)
+	t, m := s.tenant("t"), newTraceMaker(benchStart, largeDays*24*time.Hour/time.Duration(n), false)
 	began := time.Now()
 	for i := 0; i < n; i += 500 {
 		if at := m.at; i/500%50 == 49 {
@@ -95,7 +95,7 @@ func fillLarge(b *testing.B, path string, n int) {
 // openLarge opens the large store, and returns one of its traces from the middle.
 func openLarge(b *testing.B) (*Store, *tenant, store.Trace) {
 	b.Helper()
-	s, err := Open(largePath(b), Options{Now: largeEnd, indexLater: true})
+	s, err := Open(largePath(b), Options{Now: largeEnd, facetsLater: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func openLarge(b *testing.B) (*Store, *tenant, store.Trace) {
 			break
 		}
 	}
-	t := &tenant{s: s, id: "t"}
+	t := s.tenant("t")
 	list, _, err := t.ListTraces(context.Background(), store.TraceFilter{}, store.Page{Limit: 1, Offset: *benchTraces / 3})
 	if err != nil || len(list) != 1 {
 		b.Fatalf("%d traces, %v", len(list), err)
@@ -247,7 +247,7 @@ func BenchmarkLargeRetention(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	t, step := &tenant{s: s, id: "t"}, largeDays*24*time.Hour/time.Duration(n)
+	t, step := s.tenant("t"), largeDays*24*time.Hour/time.Duration(n)
 	m := newTraceMaker(largeEnd(), step, false)
 	seconds, began := b.N, time.Now()
 	now := func() time.Time { return largeEnd().Add(step * time.Duration(time.Since(began).Seconds()*rate)) }

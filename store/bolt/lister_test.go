@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"svc/store"
-	"svc/store/memory"
+	"svc/store/storetest/memory"
 )
 
 // TestPagesAnywhereInTheList compares pages at random offsets and after random positions
@@ -18,7 +18,7 @@ import (
 func TestPagesAnywhereInTheList(t *testing.T) {
 	ctx := context.Background()
 	clock := newClock()
-	s := openTemp(t, Options{Now: clock.Now, NoSync: true, indexLater: true})
+	s := openTemp(t, Options{Now: clock.Now, NoSync: true, facetsLater: true})
 	plain := memory.Open(memory.Options{Now: clock.Now})
 	t.Cleanup(func() { plain.Close() })
 	for tenantNo, name := range []string{"t", "u"} {
@@ -27,7 +27,7 @@ func TestPagesAnywhereInTheList(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tn, want := &tenant{s: s, id: name}, plain.TracesOf(name)
+		tn, want := s.tenant(name), plain.TracesOf(name)
 		r := rand.New(rand.NewPCG(1, uint64(tenantNo)))
 		base, stored := clockStart.Add(-20*time.Hour), 0
 		ingest := func(at func(i int) time.Time) {

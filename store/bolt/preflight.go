@@ -44,7 +44,7 @@ func damaged(path string, err error) error {
 
 func inUse(path string) error {
 	return &FileError{Path: path, Problem: ErrInUse.Error(), Err: ErrInUse,
-		Advice: "stop the other 'svc serve', or use its operator socket (run the command with the same --data-dir)"}
+		Advice: "stop the other process; 'svc tenant' and 'svc store backup' also work while 'svc serve' runs on the same --data-dir ('svc dev' has no operator socket)"}
 }
 
 // The file format of bbolt, as far as it is checked before bbolt maps the file.

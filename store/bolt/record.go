@@ -13,7 +13,7 @@ import (
 
 // A trace is stored as a record, little-endian:
 //
-//	 0  version 1 to 3     28  duration, nanoseconds
+//	 0  version 1          28  duration, nanoseconds
 //	 1  flags              36  agent, number in dict
 //	 2  zero, 2 bytes      40  environment, number
 //	 4  createdAt, ns      44  model, number
@@ -21,19 +21,13 @@ import (
 //	20  injection score    52  the rest
 //
 // The rest is: id, session (packed strings), tool (string), input and output tokens
-// (varints), detected entities, fired policies, quality scores, spans (lists), and a
-// CRC-32C of everything before it. Strings and lists begin with their length as a
-// varint. The numbers at fixed offsets can be set after encoding.
-//
-// A record of version 2 has, after the fired policies: request id (a packed string),
+// (varints), detected entities, fired policies (lists), request id (a packed string),
 // principal, rule, reason, error kind (strings), cache read and cache creation tokens
-// (varints). A trace that has none of them is written as version 1. A record of version
-// 3 has all of them, followed by the client's name and version (strings); a trace
-// without a client is written as an earlier version.
+// (varints), the client's name and version (strings), quality scores, spans (lists), and
+// a CRC-32C of everything before it. Strings and lists begin with their length as a
+// varint. The numbers at fixed offsets can be set after encoding.
 const (
 	recVersion  = 1
-	recDetails  = 2 // the version of a record with the details above
-	recClient   = 3 // with details and the client
 	recTime     = 4
 	recCost     = 12
 	recScore    = 20
@@ -64,13 +58,7 @@ type refs struct {
 // appendRecord encodes a trace, except for its numbers and its checksum; see seal.
 func appendRecord(dst []byte, t *store.Trace) []byte {
 	le := binary.LittleEndian
-	version := byte(recVersion)
-	if hasClient(t) {
-		version = recClient
-	} else if hasDetails(t) {
-		version = recDetails
-	}
-	dst = append(dst, version, traceFlags(t), 0, 0)
+	dst = append(dst, recVersion, traceFlags(t), 0, 0)
 	dst = le.AppendUint64(dst, uint64(t.CreatedAt.UnixNano()))
 	dst = le.AppendUint64(dst, uint64(t.Cost))
 	dst = le.AppendUint64(dst, math.Float64bits(t.InjectionScore))
@@ -90,12 +78,7 @@ func appendRecord(dst []byte, t *store.Trace) []byte {
 		p := &t.PoliciesFired[i]
 		dst = appendString(appendString(appendString(dst, p.ID), p.Name), p.Action)
 	}
-	if version >= recDetails {
-		dst = appendDetails(dst, t)
-	}
-	if version >= recClient {
-		dst = appendString(appendString(dst, t.ClientName), t.ClientVersion)
-	}
+	dst = appendDetails(dst, t)
 	dst = binary.AppendUvarint(dst, uint64(len(t.QualityScores)))
 	for i := range t.QualityScores {
 		dst = appendString(dst, t.QualityScores[i].Scorer)
@@ -135,7 +118,7 @@ func seal(rec []byte, r refs) {
 func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	le := binary.LittleEndian
 	body := len(rec) - 4
-	if body < recFixed || !knownVersion(rec[0]) || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
+	if body < recFixed || rec[0] != recVersion || le.Uint32(rec[body:]) != crc32.Checksum(rec[:body], castagnoli) {
 		return t, r, errRecord
 	}
 	r = refs{agent: le.Uint32(rec[recAgent:]), env: le.Uint32(rec[recEnv:]),
@@ -165,12 +148,7 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 			t.PoliciesFired[i] = store.PolicyFired{ID: d.text(), Name: d.text(), Action: d.text()}
 		}
 	}
-	if rec[0] >= recDetails {
-		d.details(&t)
-	}
-	if rec[0] >= recClient {
-		t.ClientName, t.ClientVersion = d.text(), d.text()
-	}
+	d.details(&t)
 	if !detail {
 		return t, r, d.err()
 	}
@@ -195,12 +173,9 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	return t, r, d.err()
 }
 
-// knownVersion reports whether records of a version are supported.
-func knownVersion(v byte) bool { return v >= recVersion && v <= recClient }
-
 // recordID reads the packed id of a record, the key of trace_ids.
 func recordID(rec []byte) ([]byte, error) {
-	if len(rec) < recFixed+4 || !knownVersion(rec[0]) {
+	if len(rec) < recFixed+4 || rec[0] != recVersion {
 		return nil, errRecord
 	}
 	d := decoder{data: rec[recFixed : len(rec)-4]}

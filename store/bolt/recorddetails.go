@@ -6,15 +6,7 @@ import (
 	"svc/store"
 )
 
-// hasDetails reports whether a trace needs a record of version 2.
-func hasDetails(t *store.Trace) bool {
-	return t.RequestID != "" || t.Principal != "" || t.RuleID != "" || t.Reason != "" || t.ErrorKind != "" ||
-		t.CacheReadTokens != 0 || t.CacheCreationTokens != 0
-}
-
-// hasClient reports whether a trace needs a record of version 3.
-func hasClient(t *store.Trace) bool { return t.ClientName != "" || t.ClientVersion != "" }
-
+// appendDetails encodes what gateways report of a trace beside its figures.
 func appendDetails(dst []byte, t *store.Trace) []byte {
 	if t.RequestID == t.ID && t.ID != "" {
 		dst = append(dst, packSame)
@@ -24,7 +16,8 @@ func appendDetails(dst []byte, t *store.Trace) []byte {
 	dst = appendString(appendString(dst, t.Principal), t.RuleID)
 	dst = appendString(appendString(dst, t.Reason), t.ErrorKind)
 	dst = binary.AppendUvarint(dst, uint64(t.CacheReadTokens))
-	return binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
+	dst = binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
+	return appendString(appendString(dst, t.ClientName), t.ClientVersion)
 }
 
 // details decodes what appendDetails encoded.
@@ -37,4 +30,5 @@ func (d *decoder) details(t *store.Trace) {
 	}
 	t.Principal, t.RuleID, t.Reason, t.ErrorKind = d.text(), d.text(), d.text(), d.text()
 	t.CacheReadTokens, t.CacheCreationTokens = int64(d.uvarint()), int64(d.uvarint())
+	t.ClientName, t.ClientVersion = d.text(), d.text()
 }

@@ -11,13 +11,16 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"svc/store"
 )
 
-// The suffixes of files beside a store: a copy in progress, and the store that a restore
+// The suffixes of files beside a store: copies in progress, and the store that a restore
 // replaced.
 const (
 	restoringSuffix  = ".restoring"
 	compactingSuffix = ".compacting"
+	copyingSuffix    = ".copying"
 	keptSuffix       = ".before-restore-"
 )
 
@@ -47,6 +50,9 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progr
 	if _, err := Check(ctx, tmp, progress); err != nil {
 		return "", unusable(err)
 	}
+	if err := markRestored(ctx, tmp, now); err != nil {
+		return "", fmt.Errorf("restore store %s: %w", path, err)
+	}
 	if old.file == nil {
 		// Link fails if a store was created at path meanwhile.
 		if err := os.Link(tmp, path); err != nil {
@@ -62,6 +68,32 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progr
 		return kept, fmt.Errorf("restore store %s: %w", path, err)
 	}
 	return kept, syncDir(path)
+}
+
+// markRestored records in a store that it was restored, so that gateways report again what it
+// lacks.
+func markRestored(ctx context.Context, path string, now time.Time) (err error) {
+	db, err := openFile(path, false, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	defer recoverToError(&err, path)()
+	return db.Update(func(tx *bbolt.Tx) error {
+		_, err := store.MarkRestored(ctx, marks{tx.Bucket(bucketMarks)}, now, time.Time{})
+		return err
+	})
+}
+
+// marks are the named times in a transaction.
+type marks struct{ b *bbolt.Bucket }
+
+func (m marks) Watermark(_ context.Context, name string) (time.Time, error) {
+	return timeOf(number(m.b.Get([]byte(name)))), nil
+}
+
+func (m marks) SetWatermark(_ context.Context, name string, at time.Time) error {
+	return m.b.Put([]byte(name), bytes8(uint64(at.UnixNano())))
 }
 
 // unusable reports the problem of a backup, without the advice that applies to a store
@@ -103,20 +135,23 @@ func (h heldFile) release() {
 	}
 }
 
-// refuseBesideKept rejects the creation of an empty store if a restore has left files
-// beside path: the operator who starts a server there expects the missing store.
+// refuseBesideKept rejects the creation of an empty store if a restore or a change of the
+// schema has left files beside path: the operator who starts a server there expects the
+// missing store.
 func refuseBesideKept(path string) error {
+	copies, cerr := filepath.Glob(escapeGlob(path) + schemaSuffix + "*")
 	left, err := filepath.Glob(escapeGlob(path) + keptSuffix + "*")
-	if err != nil {
+	if err := errors.Join(err, cerr); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
+	left = append(copies, left...)
 	if _, err := os.Lstat(path + restoringSuffix); err == nil {
 		left = append(left, path+restoringSuffix)
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	return &FileError{Path: path, Problem: "there is no store here, but a restore has left " + left[len(left)-1],
+	return &FileError{Path: path, Problem: "there is no store here, but there is " + left[len(left)-1],
 		Advice: "restore a backup with 'svc store restore' or give that file the store's name; to begin an empty store, move it away"}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // writeStore makes a store with a tenant and a team of the given name.
@@ -90,6 +91,44 @@ func TestRestoreNeverLeavesThePathWithoutAStore(t *testing.T) {
 	}
 }
 
+// TestARestoreIsRecorded: the store that a restore puts in place has another identity than the
+// store that the backup was made of, and knows the time of the backup.
+func TestARestoreIsRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	writeStore(t, path, "team", Options{})
+	var before time.Time
+	for i := range 3 {
+		probed := time.Unix(int64(1000+i), 5).UTC()
+		s, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var backup bytes.Buffer
+		err = s.SetWatermark(ctx, store.MarkWritten, probed)
+		if err == nil {
+			_, err = s.Backup(ctx, &backup)
+		}
+		if err == nil {
+			err = s.SetWatermark(ctx, store.MarkWritten, probed.Add(time.Hour)) // lost
+		}
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		restored := time.Unix(int64(2000+i), 7).UTC()
+		if _, err := Restore(ctx, &backup, path, restored, nil); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(path, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := store.RestoredOf(ctx, s)
+		if err = errors.Join(err, s.Close()); err != nil || got != (store.Restored{At: restored, Before: before, Backup: probed}) {
+			t.Errorf("restore %d: %+v, %v", i, got, err)
+		}
+		before = restored
+	}
+}
+
 func TestRestoreRefusesBackupsAndKeepsTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	writeStore(t, path, "old", Options{})
@@ -147,47 +186,6 @@ func TestAFileThatWasReplacedIsNotOpened(t *testing.T) {
 	}
 }
 
-// A backup of an older version keeps its schema version, so that it can be restored
-// with the program that wrote it.
-func TestCheckLeavesAFileOfAnOlderVersionAsItIs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
-	s, err := Open(path, Options{migrations: []migration{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	err = s.db.Update(func(tx *bbolt.Tx) error { // as the first version wrote it
-		for _, b := range tenantBuckets {
-			if b.since > 1 {
-				if err := tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(b.name)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, 0o400); err != nil {
-		t.Fatal(err)
-	}
-	found, err := Check(ctx, path, nil)
-	if err != nil || found.Schema != 1 || found.Newest != len(migrations)+1 {
-		t.Errorf("%+v, %v", found, err)
-	}
-	after, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the file was changed, %v", err)
-	}
-}
-
 func TestCheckReadsEveryBucket(t *testing.T) {
 	for _, b := range tenantBuckets {
 		if b.kind == raw {
@@ -219,12 +217,12 @@ func TestCheckMissesNoBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(inAuditHeads))
+		return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(record.AuditEvents))
 	})
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(ctx, path, nil); err == nil || !strings.Contains(err.Error(), inAuditHeads) {
+	if _, err := Check(ctx, path, nil); err == nil || !strings.Contains(err.Error(), record.AuditEvents) {
 		t.Errorf("a missing bucket: %v", err)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"fmt"
 
 	"svc/store"
-	"svc/store/figures"
+	"svc/store/record"
 	"svc/store/rollup"
 )
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := figures.Dimension(q.GroupBy)
+	by, ok := rollup.ResultDimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -55,11 +55,11 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 			if err != nil {
 				return err
 			}
-			group.Totals = figures.Totals(g)
+			group.Totals = rollup.Totals(g)
 			out.Groups = append(out.Groups, group)
 		}
-		out.Summary = figures.Totals(&sum)
-		figures.Sort(out.Groups)
+		out.Summary = rollup.Totals(&sum)
+		rollup.Sort(out.Groups)
 		return nil
 	})
 	return out, err
@@ -137,7 +137,9 @@ func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGr
 			return g, nil
 		}
 		g.AgentID = s[1:]
-		g.AgentName, err = agentName(text.d, g.AgentID)
+		var names map[string]string
+		names, err = record.AgentNames(recordTx{d: text.d}, []string{g.AgentID})
+		g.AgentName = names[g.AgentID]
 	case rollup.Model:
 		g.ModelProvider, g.ModelName = splitModel(text.get(kindModel, ref))
 	default:

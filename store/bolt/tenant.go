@@ -2,14 +2,11 @@ package bolt
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"strings"
-	"time"
 
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // tenantRecord is a tenant as it is stored.
@@ -20,9 +17,13 @@ type tenantRecord struct {
 
 // tenant is a handle on the records and traces of one tenant.
 type tenant struct {
+	record.Tenant
 	s  *Store
 	id string
 }
+
+// tenant returns a handle on a tenant.
+func (s *Store) tenant(id string) *tenant { return &tenant{record.Of(engine{s}, id), s, id} }
 
 var (
 	_ store.Tenant       = (*tenant)(nil)
@@ -30,13 +31,10 @@ var (
 )
 
 // Tenant returns the records of a tenant.
-func (s *Store) Tenant(id string) store.Tenant { return &tenant{s: s, id: id} }
+func (s *Store) Tenant(id string) store.Tenant { return s.tenant(id) }
 
 // TracesOf returns the traces of a tenant.
-func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s: s, id: id} }
-
-// ID returns the tenant's identifier.
-func (t *tenant) ID() string { return t.id }
+func (s *Store) TracesOf(id string) store.TenantTraces { return s.tenant(id) }
 
 func (t *tenant) data(tx *bbolt.Tx) (data, error) {
 	if t.id != "" {
@@ -65,41 +63,6 @@ func (t *tenant) update(ctx context.Context, fn func(tx *bbolt.Tx, d data) error
 		}
 		return fn(tx, d)
 	})
-}
-
-// badKey reports whether a client's string is invalid as a part of a key.
-func badKey(s string) bool {
-	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
-}
-
-// checkName rejects an invalid name.
-func checkName(noun, name string) error {
-	switch {
-	case name == "":
-		return store.FieldError(store.Invalid, noun+" without a name", "name", "is required")
-	case badKey(name):
-		return store.FieldError(store.Invalid, noun+" with a bad name", "name", "must have at most 512 bytes, none of them zero")
-	}
-	return nil
-}
-
-// claimName takes a unique name for an id, and releases the id's previous name.
-func claimName(names *bbolt.Bucket, noun, old, name, id string) error {
-	if err := checkName(noun, name); err != nil {
-		return err
-	}
-	if owner := names.Get([]byte(name)); owner != nil {
-		if string(owner) == id {
-			return nil
-		}
-		return store.AlreadyExists(noun, name)
-	}
-	if old != "" {
-		if err := names.Delete([]byte(old)); err != nil {
-			return err
-		}
-	}
-	return names.Put([]byte(name), []byte(id))
 }
 
 // ListTenants returns all tenants, newest first.
@@ -141,38 +104,12 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 
 // CreateTenantKey creates an unlimited key for an operator.
 func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (key store.Key, err error) {
-	t := &tenant{s: s, id: tenantID}
-	err = t.update(ctx, func(tx *bbolt.Tx, d data) error {
-		owner, err := t.operatorUser(d)
-		if err != nil {
-			return err
-		}
-		in.Scope, in.TeamID, in.CreatedBy = store.ScopeAPI, "", owner
-		key, err = t.createKey(ctx, tx, d, in)
+	t := s.tenant(tenantID)
+	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
+		key, err = t.NewOperatorKey(ctx, recordTx{d: d, ctx: ctx}, in)
 		return err
 	})
 	return key, err
-}
-
-// operatorUser returns the user that an operator's key belongs to: the tenant's
-// first user. If the identity provider has deactivated or deleted that user,
-// another owner is created instead.
-func (t *tenant) operatorUser(d data) (id string, err error) {
-	user, ok, err := getJSON[userRecord](d.in(inUsers), store.DefaultAdminID)
-	if err != nil || ok && user.hasAccess() {
-		return user.ID, err
-	}
-	now := t.s.now().UTC()
-	id = store.DefaultAdminID
-	if ok {
-		id = t.s.ids.New(store.PrefixUser, now)
-	}
-	return id, putJSON(d.in(inUsers), id, newOwner(id, now))
-}
-
-// newOwner returns the first user of a tenant.
-func newOwner(id string, now time.Time) userRecord {
-	return userRecord{User: store.User{ID: id, Role: "owner", Status: store.UserActive, CreatedAt: now, UpdatedAt: now}}
 }
 
 // Bootstrap creates the first tenant of an empty store.
@@ -189,98 +126,87 @@ func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info stor
 }
 
 func (s *Store) createTenant(ctx context.Context, tx *bbolt.Tx, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
-	now := s.now().UTC()
-	id := in.ID
-	if id == "" {
-		id = s.ids.New(store.PrefixTenant, now)
-	}
-	if badKey(id) {
-		return store.TenantInfo{}, nil, store.FieldError(store.Invalid, "bad tenant id", "id", "must have at most 512 bytes, none of them zero")
-	}
-	if tx.Bucket(bucketTenants).Get([]byte(id)) != nil {
-		return store.TenantInfo{}, nil, store.FieldError(store.Conflict, "tenant "+id+" already exists", "id", "already exists")
-	}
-	rec := tenantRecord{
-		TenantInfo:   store.TenantInfo{ID: id, Name: in.Name, OrgID: in.OrgID, CreatedAt: now},
-		RedactionKey: make([]byte, sha256.Size),
-	}
-	_, _ = rand.Read(rec.RedactionKey) // never fails
-	if err := claimName(tx.Bucket(bucketTenantNames), "tenant", "", in.Name, id); err != nil {
-		return store.TenantInfo{}, nil, err
-	}
-	if in.OrgID != "" {
-		if badKey(in.OrgID) {
-			return store.TenantInfo{}, nil, store.FieldError(store.Invalid, "bad organization id", "orgId", "must have at most 512 bytes, none of them zero")
-		}
-		orgs := tx.Bucket(bucketTenantOrgs)
-		if orgs.Get([]byte(in.OrgID)) != nil {
-			return store.TenantInfo{}, nil, store.FieldError(store.Conflict, "organization is bound to another tenant", "orgId", "already exists")
-		}
-		if err := orgs.Put([]byte(in.OrgID), []byte(id)); err != nil {
-			return store.TenantInfo{}, nil, err
-		}
-	}
-	if err := putJSON(tx.Bucket(bucketTenants), id, rec); err != nil {
-		return store.TenantInfo{}, nil, err
-	}
-	root, err := tx.Bucket(bucketData).CreateBucket([]byte(id))
+	info, redactionKey, err := record.NewTenant(engine{s}, in, func(info store.TenantInfo) ([]store.TenantInfo, error) { return taken(tx, info) })
 	if err != nil {
 		return store.TenantInfo{}, nil, err
+	}
+	d, err := addTenant(tx, tenantRecord{info, redactionKey})
+	if err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	key, err := s.tenant(info.ID).Begin(ctx, recordTx{d: d, ctx: ctx}, info, in)
+	if err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	return info, key, nil
+}
+
+// taken returns the tenants that have the id, the name or the organization of a tenant.
+func taken(tx *bbolt.Tx, in store.TenantInfo) (list []store.TenantInfo, err error) {
+	ids := [][]byte{[]byte(in.ID), tx.Bucket(bucketTenantNames).Get([]byte(in.Name))}
+	if in.OrgID != "" {
+		ids = append(ids, tx.Bucket(bucketTenantOrgs).Get([]byte(in.OrgID)))
+	}
+	for _, id := range ids {
+		rec, known, err := getJSON[tenantRecord](tx.Bucket(bucketTenants), string(id))
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			list = append(list, rec.TenantInfo)
+		}
+	}
+	return list, nil
+}
+
+// addTenant writes a tenant and makes its buckets.
+func addTenant(tx *bbolt.Tx, rec tenantRecord) (data, error) {
+	if err := tx.Bucket(bucketTenantNames).Put([]byte(rec.Name), []byte(rec.ID)); err != nil {
+		return data{}, err
+	}
+	if rec.OrgID != "" {
+		if err := tx.Bucket(bucketTenantOrgs).Put([]byte(rec.OrgID), []byte(rec.ID)); err != nil {
+			return data{}, err
+		}
+	}
+	if err := putJSON(tx.Bucket(bucketTenants), rec.ID, rec); err != nil {
+		return data{}, err
+	}
+	root, err := tx.Bucket(bucketData).CreateBucket([]byte(rec.ID))
+	if err != nil {
+		return data{}, err
 	}
 	for _, b := range tenantBuckets {
 		if _, err := root.CreateBucket([]byte(b.name)); err != nil {
-			return store.TenantInfo{}, nil, err
+			return data{}, err
 		}
 	}
-	d := data{root}
-	admin := in.AdminID
-	if admin == "" {
-		admin = store.DefaultAdminID
-	}
-	if err := putJSON(d.in(inUsers), admin, newOwner(admin, now)); err != nil {
-		return store.TenantInfo{}, nil, err
-	}
-	t := &tenant{s: s, id: id}
-	if err := t.changed(ctx, d, nil, rec.Object(), true); err != nil {
-		return store.TenantInfo{}, nil, err
-	}
-	if in.Key == nil {
-		return rec.TenantInfo, nil, nil
-	}
-	create := *in.Key
-	create.CreatedBy = admin
-	key, err := t.createKey(ctx, tx, d, create)
-	if err != nil {
-		return store.TenantInfo{}, nil, err
-	}
-	return rec.TenantInfo, &key, nil
+	return data{root}, nil
 }
 
-// TenantForOrg finds the tenant of an identity-provider organization. A store's
-// only tenant accepts any organization unless it is bound to another one.
+// TenantForOrg finds the tenant of an identity-provider organization.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.view(ctx, func(tx *bbolt.Tx) error {
-		id := ""
+		var bound []store.TenantInfo
 		if orgID != "" {
-			id = string(tx.Bucket(bucketTenantOrgs).Get([]byte(orgID)))
-		}
-		if id == "" {
-			c := tx.Bucket(bucketTenants).Cursor()
-			first, _ := c.First()
-			if second, _ := c.Next(); first == nil || second != nil {
-				return store.Missing("tenant")
+			rec, known, err := getJSON[tenantRecord](tx.Bucket(bucketTenants), string(tx.Bucket(bucketTenantOrgs).Get([]byte(orgID))))
+			if err != nil {
+				return err
 			}
-			id = string(first)
+			if known {
+				bound = append(bound, rec.TenantInfo)
+			}
 		}
-		rec, err := tenantByID(tx, id)
+		two, _, err := newest[tenantRecord](tx.Bucket(bucketTenants), store.Page{Limit: 2}, nil)
 		if err != nil {
 			return err
 		}
-		if rec.OrgID != "" && rec.OrgID != orgID {
-			return store.Missing("tenant")
+		some := make([]store.TenantInfo, len(two))
+		for i := range two {
+			some[i] = two[i].TenantInfo
 		}
-		info = rec.TenantInfo
-		return nil
+		info, err = record.TenantForOrg(bound, some)
+		return err
 	})
 	return info, err
 }

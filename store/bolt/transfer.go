@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -29,49 +30,83 @@ var (
 )
 
 // OpenSource opens the store at path to read all of it. Its lock prevents a server from
-// opening it. The file is not changed, except that an older schema version is first
-// migrated to the current one, as a server does.
-func OpenSource(path string) (*Transfer, error) {
+// opening it. The file is not changed, except that an older schema is migrated first if
+// opts allow it.
+func OpenSource(path string, opts Options) (*Transfer, error) {
+	t, err := openSource(path)
+	if err != nil || t.schema == SchemaVersion() {
+		return t, err
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	s, err := Open(path, opts)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openSource(path)
+}
+
+func openSource(path string) (*Transfer, error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
-	for upgraded := false; ; upgraded = true {
-		db, err := openToRead(path)
-		if err != nil {
-			return nil, err
-		}
-		t := transferOf(db, path)
-		err = t.view(context.Background(), func(tx *bbolt.Tx) (err error) {
-			if t.schema, err = schemaOf(tx, path, len(migrations)+1); err == nil {
-				err = unfinished(tx, path)
-			}
-			return err
-		})
-		if err == nil && t.schema == len(migrations)+1 {
-			return t, nil
-		}
-		if err = errors.Join(err, db.Close()); err != nil {
-			return nil, err
-		}
-		if upgraded {
-			return nil, &FileError{Path: path, Problem: fmt.Sprintf("has schema %d", t.schema), Advice: "start a server of this version on it once"}
-		}
-		s, err := Open(path, Options{})
-		if err == nil {
-			err = s.Close()
-		}
-		if err != nil {
-			return nil, err
-		}
+	db, err := openToRead(path)
+	if err != nil {
+		return nil, err
 	}
+	t := transferOf(db, path, Options{})
+	err = t.view(context.Background(), func(tx *bbolt.Tx) (err error) {
+		if t.schema, err = schemaOf(tx, path); err == nil {
+			err = unfinished(tx, path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return t, nil
 }
 
+// Reader is a store that was opened to read only some of it.
+type Reader struct{ t *Transfer }
+
+// OpenReader opens the store at path for reading only: the file is not changed. Its schema
+// may be older than this program's. It waits like [Open] for a process that has the file open
+// for writing, and other readers can open it at the same time.
+func OpenReader(path string) (*Reader, error) {
+	t, err := openSource(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{t}, nil
+}
+
+// Info describes the file. Its schema version may be older than this program's.
+func (r *Reader) Info(ctx context.Context) (store.Info, error) { return r.t.Info(ctx) }
+
+// Backup writes a copy of the file to w. The copy has the schema of the file.
+func (r *Reader) Backup(ctx context.Context, w io.Writer) (int64, error) { return r.t.Backup(ctx, w) }
+
+// ListTenants lists the tenants. Records of an older schema are not read.
+func (r *Reader) ListTenants(ctx context.Context) ([]store.TenantInfo, error) {
+	if r.t.schema != SchemaVersion() {
+		return nil, olderSchema(r.t.path, r.t.schema)
+	}
+	return r.t.ListTenants(ctx)
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.t.Close() }
+
 // OpenTarget opens the store at path to fill it, or creates one.
-func OpenTarget(path string) (*Transfer, error) {
-	opts := Options{migrations: migrations}
+func OpenTarget(path string, opts Options) (*Transfer, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		err = create(path, opts)
+		err = create(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
@@ -84,15 +119,18 @@ func OpenTarget(path string) (*Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transferOf(db, path)
-	if t.schema, err = t.upgrade(migrations); err != nil {
+	t := transferOf(db, path, opts)
+	if t.schema, err = t.upgrade(opts.Migrate); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return t, nil
 }
 
-func transferOf(db *bbolt.DB, path string) *Transfer {
-	return &Transfer{Store: &Store{db: db, path: path, log: slog.New(slog.DiscardHandler), closed: make(chan struct{})}}
+func transferOf(db *bbolt.DB, path string, opts Options) *Transfer {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Transfer{Store: &Store{db: db, path: path, log: opts.Logger, closed: make(chan struct{})}}
 }
 
 // Close closes the file.
@@ -115,7 +153,7 @@ func (t *Transfer) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx
 		if tenantID == "" {
 			return fn(tx, data{})
 		}
-		d, err := (&tenant{s: t.Store, id: tenantID}).data(tx)
+		d, err := t.Store.tenant(tenantID).data(tx)
 		if err != nil {
 			return err
 		}

@@ -16,13 +16,15 @@ import (
 
 	"svc/store"
 	"svc/store/clickhouse/clickhousetest"
-	"svc/store/memory"
+	"svc/store/storetest/memory"
 )
 
 // The benchmarks ingest batches of a thousand traces each:
 //
 //	go test ./store/clickhouse -run '^$' -bench Ingest -benchtime 200x
 //	SVC_BENCH_TRACES=10000000 go test ./store/clickhouse -run '^$' -bench Queries -benchtime 100x
+//
+//	SVC_BENCH_TRACES=1000000 go test ./store/clickhouse -run '^$' -bench Burst -benchtime 1x
 //
 // SVC_BENCH_TRACES is the number of traces of the tenant that is queried (default: a
 // million); other tenants have a twentieth each. SVC_BENCH_URL names an empty database of
@@ -249,3 +251,69 @@ func BenchmarkQueries(b *testing.B) {
 
 // benchID returns the id of a trace that fill generated.
 func benchID(n int) string { return fmt.Sprintf("018f3c5e-7b1a-7c3d-9e2e-%012x", n) }
+
+// BenchmarkBurst writes the traces of one tenant as fast as it can, and then measures statistics of
+// a day: at once, and a minute later. merged is the time after the burst at which all were merged.
+func BenchmarkBurst(b *testing.B) {
+	ctx := context.Background()
+	n := 1_000_000
+	if v, err := strconv.Atoi(os.Getenv("SVC_BENCH_TRACES")); err == nil {
+		n = v
+	}
+	records := memory.Open(memory.Options{})
+	s := open(b, clickhousetest.Start(b).Database(b), records, Options{})
+	if _, _, err := records.CreateTenant(ctx, store.TenantCreate{ID: "bench", Name: "bench", Key: &store.KeyCreate{Name: "k"}}); err != nil {
+		b.Fatal(err)
+	}
+	tn := &tenant{s, "bench"}
+	var at atomic.Int64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range benchWriters {
+		wg.Go(func() {
+			for i := at.Add(1) - 1; i < int64(n/store.MaxIngestBatch); i = at.Add(1) - 1 {
+				if _, err := tn.Ingest(ctx, benchBatch(int(i))); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	end := time.Now()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(n)/end.Sub(began).Seconds(), "traces/s")
+	reads := func(name string, count int) {
+		var took []time.Duration
+		for range count {
+			began := time.Now()
+			got, err := tn.Stats(ctx, store.StatsQuery{From: began.Add(-24 * time.Hour), To: began.Add(time.Hour), GroupBy: store.GroupByAgent})
+			if err != nil || got.Summary.Traces != int64(n) {
+				b.Fatalf("%d traces, %v", got.Summary.Traces, err)
+			}
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, name+"-p50-ms")
+		b.ReportMetric(float64(took[(len(took)-1)*99/100].Microseconds())/1000, name+"-p99-ms")
+	}
+	reads("at-once", 5)
+	minute := time.After(time.Until(end.Add(time.Minute)))
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for merged, waiting := false, true; waiting; {
+		select {
+		case <-minute:
+			waiting = false
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		left := s.fresh[tn.id] != nil
+		s.mu.Unlock()
+		if !left && !merged {
+			merged = true
+			b.ReportMetric(time.Since(end).Seconds(), "merged-s")
+		}
+	}
+	reads("minute", 300)
+}

@@ -43,13 +43,21 @@ type Options struct {
 	// seconds, below 0: never.
 	MergeEvery time.Duration
 
+	// Migrate allows a change of an older schema to the newest. Without it Open refuses a
+	// shard with an older schema.
+	Migrate bool
+
 	settle time.Duration // 0: the constant settle
 	fault  func() error  // makes writes fail in tests
 }
 
-// settle is the time during which commits may become visible out of order: longer than
-// any write takes.
-const settle = time.Minute
+// settle is the time during which commits may become visible out of order: longer than any
+// write takes. A write is given up after defaultTimeout and answerTime, the engine ends one that
+// was begun then after another defaultTimeout, and clocks may differ by two seconds. What is newer
+// is not merged, so that statistics of a burst are slow for this time.
+const settle = 40 * time.Second
+
+const defaultTimeout = 15 * time.Second
 
 // Store is an opened store of traces. Make one with Open.
 type Store struct {
@@ -71,15 +79,15 @@ type Store struct {
 	failure atomic.Pointer[error] // error of the newest write
 
 	mu    sync.Mutex
-	homes map[string]*shard // shards of tenants
-	feeds map[string]*feed  // feeds of tenants whose traces are streamed
-	fresh map[string]int    // number of traces of tenants that this process wrote and that are not merged yet
+	homes map[string]*shard    // shards of tenants
+	feeds map[string]*feed     // feeds of tenants whose traces are streamed
+	fresh map[string]*unmerged // tenants with traces that may not be merged yet
 }
 
 var _ store.Traces = (*Store)(nil)
 
-// Open opens the store of a URL, clickhouse://user@host1,host2/database, and migrates the
-// schema of every shard to the newest version.
+// Open opens the store of a URL, clickhouse://user@host1,host2/database, and creates the
+// schema of every shard that has none.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	a, err := parseURL(url)
 	if err != nil {
@@ -92,7 +100,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.Timeout <= 0 {
-		opts.Timeout = 15 * time.Second
+		opts.Timeout = defaultTimeout
 	}
 	if opts.MergeEvery == 0 {
 		opts.MergeEvery = 10 * time.Second
@@ -101,7 +109,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		opts.settle = settle
 	}
 	s := &Store{opts: opts, log: opts.Logger, where: Location(url), closed: make(chan struct{}),
-		homes: map[string]*shard{}, feeds: map[string]*feed{}, fresh: map[string]int{}}
+		homes: map[string]*shard{}, feeds: map[string]*feed{}, fresh: map[string]*unmerged{}}
 	s.ended, s.ending = context.WithCancel(context.Background())
 	err = s.openShards(ctx, &a)
 	if err == nil && len(s.shards) > 1 {
@@ -259,6 +267,15 @@ func (s *Store) Info(ctx context.Context) (store.Info, error) {
 		return nil
 	})
 	return info, err
+}
+
+// Shards reports for each shard, by its name, whether it responds.
+func (s *Store) Shards() map[string]bool {
+	up := make(map[string]bool, len(s.shards))
+	for _, sh := range s.shards {
+		up[sh.name] = sh.reachable() == nil
+	}
+	return up
 }
 
 // Close ends streams, waits for running calls and closes the connections.

@@ -14,10 +14,10 @@ import (
 	"svc/store"
 	"svc/store/bolt"
 	"svc/store/clickhouse/clickhousetest"
-	"svc/store/memory"
 	"svc/store/postgres"
 	"svc/store/postgres/postgrestest"
 	"svc/store/storetest"
+	"svc/store/storetest/memory"
 )
 
 // open opens a store whose agents are in another store.

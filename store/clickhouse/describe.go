@@ -15,7 +15,7 @@ func Describe(ctx context.Context, url string) (info store.Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	s := &Store{opts: Options{Now: time.Now, Timeout: 15 * time.Second}, log: slog.New(slog.DiscardHandler), where: Location(url), closed: make(chan struct{})}
+	s := &Store{opts: Options{Now: time.Now, Timeout: defaultTimeout}, log: slog.New(slog.DiscardHandler), where: Location(url), closed: make(chan struct{})}
 	s.ended, s.ending = context.WithCancel(context.Background())
 	defer s.ending()
 	info = store.Info{Backend: "clickhouse", Location: s.where}

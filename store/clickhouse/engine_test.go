@@ -18,8 +18,8 @@ import (
 
 	"svc/store"
 	"svc/store/clickhouse/clickhousetest"
-	"svc/store/memory"
 	"svc/store/storetest"
+	"svc/store/storetest/memory"
 )
 
 var ctx = context.Background()
@@ -95,6 +95,74 @@ func (r rig) answers(t testing.TB, tn *tenant) (all []any) {
 		all = append(all, tools, total, must(tn.Spend(ctx, []store.SpendQuery{{AgentID: a.ID, From: now.Add(-30 * time.Hour), To: now}, {AgentID: a.ID, From: now.Add(-time.Hour), To: now}}))(t))
 	}
 	return append(all, must(tn.PolicyFires(ctx, []string{"pol_1", "pol_2", "pol_3"}))(t))
+}
+
+// TestQuietTenantIsMerged: the statistics of a burst are merged although nothing is written
+// afterwards: what was too new for a merge stays due, after an error too, and a process that
+// starts merges what another one has left.
+func TestQuietTenantIsMerged(t *testing.T) {
+	records := memory.Open(memory.Options{})
+	url := clickhousetest.Start(t).Database(t)
+	const settle = time.Second
+	writer := rig{open(t, url, records, Options{MergeEvery: -1, Timeout: time.Minute, settle: settle}), records, storetest.NewClock()}
+	tn := writer.tenant(t, "quiet")
+	left := func(s *Store) (n uint64) {
+		t.Helper()
+		g := must((&tenant{s, tn.id}).newestGeneration(ctx, s.shards[0]))(t)
+		if err := s.shards[0].row(ctx, fmt.Sprintf("SELECT count() FROM feed WHERE tenant = %s AND %s", quote(tn.id), committedBehind(g.seq)), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	until := func(s *Store, step func()) {
+		t.Helper()
+		for began := time.Now(); left(s) > 0; step() {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("%d traces are not merged", left(s))
+			}
+		}
+	}
+	must(tn.Ingest(ctx, writer.batch("first ", 100)))(t)
+	now := time.Now()
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := writer.mergeTenant(canceled, tn.id); err == nil || writer.fresh[tn.id] == nil {
+		t.Errorf("a merge that failed: %v, due: %v", err, writer.fresh)
+	}
+	until(writer.Store, func() {
+		now = now.Add(mergeAfter)
+		writer.mergeDue(now)
+	})
+	now = now.Add(mergeAfter)
+	writer.mergeDue(now)
+	if len(writer.fresh) != 0 {
+		t.Errorf("%d tenants stay due although nothing is left", len(writer.fresh))
+	}
+
+	must(tn.Ingest(ctx, writer.batch("second ", 100)))(t)
+	if left(writer.Store) == 0 {
+		t.Fatal("the second burst is merged already")
+	}
+	starting := open(t, url, records, Options{MergeEvery: 10 * time.Millisecond, Timeout: time.Minute, settle: settle})
+	until(starting, func() {
+		starting.mu.Lock() // mergeAfter has passed
+		for _, u := range starting.fresh {
+			u.looked = time.Time{}
+		}
+		starting.mu.Unlock()
+	})
+}
+
+// TestABurstIsMergedWithinAMinute: what a merge leaves as too new is older than the longest write and
+// young enough that two looks for due merges follow within a minute.
+func TestABurstIsMergedWithinAMinute(t *testing.T) {
+	s := open(t, clickhousetest.Start(t).Database(t), memory.Open(memory.Options{}), Options{})
+	if longest := 2*s.opts.Timeout + answerTime + 2*time.Second; s.opts.settle < longest {
+		t.Errorf("commits count as settled after %s, and a write can take %s", s.opts.settle, longest)
+	}
+	if late := s.opts.settle + 2*s.opts.MergeEvery; late > time.Minute {
+		t.Errorf("a burst is merged after %s", late)
+	}
 }
 
 // TestMerge: statistics are the same before and after a merge, by any process and any number

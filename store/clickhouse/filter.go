@@ -79,18 +79,15 @@ func (t *tenant) selection(ctx context.Context, sh *shard, f *store.TraceFilter)
 	if f.SessionID == "" {
 		return c, from, to, nil
 	}
-	var first, last, since int64
+	var first, last int64
 	var n uint64
-	err = sh.row(ctx, fmt.Sprintf("SELECT min(first), max(last), count(), (SELECT min(created) FROM sessions_since) FROM sessions WHERE tenant = %s AND session = %s",
-		quote(t.id), quote(f.SessionID)), &first, &last, &n, &since)
+	err = sh.row(ctx, fmt.Sprintf("SELECT min(first), max(last), count() FROM sessions WHERE tenant = %s AND session = %s",
+		quote(t.id), quote(f.SessionID)), &first, &last, &n)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	if n == 0 {
 		first, last = 1, 0 // the session has no traces
-	}
-	if since > 0 { // sessions of older traces are not in that table
-		first, last = min(first, 0), max(last, since)
 	}
 	return c, max(from, first), min(to, last), nil
 }

@@ -11,57 +11,86 @@ import (
 	"svc/store/rollup"
 )
 
-// Statistics of a tenant are merged when there are mergeFrom traces, or after
-// mergeAfter. One merge covers at most mergeMost.
+// Statistics of a tenant are merged each MergeEvery while mergeFrom traces or more are not
+// merged, fewer of them after mergeAfter. One merge covers at most mergeMost.
 const (
 	mergeFrom  = 20_000
 	mergeAfter = 5 * time.Minute
 	mergeMost  = 500_000
 )
 
-// mergeNowAndThen periodically merges the statistics of traces that this process
-// wrote.
+// unmerged are the traces of a tenant whose statistics are not merged yet.
+type unmerged struct {
+	n      int       // how many there are, at least
+	looked time.Time // the last merge, or when the tenant was added
+}
+
+// mergeNowAndThen periodically merges the statistics of traces that this process wrote, and
+// once those of all tenants: a process that has ended may have left some.
 func (s *Store) mergeNowAndThen() {
 	tick := time.NewTicker(s.opts.MergeEvery)
 	defer tick.Stop()
-	merged := map[string]time.Time{}
+	listed := false
 	for {
 		select {
 		case <-s.closed:
 			return
 		case <-tick.C:
 		}
-		for _, tenant := range s.due(merged) {
-			if err := s.mergeTenant(s.ended, tenant); err != nil {
-				s.log.Warn("statistics could not be merged", "error", err)
+		if !listed {
+			err := s.addAllUnmerged(s.ended)
+			if listed = err == nil; err != nil {
+				s.log.Warn("the tenants whose statistics may have to be merged could not be listed", "error", err)
 			}
+		}
+		s.mergeDue(time.Now())
+	}
+}
+
+// addAllUnmerged makes every tenant due once, up to maxHomes of each shard.
+func (s *Store) addAllUnmerged(ctx context.Context) error {
+	for _, sh := range s.shards {
+		var id string
+		err := sh.rows(ctx, fmt.Sprintf("SELECT DISTINCT tenant FROM homes LIMIT %d", maxHomes), []any{&id}, func() error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.fresh[id] == nil {
+				s.fresh[id] = &unmerged{}
+			}
+			s.fresh[id].n = max(s.fresh[id].n, mergeFrom)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeDue merges the statistics of the tenants that are due.
+func (s *Store) mergeDue(now time.Time) {
+	for _, tenant := range s.due(now) {
+		if err := s.mergeTenant(s.ended, tenant); err != nil {
+			s.log.Warn("statistics could not be merged", "error", err)
 		}
 	}
 }
 
 // due returns the tenants whose statistics are to be merged.
-func (s *Store) due(merged map[string]time.Time) (list []string) {
+func (s *Store) due(now time.Time) (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	for tenant, n := range s.fresh {
-		if last, known := merged[tenant]; !known {
-			merged[tenant] = now // most of the newest commits are not settled yet
-		} else if n >= mergeFrom && now.Sub(last) >= s.opts.settle/2 || now.Sub(last) >= mergeAfter {
+	for tenant, u := range s.fresh {
+		if u.n >= mergeFrom || now.Sub(u.looked) >= mergeAfter {
 			list = append(list, tenant)
-			merged[tenant] = now
-			delete(s.fresh, tenant)
-		}
-	}
-	for tenant := range merged {
-		if _, wrote := s.fresh[tenant]; !wrote && now.Sub(merged[tenant]) > 2*mergeAfter {
-			delete(merged, tenant)
+			u.looked = now
 		}
 	}
 	return list
 }
 
-// mergeTenant merges all settled commits of a tenant.
+// mergeTenant merges all settled commits of a tenant. The tenant stays on the list while
+// commits are left, usually those of the newest minute, and after an error.
 func (s *Store) mergeTenant(ctx context.Context, id string) error {
 	t := &tenant{s, id}
 	sh, err := s.home(ctx, id)
@@ -71,10 +100,37 @@ func (s *Store) mergeTenant(ctx context.Context, id string) error {
 	for more := true; more && err == nil; {
 		more, err = t.merge(ctx, sh, sh.clock()-int64(s.opts.settle))
 	}
-	if err == nil {
-		err = t.clean(ctx, sh)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := t.countUnmerged(ctx, sh); err != nil {
+		return err
+	}
+	return t.clean(ctx, sh)
+}
+
+// countUnmerged sets the number of traces that are not merged, by any process.
+func (t *tenant) countUnmerged(ctx context.Context, sh *shard) error {
+	s := t.s
+	s.mu.Lock()
+	before := s.fresh[t.id].n
+	s.mu.Unlock()
+	g, err := t.newestGeneration(ctx, sh)
+	if err != nil {
+		return err
+	}
+	var left uint64
+	if err := sh.row(ctx, fmt.Sprintf("SELECT count() FROM feed WHERE tenant = %s AND %s", quote(t.id), committedBehind(g.seq)), &left); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Commits since the first line of this function count again: the query may have missed them.
+	u := s.fresh[t.id]
+	if u.n += int(left) - before; u.n == 0 {
+		delete(s.fresh, t.id)
+	}
+	return nil
 }
 
 // merge makes a generation from the newest one and the commits after it, up to a

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"svc/store"
-	"svc/store/figures"
 	"svc/store/rollup"
 )
 
@@ -42,7 +41,7 @@ func within(p rollup.Plan) string {
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := figures.Dimension(q.GroupBy)
+	by, ok := rollup.ResultDimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -63,15 +62,15 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	for word, sum := range groups {
 		all.Merge(sum)
 		if by != rollup.None {
-			g := figures.Group(by, word)
-			g.Totals = figures.Totals(sum)
+			g := rollup.Group(by, word)
+			g.Totals = rollup.Totals(sum)
 			out.Groups = append(out.Groups, g)
 			if g.AgentID != "" {
 				ids = append(ids, g.AgentID)
 			}
 		}
 	}
-	out.Summary = figures.Totals(&all)
+	out.Summary = rollup.Totals(&all)
 	if len(ids) > 0 {
 		names, err := t.s.opts.Agents(t.id).AgentNames(ctx, ids)
 		if err != nil {
@@ -83,7 +82,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 			}
 		}
 	}
-	figures.Sort(out.Groups)
+	rollup.Sort(out.Groups)
 	return out, nil
 }
 

@@ -58,7 +58,12 @@ func (f *feed) wake() {
 func (s *Store) committed(tenant string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fresh[tenant] += n
+	u := s.fresh[tenant]
+	if u == nil {
+		u = &unmerged{looked: time.Now()}
+		s.fresh[tenant] = u
+	}
+	u.n += n
 	if f := s.feeds[tenant]; f != nil {
 		f.wake()
 	}

@@ -35,13 +35,6 @@ var schemes = map[string]struct {
 	"clickhouse+https": {driver.HTTP, true, "8443", "8443"},
 }
 
-// IsURL reports whether a URL has a scheme of this package.
-func IsURL(text string) bool {
-	scheme, _, _ := strings.Cut(text, "://")
-	_, ok := schemes[scheme]
-	return ok
-}
-
 // maxHosts bounds the hosts of a URL.
 const maxHosts = 256
 

@@ -19,6 +19,7 @@ import (
 
 	"svc/store"
 	"svc/store/postgres/postgrestest"
+	"svc/store/storetest"
 )
 
 // The benchmarks ingest batches of a thousand traces each, on an engine with its default
@@ -274,65 +275,13 @@ func fill(b *testing.B, s *Store, traces int) {
 	}
 }
 
-// BenchmarkAuditEvents lists pages of 51 of SVC_BENCH_EVENTS administrators' events
-// (1,000,000), as the server does for 50:
+// BenchmarkAuditEvents lists pages of a tenant with many events:
 //
-//	go test ./store/postgres -run '^$' -bench AuditEvents -benchtime 20x
+//	go test ./store/postgres -run '^$' -bench AuditEvents -benchtime 3x
 func BenchmarkAuditEvents(b *testing.B) {
-	ctx := context.Background()
-	n := 1_000_000
-	if text := os.Getenv("SVC_BENCH_EVENTS"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			b.Fatal(err)
-		}
-	}
-	s, err := Open(ctx, postgrestest.Start(b, "shared_buffers=256MB", "max_wal_size=4GB").Database(b), Options{})
-	if err != nil {
+	s := open(b, postgrestest.Start(b, "shared_buffers=256MB", "max_wal_size=4GB").Database(b), Options{})
+	if _, _, err := s.CreateTenant(b.Context(), store.TenantCreate{ID: "t", Name: "t"}); err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
-	if _, _, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
-		b.Fatal(err)
-	}
-	// One in 100,000 has a rare actor, kind or object; key_even never changes pol_odd.
-	doc, err := document(store.AuditEvent{ID: "aev_0", Kind: "policy", ObjectID: "pol_1", Name: "n", Changed: []string{"name"}, Before: strings.Repeat("0", 32), After: strings.Repeat("1", 32), Hash: strings.Repeat("2", 64)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	began := time.Now()
-	const step = 50_000 // a statement has a time limit
-	for from := 1; from <= n; from += step {
-		if _, err := s.pool.Exec(ctx, `INSERT INTO audit_events (tenant, n, id, created, kind, object, key_id, user_id, hash, doc)
-		SELECT (SELECT number FROM tenants WHERE id = 't'), i + 10, convert_to('aev_' || lpad(i::text, 26, '0'), 'UTF8'), 1700000000000000 + i::bigint * 10000000,
-		convert_to(CASE WHEN i % 100000 = 7 THEN 'team' ELSE (ARRAY['policy', 'agent', 'key'])[1 + i % 3] END, 'UTF8'),
-		convert_to(CASE WHEN i % 100000 = 8 THEN 'pol_rare' WHEN i % 3 = 0 AND i % 2 = 1 THEN 'pol_odd' ELSE 'pol_' || (i::bigint * 7919 % 5000) END, 'UTF8'),
-		convert_to(CASE WHEN i % 100000 = 9 THEN 'key_rare' WHEN i % 2 = 0 THEN 'key_even' ELSE (ARRAY['key_a', 'key_b'])[1 + i % 5 % 2] END, 'UTF8'),
-		convert_to(CASE WHEN i % 100000 = 11 THEN 'usr_rare' ELSE (ARRAY['usr_x', 'usr_y'])[1 + i % 7 % 2] END, 'UTF8'), '', $2
-		FROM generate_series($3::int, $1::int) AS i`, min(from+step-1, n), doc, from); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if _, err := s.pool.Exec(ctx, `ANALYZE audit_events`); err != nil {
-		b.Fatal(err)
-	}
-	b.Logf("%d events written in %v", n, time.Since(began))
-	half := time.UnixMicro(1_700_000_000_000_000 + int64(n/2)*10_000_000)
-	for name, f := range map[string]store.AuditEventFilter{
-		"none": {}, "rare key": {Actor: "key_rare"}, "rare user": {Actor: "usr_rare"}, "often a key": {Actor: "key_a"}, "nobody": {Actor: "key_none"},
-		"rare kind": {Kind: "team"}, "rare object": {ObjectID: "pol_rare"}, "often an object": {ObjectID: "pol_odd"}, "no object": {ObjectID: "pol_none"},
-		"two that alternate": {Actor: "key_even", ObjectID: "pol_odd"}, "rare kind of a key": {Actor: "key_a", Kind: "team"}, "kind of a rare object": {Kind: "policy", ObjectID: "pol_rare"},
-		"until": {Until: half.Add(-1000 * time.Hour)}, "since and until": {Since: half.Add(-time.Hour), Until: half},
-		"a key, until": {Actor: "key_b", Until: half}, "a rare key, since": {Actor: "key_rare", Since: half}, "before the first": {Until: time.UnixMicro(1_600_000_000_000_000)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			var list []store.AuditEvent
-			for b.Loop() {
-				if list, _, err = s.Tenant("t").ListAuditEvents(ctx, f, store.Page{Limit: 51}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(len(list)), "events")
-		})
-	}
+	storetest.BenchAuditEvents(b, engine{s}, "t", 1_000_000)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"svc/store"
+	"svc/store/record"
 	"svc/store/rollup"
 	"svc/store/transfer"
 )
@@ -38,67 +39,12 @@ var carried = map[transfer.Kind]carrier{
 			return nil
 		})},
 	transfer.Tenants: {[]string{"tenants", "rollup_state"}, `SELECT count(*) FROM tenants WHERE number = $1`, exportTenant, putOf(putTenant)},
-	transfer.Users: {[]string{"users"}, `SELECT count(*) FROM users WHERE tenant = $1`, documentsOf("users", "id", func(*transfer.User) {}),
-		putOf(func(d *data, u *transfer.User) error {
-			return d.putUser(userRecord{User: u.User, Profile: eventMark(u.Profile), State: eventMark(u.State), Announced: u.Announced})
+	transfer.Records: {[]string{"records"}, `SELECT count(*) FROM records WHERE tenant = $1`, exportRecords,
+		putOf(func(d *data, row *record.Row) error {
+			t := record.Of(engine{d.s}, d.id)
+			return t.PutRow(d, *row)
 		})},
-	transfer.UserEvents: {[]string{"user_events"}, `SELECT count(*) FROM user_events WHERE tenant = $1`, documentsOf("user_events", "id", func(*store.RecordedEvent) {}),
-		putOf(func(d *data, e *store.RecordedEvent) error {
-			return d.putDocument(e, `INSERT INTO user_events (tenant, id, received, doc) VALUES ($1, $2, $3, $4)`, d.n, []byte(e.ID), nanos(e.ReceivedAt))
-		})},
-	transfer.Teams: {[]string{"teams"}, `SELECT count(*) FROM teams WHERE tenant = $1`, documentsOf("teams", "id", func(t *store.Team) { t.MemberCount = 0 }), putAs(teams)},
-	transfer.Members: {[]string{"members"}, `SELECT count(*) FROM members WHERE tenant = $1`, exportMembers,
-		putOf(func(d *data, m *transfer.Member) error {
-			d.exec(`INSERT INTO members (tenant, team, usr, role, joined) VALUES ($1, $2, $3, $4, $5)`, d.n, []byte(m.Team), []byte(m.User), []byte(m.Role), m.JoinedAt)
-			return nil
-		})},
-	transfer.Agents: {[]string{"agents"}, `SELECT count(*) FROM agents WHERE tenant = $1`, exportAgents, putAs(agents)},
-	transfer.AgentAliases: {[]string{"agent_aliases"}, `SELECT count(*) FROM agent_aliases WHERE tenant = $1`,
-		func(d *data, after []byte, limit int, out emit) error {
-			var alias, agent []byte
-			var at int64
-			return d.each([]any{&alias, &agent, &at}, func() error { return out(alias, transfer.AgentAlias{Alias: alias, Agent: string(agent), At: at}) },
-				`SELECT alias, agent, at FROM agent_aliases WHERE tenant = $1 AND alias > $2 ORDER BY alias LIMIT $3`, d.n, after, limit)
-		},
-		putOf(func(d *data, a *transfer.AgentAlias) error {
-			d.exec(`INSERT INTO agent_aliases (tenant, alias, agent, at) VALUES ($1, $2, $3, $4)`, d.n, a.Alias, []byte(a.Agent), a.At)
-			return nil
-		})},
-	transfer.FormerAgents: {[]string{"agents_gone"}, `SELECT count(*) FROM agents_gone WHERE tenant = $1`,
-		func(d *data, after []byte, limit int, out emit) error {
-			var id, name []byte
-			return d.each([]any{&id, &name}, func() error { return out(id, transfer.FormerAgent{ID: string(id), Name: name}) },
-				`SELECT id, name FROM agents_gone WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3`, d.n, after, limit)
-		},
-		putOf(func(d *data, a *transfer.FormerAgent) error {
-			d.exec(`INSERT INTO agents_gone (tenant, id, name) VALUES ($1, $2, $3)`, d.n, []byte(a.ID), a.Name)
-			return nil
-		})},
-	transfer.Deployments: {[]string{"deployments"}, `SELECT count(*) FROM deployments WHERE tenant = $1`, exportDeployments,
-		putOf(func(d *data, p *store.Deployment) error {
-			return d.putDocument(p, `INSERT INTO deployments (tenant, agent, id, doc) VALUES ($1, $2, $3, $4)`, d.n, []byte(p.AgentID), []byte(p.ID))
-		})},
-	transfer.Budgets: {[]string{"budgets"}, `SELECT count(*) FROM budgets WHERE tenant = $1`, documentsOf("budgets", "id", func(b *store.Budget) { b.AgentName = "" }), putAs(budgets)},
-	transfer.SLAs:    {[]string{"slas"}, `SELECT count(*) FROM slas WHERE tenant = $1`, documentsOf("slas", "id", func(s *store.SLATarget) { s.AgentName = "" }), putAs(slas)},
-	transfer.Violations: {[]string{"violations"}, `SELECT count(*) FROM violations WHERE tenant = $1`,
-		documentsOf("violations", "id", func(v *store.SLAViolation) {
-			v.PeriodStart, v.PeriodEnd, v.CreatedAt = v.PeriodStart.UTC(), v.PeriodEnd.UTC(), v.CreatedAt.UTC()
-		}),
-		putOf(func(d *data, v *store.SLAViolation) error {
-			return d.putDocument(v, `INSERT INTO violations (tenant, id, sla, type, period_start, period_end, doc) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-				d.n, []byte(v.ID), []byte(v.SLAID), []byte(v.Type), v.PeriodStart.Unix(), nanos(v.PeriodEnd))
-		})},
-	transfer.Policies:  {[]string{"policies"}, `SELECT count(*) FROM policies WHERE tenant = $1`, documentsOf("policies", "id", func(*store.Policy) {}), putAs(policies)},
-	transfer.Keys:      {[]string{"api_keys"}, `SELECT count(*) FROM api_keys WHERE tenant = $1`, exportKeys, putOf(putKey)},
 	transfer.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putOf(putResponse)},
-	transfer.AuditHeads: {[]string{"audit_heads"}, `SELECT count(*) FROM audit_heads WHERE tenant = $1`, exportHeads,
-		putOf(func(d *data, h *transfer.AuditHead) error {
-			return d.putDocument(h.AuditHead, `INSERT INTO audit_heads (tenant, gateway, trail, signed, doc) VALUES ($1, $2, $3, $4, $5)`,
-				d.n, []byte(h.Gateway), []byte(h.Trail), h.Signed)
-		})},
-	transfer.AuditKeys: {[]string{"audit_keys"}, `SELECT count(*) FROM audit_keys WHERE tenant = $1`, documentsOf("audit_keys", "gateway", func(*store.AuditKey) {}),
-		putOf(func(d *data, k *store.AuditKey) error { return d.putAuditKey(*k) })},
-	transfer.AuditEvents: {[]string{"audit_events"}, `SELECT count(*) FROM audit_events WHERE tenant = $1`, exportEvents, putOf(putEvent)},
 	transfer.TraceState: {[]string{"trace_state"}, `SELECT count(*) FROM trace_state WHERE tenant = $1`,
 		func(d *data, after []byte, _ int, out emit) error {
 			if len(after) > 0 {
@@ -153,9 +99,6 @@ func putOf[T any](put func(d *data, v *T) error) func(*data, []byte) error {
 	}
 }
 
-// putAs writes a resource.
-func putAs[T any](k *kind[T]) func(*data, []byte) error { return putOf(k.put) }
-
 // putDocument queues an INSERT whose last argument is a document.
 func (d *data) putDocument(v any, sql string, args ...any) error {
 	doc, err := document(v)
@@ -163,46 +106,20 @@ func (d *data) putDocument(v any, sql string, args ...any) error {
 	return err
 }
 
-// documentsOf exports documents, without the fields that other rows contain.
-func documentsOf[T any](table, key string, reduce func(*T)) func(*data, []byte, int, emit) error {
-	sql := fmt.Sprintf(`SELECT %[2]s, doc FROM %[1]s WHERE tenant = $1 AND %[2]s > $2 ORDER BY %[2]s LIMIT $3`, table, key)
-	return func(d *data, after []byte, limit int, out emit) error {
-		var k, doc []byte
-		return d.each([]any{&k, &doc}, func() error {
-			var v T
-			if err := parse(doc, &v); err != nil {
-				return err
-			}
-			reduce(&v)
-			return out(k, &v)
-		}, sql, d.n, after, limit)
-	}
-}
-
 func exportTenant(d *data, after []byte, _ int, out emit) error {
 	if len(after) > 0 {
 		return nil
 	}
-	var id, name, org, redaction, revision, last, trimmed []byte
+	var id, name, org, redaction []byte
 	var created int64
-	return d.each([]any{&id, &name, &org, &created, &redaction, &revision, &last, &trimmed}, func() error {
+	return d.each([]any{&id, &name, &org, &created, &redaction}, func() error {
 		return out([]byte{1}, transfer.Tenant{
 			TenantInfo:   store.TenantInfo{ID: string(id), Name: string(name), OrgID: string(org), CreatedAt: timeOf(created)},
-			RedactionKey: redaction, Revision: string(revision), ChainLast: string(last), ChainTrimmed: string(trimmed)})
-	}, `SELECT `+tenantColumns+`, redaction_key, revision, chain, trimmed FROM tenants WHERE number = $1`, d.n)
+			RedactionKey: redaction})
+	}, `SELECT `+tenantColumns+`, redaction_key FROM tenants WHERE number = $1`, d.n)
 }
 
-func putTenant(d *data, t *transfer.Tenant) error {
-	var org []byte
-	if t.OrgID != "" {
-		org = []byte(t.OrgID)
-	}
-	_, err := d.one([]any{&d.n}, `INSERT INTO tenants (id, name, org, created, redaction_key, revision, chain, trimmed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number`,
-		[]byte(t.ID), []byte(t.Name), org, nanos(t.CreatedAt), t.RedactionKey, []byte(t.Revision), []byte(t.ChainLast), []byte(t.ChainTrimmed))
-	d.exec(`INSERT INTO trace_state (tenant) VALUES ($1)`, d.n)
-	d.exec(`INSERT INTO rollup_state (tenant) VALUES ($1)`, d.n)
-	return err
-}
+func putTenant(d *data, t *transfer.Tenant) error { return d.addTenant(t.TenantInfo, t.RedactionKey) }
 
 // twoKeys returns the cursor of rows that are sorted by two columns.
 func twoKeys(a, b []byte) []byte { return append(append(append([]byte{}, a...), 0), b...) }
@@ -210,55 +127,6 @@ func twoKeys(a, b []byte) []byte { return append(append(append([]byte{}, a...), 
 func splitKeys(key []byte) (a, b []byte) {
 	first, second, _ := strings.Cut(string(key), "\x00")
 	return []byte(first), []byte(second)
-}
-
-func exportMembers(d *data, after []byte, limit int, out emit) error {
-	var team, user, role []byte
-	var joined int64
-	a, b := splitKeys(after)
-	return d.each([]any{&team, &user, &role, &joined}, func() error {
-		return out(twoKeys(team, user), transfer.Member{Team: string(team), User: string(user), Role: string(role), JoinedAt: joined})
-	}, `SELECT team, usr, role, joined FROM members WHERE tenant = $1 AND (team, usr) > ($2, $3) ORDER BY team, usr LIMIT $4`, d.n, a, b, limit)
-}
-
-func exportAgents(d *data, after []byte, limit int, out emit) error {
-	var id, doc, config []byte
-	return d.each([]any{&id, &doc, &config}, func() error {
-		var a store.Agent
-		if err := parse(doc, &a); err != nil {
-			return err
-		}
-		a.ConfigYAML = string(config)
-		return out(id, &a)
-	}, `SELECT id, doc, config FROM agents WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3`, d.n, after, limit)
-}
-
-func exportDeployments(d *data, after []byte, limit int, out emit) error {
-	var agent, id, doc []byte
-	a, b := splitKeys(after)
-	return d.each([]any{&agent, &id, &doc}, func() error {
-		var p store.Deployment
-		if err := parse(doc, &p); err != nil {
-			return err
-		}
-		return out(twoKeys(agent, id), &p)
-	}, `SELECT agent, id, doc FROM deployments WHERE tenant = $1 AND (agent, id) > ($2, $3) ORDER BY agent, id LIMIT $4`, d.n, a, b, limit)
-}
-
-func exportKeys(d *data, after []byte, limit int, out emit) error {
-	var r keyRow
-	var digest []byte
-	return d.each(append(r.into(), &digest), func() error {
-		k := r.key(d.s, d.n)
-		k.CreatedByEmail, k.LastUsedAt = "", timeOf(0)
-		return out(r.id, transfer.Key{Key: k, Digest: digest, Used: r.used})
-	}, `SELECT `+keyColumns+`, k.digest`+keysWithUsers+`WHERE k.tenant = $1 AND k.id > $2 ORDER BY k.id LIMIT $3`, d.n, after, limit)
-}
-
-func putKey(d *data, k *transfer.Key) error {
-	d.exec(`INSERT INTO api_keys (tenant, id, digest, name, scope, prefix, team, created_by, created, used) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		d.n, []byte(k.ID), k.Digest, []byte(k.Name), []byte(k.Scope), []byte(k.Prefix), []byte(k.TeamID), []byte(k.CreatedBy), nanos(k.CreatedAt), k.Used)
-	return nil
 }
 
 func exportResponses(d *data, after []byte, limit int, out emit) error {
@@ -277,58 +145,12 @@ func putResponse(d *data, r *transfer.Response) error {
 	return d.putDocument(r.Response, `INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, '', $4, $5)`, d.n, r.Digest, r.Body, r.Until)
 }
 
-func exportHeads(d *data, after []byte, limit int, out emit) error {
-	var gateway, trail, doc []byte
-	var signed bool
-	behind := []byte{0}
-	if len(after) > 0 {
-		behind = after
-	}
-	a, b := splitKeys(behind[1:])
-	return d.each([]any{&signed, &gateway, &trail, &doc}, func() error {
-		h := transfer.AuditHead{Signed: signed}
-		if err := parse(doc, &h.AuditHead); err != nil {
-			return err
-		}
-		h.Offered = nil
-		first := byte(0)
-		if signed {
-			first = 1
-		}
-		return out(append([]byte{first}, twoKeys(gateway, trail)...), h)
-	}, `SELECT signed, gateway, trail, doc FROM audit_heads WHERE tenant = $1 AND (signed, gateway, trail) > ($2, $3, $4) ORDER BY signed, gateway, trail LIMIT $5`,
-		d.n, behind[0] == 1, a, b, limit)
-}
-
-func numberKey(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
-
-func exportEvents(d *data, after []byte, limit int, out emit) error {
-	from := int64(0)
-	if len(after) == 8 {
-		from = int64(binary.BigEndian.Uint64(after))
-	}
-	var n int64
-	var doc []byte
-	return d.each([]any{&n, &doc}, func() error {
-		var e store.AuditEvent
-		if err := parse(doc, &e); err != nil {
-			return err
-		}
-		return out(numberKey(n), &e)
-	}, `SELECT n, doc FROM audit_events WHERE tenant = $1 AND n > $2 ORDER BY n LIMIT $3`, d.n, from, limit)
-}
-
-// putEvent appends an event to its chain.
-func putEvent(d *data, e *store.AuditEvent) error {
-	if d.auditN == 0 {
-		if _, err := d.one([]any{&d.auditN}, `SELECT audit_n FROM tenants WHERE number = $1`, d.n); err != nil {
-			return err
-		}
-	}
-	d.auditN++
-	d.exec(`UPDATE tenants SET audit_n = $2 WHERE number = $1`, d.n, d.auditN)
-	return d.putDocument(e, `INSERT INTO audit_events (tenant, n, id, created, kind, object, key_id, user_id, hash, doc) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		d.n, d.auditN, []byte(e.ID), e.CreatedAt.UnixMicro(), []byte(e.Kind), []byte(e.ObjectID), []byte(e.By.KeyID), []byte(e.By.UserID), []byte(e.Hash))
+func exportRecords(d *data, after []byte, limit int, out emit) error {
+	n := 0
+	return record.Rows(d, after, func(at []byte, row record.Row) (bool, error) {
+		n++
+		return n < limit, out(at, row)
+	})
 }
 
 // statisticKey is the position of a row of statistics: the columns of the primary key.

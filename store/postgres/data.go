@@ -2,18 +2,22 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 
 	"github.com/jackc/pgx/v5"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // tenant is a handle on one tenant.
 type tenant struct {
+	record.Tenant
 	s  *Store
 	id string
 }
+
+// tenant returns a handle on a tenant.
+func (s *Store) tenant(id string) *tenant { return &tenant{record.Of(engine{s}, id), s, id} }
 
 var (
 	_ store.Tenant       = (*tenant)(nil)
@@ -21,13 +25,10 @@ var (
 )
 
 // Tenant returns the records of a tenant.
-func (s *Store) Tenant(id string) store.Tenant { return &tenant{s, id} }
+func (s *Store) Tenant(id string) store.Tenant { return s.tenant(id) }
 
 // TracesOf returns the traces of a tenant.
-func (s *Store) TracesOf(id string) store.TenantTraces { return &tenant{s, id} }
-
-// ID returns the tenant's identifier.
-func (t *tenant) ID() string { return t.id }
+func (s *Store) TracesOf(id string) store.TenantTraces { return s.tenant(id) }
 
 // data is the access to a tenant in a transaction.
 type data struct {
@@ -36,14 +37,12 @@ type data struct {
 	s   *Store
 	n   int32 // the tenant's number
 
+	id string // the tenant's id, set by a migration that fills the tenant
+
 	queue pgx.Batch // queued writes whose results have not been read yet
 
-	// Columns of the tenant's row, in transactions that write.
-	auditN         int64
-	chain, trimmed []byte
-	revision       []byte
-	dirty          bool // the row must be written
-	agents         bool // agents or their names have changed
+	known  map[rowKey][]byte // rows of records that were read or written
+	agents bool              // agents or their names have changed
 
 	wordNumbers map[string]int64 // set by a migration that fills the tenant
 }
@@ -92,8 +91,7 @@ func (t *tenant) write(ctx context.Context, fn func(d *data) error) error {
 // locked runs fn with the tenant's row locked.
 func (t *tenant) locked(ctx context.Context, tx pgx.Tx, fn func(d *data) error) error {
 	d := &data{ctx: ctx, tx: tx, s: t.s}
-	ok, err := found(tx.QueryRow(ctx, `SELECT number, audit_n, chain, trimmed FROM tenants WHERE id = $1 FOR UPDATE`, []byte(t.id)),
-		&d.n, &d.auditN, &d.chain, &d.trimmed)
+	ok, err := d.lock([]byte(t.id), record.EachWrite)
 	if err == nil && !ok {
 		err = store.Missing("tenant")
 	}
@@ -107,12 +105,8 @@ func (t *tenant) locked(ctx context.Context, tx pgx.Tx, fn func(d *data) error) 
 	return err
 }
 
-// save writes the changed columns of the tenant's row.
+// save sends the queued writes.
 func (d *data) save() error {
-	if d.dirty {
-		d.exec(`UPDATE tenants SET audit_n = $2, chain = $3, trimmed = $4, revision = coalesce($5, revision) WHERE number = $1`,
-			d.n, d.auditN, d.chain, d.trimmed, d.revision)
-	}
 	if d.agents {
 		d.exec(`UPDATE trace_state SET agents_gen = agents_gen + 1 WHERE tenant = $1`, d.n)
 	}
@@ -163,21 +157,3 @@ func (d *data) exists(sql string, args ...any) (bool, error) {
 	var one int
 	return d.one([]any{&one}, sql, args...)
 }
-
-// documents reads records.
-func documents[T any](d *data, sql string, args ...any) ([]T, error) {
-	list := []T{}
-	var raw []byte
-	err := d.each([]any{&raw}, func() error {
-		var v T
-		if err := parse(raw, &v); err != nil {
-			return err
-		}
-		list = append(list, v)
-		return nil
-	}, sql, args...)
-	return list, err
-}
-
-// governs replaces the tenant's governance revision.
-func (d *data) governs() { d.revision, d.dirty = []byte(rand.Text()), true }

@@ -59,6 +59,8 @@ func (s *Store) wrapError(asked context.Context, err error) error {
 		return fmt.Errorf("%w: %s: the connection was lost during a commit; the write may have been made: %w", store.ErrUnavailable, s.where, failed.err)
 	case errors.Is(err, errNotReplicated):
 		return fmt.Errorf("%w: %s: no standby has confirmed a commit: %w", store.ErrUnavailable, s.where, failed.err)
+	case code(err) == diskFull:
+		return fmt.Errorf("%w: %s: %w", store.ErrDiskFull, s.where, err)
 	case unavailable(err):
 		return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, s.where, err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -194,7 +194,7 @@ func (c *rowColumns) add(k rollup.Key) {
 func (d *data) mergeTools(sum *delta) {
 	for k, u := range sum.tools {
 		d.exec(`INSERT INTO tools (tenant, agent, tool, first, last, calls) SELECT $1, $2, $3, $4, $5, $6
-			WHERE EXISTS (SELECT 1 FROM agents WHERE tenant = $1 AND id = $2)
+			WHERE EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'agents' AND key = $2)
 			AND (EXISTS (SELECT 1 FROM tools WHERE tenant = $1 AND agent = $2 AND tool = $3) OR (SELECT count(*) FROM tools WHERE tenant = $1 AND agent = $2) < $7)
 			ON CONFLICT (tenant, agent, tool) DO UPDATE SET first = least(tools.first, excluded.first), last = greatest(tools.last, excluded.last), calls = tools.calls + excluded.calls`,
 			d.n, []byte(k.agent), []byte(k.tool), u.first, u.last, u.calls, maxTools)
@@ -205,7 +205,7 @@ func (d *data) mergeTools(sum *delta) {
 // policy.
 func (d *data) mergeFires(sum *delta) {
 	for id, n := range sum.fires {
-		d.exec(`INSERT INTO policy_fires (tenant, policy, n) SELECT $1, $2, $3 WHERE EXISTS (SELECT 1 FROM policies WHERE tenant = $1 AND id = $2)
+		d.exec(`INSERT INTO policy_fires (tenant, policy, n) SELECT $1, $2, $3 WHERE EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'policies' AND key = $2)
 			ON CONFLICT (tenant, policy) DO UPDATE SET n = policy_fires.n + excluded.n`, d.n, []byte(id), n)
 	}
 }

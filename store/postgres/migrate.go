@@ -5,32 +5,43 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"svc/store/migrations"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"svc/store"
 )
 
 //go:embed migrations/*.sql
 var files embed.FS
 
 // schema are the embedded migrations, in order.
-var schema = migrations.MustRead(files)
+var schema = store.MustReadMigrations(files)
+
+// SchemaVersion returns the schema version of this program.
+func SchemaVersion() int { return schema[len(schema)-1].Version }
 
 // migrateTimeout bounds the migrations of a database, and the wait for another process that
 // runs them.
 const migrateTimeout = 10 * time.Minute
 
-// migrate brings the database to the newest schema version and returns it. When several
-// processes start concurrently one runs the migrations; the others wait for the row that it
-// has locked.
-func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (version int, err error) {
+// migrate brings the database to the newest schema version and returns it: an empty database
+// always, an older schema if the options allow it. When several processes start concurrently
+// one runs the migrations; the others wait for the row that it has locked.
+func (s *Store) migrate(ctx context.Context, list []store.Migration) (version int, err error) {
 	late, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 	newest := list[len(list)-1]
 	version, oldest, err := schemaOf(late, s.pool)
+	from := version
 	if err == nil && version < newest.Version {
+		if from > 0 && !s.opts.Migrate {
+			return 0, fmt.Errorf("the database %s has schema %d, and this program needs schema %d: start 'svc serve' of this version on it, which changes the schema", s.where, from, newest.Version)
+		}
+		if from > 0 {
+			s.log.Info("the database has an older schema: it is changed; svc writes no copy of it", "database", s.where, "from", from, "to", newest.Version)
+		}
 		for try := 1; ; try++ {
 			version, oldest, err = applyAll(late, s.pool, list)
 			if try == maxMigrateTries || !migrateAgain(err) {
@@ -40,11 +51,16 @@ func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (versi
 	}
 	switch {
 	case exists(err):
-		return 0, fmt.Errorf("the schema of svc cannot be created in %s: %w: that object was not created by svc; give svc an empty database of its own, or, where this is a backup of svc that was restored, restore the table svc_schema too", s.where, err)
+		return 0, fmt.Errorf("the schema of svc cannot be created in %s: %w: that object was not created by svc; give svc an empty database of its own, or, where this is a backup of svc that was restored, restore the table svc_version too", s.where, err)
+	case errors.Is(err, errUnreleased):
+		return 0, fmt.Errorf("the database %s was %w", s.where, err)
 	case err != nil:
 		return 0, s.wrapError(late, err)
 	case oldest > newest.Version:
 		return 0, fmt.Errorf("the database %s has schema %d, which needs a program with at least schema %d; this program has schema %d: start a newer svc", s.where, version, oldest, newest.Version)
+	}
+	if from > 0 && version > from {
+		s.log.Info("the schema of the database was changed", "database", s.where, "from", from, "to", version)
 	}
 	return version, nil
 }
@@ -52,7 +68,7 @@ func (s *Store) migrate(ctx context.Context, list []migrations.Migration) (versi
 // maxMigrateTries bounds the tries of the migrations after conflicts with another process.
 const maxMigrateTries = 20
 
-// firstTable is an error of creating the table svc_schema. Before it exists, no process can
+// firstTable is an error of creating the table svc_version. Before it exists, no process can
 // have locked its row.
 type firstTable struct{ error }
 
@@ -78,21 +94,31 @@ func exists(err error) bool {
 	return false
 }
 
+// errUnreleased is the error of a database of a build from before the first release, which
+// had its version in the table svc_schema or svc_schema_version.
+var errUnreleased = errors.New("written by a build of svc from before the first release, which this program cannot read: keep the database for that build, and give this one an empty database of its own")
+
 // schemaOf returns the version of a database, 0 for one without a schema.
 func schemaOf(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (version, oldest int, err error) {
-	err = from.QueryRow(ctx, `SELECT version, oldest FROM svc_schema`).Scan(&version, &oldest)
-	if code(err) == undefinedTable || errors.Is(err, pgx.ErrNoRows) {
+	err = from.QueryRow(ctx, `SELECT version, oldest FROM svc_version`).Scan(&version, &oldest)
+	if code(err) == undefinedTable {
+		var unreleased bool
+		if err = from.QueryRow(ctx, `SELECT coalesce(to_regclass('svc_schema'), to_regclass('svc_schema_version')) IS NOT NULL`).Scan(&unreleased); unreleased {
+			err = errUnreleased
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
 	return version, oldest, err
 }
 
 // applyAll applies the missing migrations in one transaction.
-func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migration) (version, oldest int, err error) {
-	const table = `CREATE TABLE IF NOT EXISTS svc_schema (one boolean PRIMARY KEY CHECK (one), version int NOT NULL, oldest int NOT NULL)`
-	for _, first := range []string{table, `INSERT INTO svc_schema VALUES (true, 0, 1) ON CONFLICT DO NOTHING`} {
+func applyAll(ctx context.Context, pool *pgxpool.Pool, list []store.Migration) (version, oldest int, err error) {
+	const table = `CREATE TABLE IF NOT EXISTS svc_version (one boolean PRIMARY KEY CHECK (one), version int NOT NULL, oldest int NOT NULL)`
+	for _, first := range []string{table, `INSERT INTO svc_version VALUES (true, 0, 1) ON CONFLICT DO NOTHING`} {
 		if _, err := pool.Exec(ctx, first); err != nil {
 			return 0, 0, firstTable{err}
 		}
@@ -103,7 +129,7 @@ func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migrati
 				return err
 			}
 		}
-		if err := tx.QueryRow(ctx, `SELECT version, oldest FROM svc_schema FOR UPDATE`).Scan(&version, &oldest); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT version, oldest FROM svc_version FOR UPDATE`).Scan(&version, &oldest); err != nil {
 			return err
 		}
 		for _, m := range list {
@@ -116,7 +142,7 @@ func applyAll(ctx context.Context, pool *pgxpool.Pool, list []migrations.Migrati
 			}
 			version, oldest = m.Version, max(oldest, m.Oldest)
 		}
-		_, err := tx.Exec(ctx, `UPDATE svc_schema SET version = $1, oldest = $2`, version, oldest)
+		_, err := tx.Exec(ctx, `UPDATE svc_version SET version = $1, oldest = $2`, version, oldest)
 		return err
 	})
 	return version, oldest, err

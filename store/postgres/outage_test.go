@@ -11,10 +11,22 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"svc/store"
 	"svc/store/postgres/postgrestest"
 )
+
+// A full disk of the engine is told apart from an engine that is away: only freed space ends it.
+func TestAFullDiskOfTheEngine(t *testing.T) {
+	s := &Store{where: "db.example", ended: t.Context()}
+	for code, full := range map[string]bool{diskFull: true, "53300": false} { // too many connections
+		err := s.wrapError(t.Context(), &pgconn.PgError{Code: code, Message: "no"})
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrDiskFull) != full {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
 
 // When the wait of a commit for a synchronous standby is canceled, the engine acknowledges
 // the commit with a warning. A failover may lose such a commit, so the store must not

@@ -73,7 +73,7 @@ func (s *Store) makeDay(ctx context.Context, d int64) error {
 		for _, sql := range []string{
 			ddlWait,
 			// The lock serializes processes that create partitions.
-			`SELECT version FROM svc_schema FOR UPDATE`,
+			`SELECT version FROM svc_version FOR UPDATE`,
 			`CREATE TABLE IF NOT EXISTS ` + name + ` (LIKE traces INCLUDING DEFAULTS)`,
 		} {
 			if _, err := tx.Exec(ctx, sql); err != nil {

@@ -1,16 +1,3 @@
-// Package postgres is the store of the control plane on PostgreSQL: records and traces in
-// one engine that several processes can open at the same time.
-//
-// It contains the schema (migrations), the SQL and the handling of engine failures. The
-// number of the tenant is the first column of every key. Writes to the records of a
-// tenant lock the row of the tenant, so each sees all earlier commits, as in a single
-// process. Batches of traces lock another row as their last step. That row counts the
-// commits: a commit number becomes visible only after all smaller ones, so streams in
-// every process can read by number without gaps.
-//
-// The SQL needs no LISTEN, no advisory locks and no procedures, so that other engines
-// with the protocol of PostgreSQL may work; only PostgreSQL is tested. The part specific
-// to PostgreSQL, partitions, is in partitions.go.
 package postgres
 
 import (
@@ -28,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // Options are the settings of a store. The zero value is valid.
@@ -49,6 +37,9 @@ type Options struct {
 	// Serving registers the handle as a server: operations that need exclusive access to
 	// the database are rejected while it is open.
 	Serving bool
+	// Migrate allows a change of an older schema to the newest. Without it Open refuses a
+	// database with an older schema.
+	Migrate bool
 
 	mergeFrom int          // number of batches; 0: mergeFrom
 	watched   watching     // the zero value: watchedBy
@@ -81,9 +72,10 @@ type Store struct {
 	numbers  map[string]int32         // numbers of tenants, by id
 	views    map[int32]*agentView     // caches of agents for ingest
 	feeds    map[int32]*feed          // feeds of tenants whose traces are streamed
-	used     map[usedKey]time.Time    // key uses that are not written yet
 	inFlight map[requestKey]*inFlight // requests that were begun at this handle
 	days     map[int64]bool           // days that have a partition
+
+	uses record.Uses // key uses that are not written yet
 
 	unsettled atomic.Bool // whether there may be rows of requests that are no longer in flight
 
@@ -94,7 +86,7 @@ type Store struct {
 var _ store.Engine = (*Store)(nil)
 
 // Open opens the database of a URL, postgres://user@host1,host2/db?sslmode=…, and
-// migrates its schema to the newest version.
+// creates the schema in an empty one.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Serving {
 		return openAs(ctx, url, opts, serving)
@@ -137,7 +129,6 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},
 		feeds:    map[int32]*feed{},
-		used:     map[usedKey]time.Time{},
 		inFlight: map[requestKey]*inFlight{},
 		days:     map[int64]bool{},
 	}
@@ -151,7 +142,10 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if s.schema, err = s.migrate(ctx, schema); err == nil {
+	if err = s.checkEncoding(ctx); err == nil {
+		s.schema, err = s.migrate(ctx, schema)
+	}
+	if err == nil {
 		err = s.readClock(ctx)
 	}
 	if err == nil {
@@ -166,6 +160,21 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 	}
 	s.background()
 	return s, nil
+}
+
+// checkEncoding refuses a database whose text is not UTF-8: in others the query of
+// Authenticate fails for a key whose name has a character that they lack.
+func (s *Store) checkEncoding(ctx context.Context) error {
+	late, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	var encoding string
+	if err := s.pool.QueryRow(late, `SHOW server_encoding`).Scan(&encoding); err != nil {
+		return s.wrapError(late, err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database %s has the encoding %s, and svc needs UTF8: create another one with 'createdb -E UTF8 -T template0 NAME'", s.where, encoding)
+	}
+	return nil
 }
 
 // now returns the current time by the store's clock, estimated from this process's clock.
@@ -263,6 +272,9 @@ func Describe(ctx context.Context, url string) (store.Info, error) {
 	defer conn.Close(context.WithoutCancel(ctx))
 	if info.SchemaVersion, _, err = schemaOf(ctx, conn); err == nil {
 		err = conn.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&info.SizeBytes)
+	}
+	if errors.Is(err, errUnreleased) {
+		return info, fmt.Errorf("the database %s was %w", s.where, err)
 	}
 	if err != nil {
 		return info, s.wrapError(ctx, err)

@@ -1,10 +1,10 @@
 package postgres
 
 import (
-	"context"
 	"maps"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // agentView is the cached agents of a tenant at one value of the counter of agent
@@ -64,22 +64,13 @@ func (v *agentView) look(d *data, ids, names []string) error {
 	if len(ids)+len(names) == 0 {
 		return nil
 	}
-	var id, name, alias []byte
-	if len(names) > 0 {
-		// Former names first, so that current names override them.
-		err := d.each([]any{&alias, &id, &name}, func() error {
-			v.means[string(alias)] = store.ResolvedAgent{ID: string(id), Name: string(name)}
-			return nil
-		}, `SELECT l.alias, a.id, a.name FROM agent_aliases l JOIN agents a ON a.tenant = l.tenant AND a.id = l.agent WHERE l.tenant = $1 AND l.alias = ANY($2)`, d.n, texts(names))
-		if err != nil {
-			return err
-		}
+	byID, byName, err := record.LookUpAgents(d, ids, names)
+	maps.Copy(v.names, byID)
+	maps.Copy(v.means, byName)
+	for _, a := range byName {
+		v.names[a.ID] = a.Name
 	}
-	return d.each([]any{&id, &name}, func() error {
-		v.names[string(id)] = string(name)
-		v.means[string(name)] = store.ResolvedAgent{ID: string(id), Name: string(name)}
-		return nil
-	}, `SELECT id, name FROM agents WHERE tenant = $1 AND (id = ANY($2) OR name = ANY($3))`, d.n, texts(ids), texts(names))
+	return err
 }
 
 // knownView returns a copy of the cached agents of a tenant for one value of the
@@ -119,54 +110,14 @@ func (s *Store) rememberView(n int32, v *agentView) {
 // register registers an agent that traces name, up to the bound, and adds it to the
 // view.
 func (d *data) register(v *agentView, n *store.NamedAgent) error {
-	var registered int
-	if _, err := d.one([]any{&registered}, `SELECT count(*) FROM agents WHERE tenant = $1 AND auto`, d.n); err != nil {
+	t := record.Of(engine{d.s}, "")
+	a, err := t.RegisterAgent(d, n, d.s.now())
+	if err != nil {
 		return err
 	}
-	if registered >= d.s.maxAuto {
-		v.means[n.Name] = store.ResolvedAgent{Name: n.Name}
-		return nil
+	v.means[n.Name] = a
+	if a.ID != "" {
+		v.names[a.ID], d.agents = a.Name, true
 	}
-	now := d.s.now()
-	a := store.Agent{ID: d.s.ids.New(store.PrefixAgent, now), Name: n.Name, ModelProvider: n.ModelProvider, ModelName: n.ModelName,
-		Environment: n.Environment, AutoRegistered: true, CreatedAt: now, UpdatedAt: now}
-	if err := agents.put(d, &a); err != nil {
-		return err
-	}
-	v.names[a.ID] = a.Name
-	v.means[a.Name] = store.ResolvedAgent{ID: a.ID, Name: a.Name}
 	return nil
-}
-
-// ResolveAgents finds or registers the agents that traces name.
-func (t *tenant) ResolveAgents(ctx context.Context, named []store.NamedAgent) (list []store.ResolvedAgent, err error) {
-	err = t.write(ctx, func(d *data) error {
-		v := newView(0)
-		ids, names := v.missing(named)
-		if err := v.look(d, ids, names); err != nil {
-			return err
-		}
-		list = make([]store.ResolvedAgent, len(named))
-		unknown := false
-		for i := range named {
-			if _, ok := v.names[named[i].ID]; named[i].ID != "" && !ok {
-				list[i].Unknown, unknown = true, true
-			}
-		}
-		if unknown {
-			return nil
-		}
-		for i := range named {
-			a, ok := v.resolve(&named[i])
-			if !ok {
-				if err := d.register(v, &named[i]); err != nil {
-					return err
-				}
-				a, _ = v.resolve(&named[i])
-			}
-			list[i] = a
-		}
-		return nil
-	})
-	return list, err
 }

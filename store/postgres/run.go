@@ -221,6 +221,7 @@ const (
 	deadlockDetected     = "40P01"
 	uniqueViolation      = "23505"
 	readOnly             = "25006"
+	diskFull             = "53100"
 	lockNotAvailable     = "55P03"
 	queryCanceled        = "57014"
 	undefinedTable       = "42P01"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"svc/store"
-	"svc/store/figures"
+	"svc/store/record"
 	"svc/store/rollup"
 )
 
@@ -196,7 +196,7 @@ func (d *data) sums(w window) (p rollup.Plan, g *groups, err error) {
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := figures.Dimension(q.GroupBy)
+	by, ok := rollup.ResultDimension(q.GroupBy)
 	if !ok {
 		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
 	}
@@ -214,15 +214,15 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		for word, sum := range g.words {
 			all.Merge(sum)
 			if by != rollup.None {
-				group := figures.Group(by, word)
-				group.Totals = figures.Totals(sum)
+				group := rollup.Group(by, word)
+				group.Totals = rollup.Totals(sum)
 				out.Groups = append(out.Groups, group)
 			}
 		}
-		out.Summary = figures.Totals(&all)
+		out.Summary = rollup.Totals(&all)
 		return d.nameGroups(out.Groups)
 	})
-	figures.Sort(out.Groups)
+	rollup.Sort(out.Groups)
 	return out, err
 }
 
@@ -234,7 +234,7 @@ func (d *data) nameGroups(list []store.StatsGroup) error {
 			ids = append(ids, list[i].AgentID)
 		}
 	}
-	names, err := d.agentNames(ids)
+	names, err := record.AgentNames(d, ids)
 	for i := range list {
 		if name, ok := names[list[i].AgentID]; ok {
 			list[i].AgentName = name

@@ -2,12 +2,11 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 
 	"github.com/jackc/pgx/v5"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 const tenantColumns = `id, name, coalesce(org, ''), created`
@@ -83,139 +82,66 @@ func (s *Store) Bootstrap(ctx context.Context, in store.TenantCreate) (info stor
 
 // lockAll serializes the creation of tenants.
 func lockAll(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, `SELECT version FROM svc_schema FOR UPDATE`)
+	_, err := tx.Exec(ctx, `SELECT version FROM svc_version FOR UPDATE`)
 	return err
 }
 
 func (s *Store) createTenant(ctx context.Context, tx pgx.Tx, in store.TenantCreate) (store.TenantInfo, *store.Key, error) {
-	now := s.now()
-	info := store.TenantInfo{ID: in.ID, Name: in.Name, OrgID: in.OrgID, CreatedAt: now}
-	if info.ID == "" {
-		info.ID = s.ids.New(store.PrefixTenant, now)
-	}
 	if err := lockAll(ctx, tx); err != nil {
+		return store.TenantInfo{}, nil, err
+	}
+	info, redactionKey, err := record.NewTenant(engine{s}, in, func(info store.TenantInfo) ([]store.TenantInfo, error) {
+		return tenants(ctx, tx, `WHERE id = $1 OR name = $2 OR org = $3`, []byte(info.ID), []byte(info.Name), []byte(info.OrgID))
+	})
+	if err != nil {
 		return info, nil, err
 	}
-	if err := newTenant(ctx, tx, info); err != nil {
+	d := &data{ctx: ctx, tx: tx, s: s}
+	if err := d.addTenant(info, redactionKey); err != nil {
 		return info, nil, err
 	}
-	redaction := make([]byte, sha256.Size)
-	_, _ = rand.Read(redaction) // never fails
+	key, err := s.tenant(info.ID).Begin(ctx, d, info, in)
+	if err != nil {
+		return info, nil, err
+	}
+	return info, key, d.save()
+}
+
+// addTenant writes a tenant and the rows that its traces need.
+func (d *data) addTenant(info store.TenantInfo, redactionKey []byte) error {
 	var org []byte
 	if info.OrgID != "" {
 		org = []byte(info.OrgID)
 	}
-	d := &data{ctx: ctx, tx: tx, s: s, chain: []byte{}, trimmed: []byte{}}
-	ok, err := d.one([]any{&d.n}, `INSERT INTO tenants (id, name, org, created, redaction_key, revision) VALUES ($1, $2, $3, $4, $5, $6) RETURNING number`,
-		[]byte(info.ID), []byte(info.Name), org, now.UnixNano(), redaction, []byte(rand.Text()))
-	if err != nil || !ok {
-		return info, nil, err
-	}
+	_, err := d.one([]any{&d.n}, `INSERT INTO tenants (id, name, org, created, redaction_key) VALUES ($1, $2, $3, $4, $5) RETURNING number`,
+		[]byte(info.ID), []byte(info.Name), org, nanos(info.CreatedAt), redactionKey)
 	d.exec(`INSERT INTO trace_state (tenant) VALUES ($1)`, d.n)
 	d.exec(`INSERT INTO rollup_state (tenant) VALUES ($1)`, d.n)
-	admin := in.AdminID
-	if admin == "" {
-		admin = store.DefaultAdminID
-	}
-	if err := d.putUser(newOwner(admin, now)); err != nil {
-		return info, nil, err
-	}
-	if err := d.change(nil, info.Object(), true); err != nil {
-		return info, nil, err
-	}
-	var made *store.Key
-	if in.Key != nil {
-		create := *in.Key
-		create.CreatedBy = admin
-		k, err := d.createKey(create)
-		if err != nil {
-			return info, nil, err
-		}
-		made = &k
-	}
-	return info, made, d.save()
-}
-
-// newTenant rejects a tenant with invalid or taken values.
-func newTenant(ctx context.Context, tx pgx.Tx, in store.TenantInfo) error {
-	if bad(in.ID) {
-		return store.FieldError(store.Invalid, "bad tenant id", "id", "must have at most 512 bytes, none of them zero")
-	}
-	if err := checkName("tenant", in.Name); err != nil {
-		return err
-	}
-	if in.OrgID != "" && bad(in.OrgID) {
-		return store.FieldError(store.Invalid, "bad organization id", "orgId", "must have at most 512 bytes, none of them zero")
-	}
-	list, err := tenants(ctx, tx, `WHERE id = $1 OR name = $2 OR org = $3`, []byte(in.ID), []byte(in.Name), []byte(in.OrgID))
-	if err != nil {
-		return err
-	}
-	for _, other := range list {
-		if other.ID == in.ID {
-			return store.FieldError(store.Conflict, "tenant "+in.ID+" already exists", "id", "already exists")
-		}
-	}
-	for _, other := range list {
-		if other.Name == in.Name {
-			return store.AlreadyExists("tenant", in.Name)
-		}
-	}
-	if len(list) > 0 {
-		return store.FieldError(store.Conflict, "organization is bound to another tenant", "orgId", "already exists")
-	}
-	return nil
+	return err
 }
 
 // CreateTenantKey creates an unlimited key for an operator.
 func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (k store.Key, err error) {
-	err = (&tenant{s, tenantID}).write(ctx, func(d *data) error {
-		now := s.now()
-		owner, known, err := d.user(store.DefaultAdminID)
-		switch {
-		case err != nil:
-			return err
-		case !known:
-			owner = newOwner(store.DefaultAdminID, now)
-		case !owner.hasAccess():
-			owner, known = newOwner(s.ids.New(store.PrefixUser, now), now), false
-		}
-		if !known {
-			if err := d.putUser(owner); err != nil {
-				return err
-			}
-		}
-		create := in
-		create.Scope, create.TeamID, create.CreatedBy = store.ScopeAPI, "", owner.ID
-		k, err = d.createKey(create)
+	t := s.tenant(tenantID)
+	err = t.write(ctx, func(d *data) error {
+		k, err = t.NewOperatorKey(ctx, d, in)
 		return err
 	})
 	return k, err
 }
 
-// TenantForOrg finds the tenant of an organization. A store's only tenant accepts
-// any organization unless it is bound to another one.
+// TenantForOrg finds the tenant of an organization.
 func (s *Store) TenantForOrg(ctx context.Context, orgID string) (info store.TenantInfo, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if orgID != "" {
-			list, err := tenants(ctx, tx, `WHERE org = $1`, []byte(orgID))
-			if err != nil {
-				return err
-			}
-			if len(list) == 1 {
-				info = list[0]
-				return nil
-			}
-		}
-		list, err := tenants(ctx, tx, `ORDER BY number LIMIT 2`)
+		bound, err := tenants(ctx, tx, `WHERE org = $1 AND org <> ''`, []byte(orgID))
 		if err != nil {
 			return err
 		}
-		if len(list) != 1 || list[0].OrgID != "" {
-			return store.Missing("tenant")
+		two, err := tenants(ctx, tx, `ORDER BY number LIMIT 2`)
+		if err == nil {
+			info, err = record.TenantForOrg(bound, two)
 		}
-		info = list[0]
-		return nil
+		return err
 	})
 	return info, err
 }

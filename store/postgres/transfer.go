@@ -50,7 +50,7 @@ func openTransfer(ctx context.Context, url string, opts Options, r role) (*Trans
 // of runs fn with the data of a tenant; the empty id stands for the database itself.
 func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) error) error {
 	if tenantID != "" {
-		return (&tenant{t.Store, tenantID}).read(ctx, fn)
+		return t.Store.tenant(tenantID).read(ctx, fn)
 	}
 	return t.read(ctx, func(ctx context.Context, tx pgx.Tx) error { return fn(&data{ctx: ctx, tx: tx, s: t.Store}) })
 }
@@ -208,9 +208,9 @@ func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
 		if err != nil || len(b.Rows)+len(b.Traces) == 0 {
 			return err
 		}
-		d := &data{ctx: ctx, tx: tx, s: t.Store}
+		d := &data{ctx: ctx, tx: tx, s: t.Store, id: b.Tenant}
 		if b.Tenant != "" && b.Kind != transfer.Tenants {
-			if d.n, err = (&tenant{t.Store, b.Tenant}).number(ctx, tx); err != nil {
+			if d.n, err = t.Store.tenant(b.Tenant).number(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -222,9 +222,6 @@ func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
 			if err := put(d, row.Doc); err != nil {
 				return err
 			}
-		}
-		if d.agents {
-			d.exec(`UPDATE trace_state SET agents_gen = agents_gen + 1 WHERE tenant = $1`, d.n)
 		}
 		return d.flush()
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,22 +69,6 @@ func rows(ctx context.Context, tx pgx.Tx, sql string, args []any, into []any, ea
 	}
 	_, err = pgx.ForEachRow(list, into, each)
 	return err
-}
-
-// bad reports whether a client's string is invalid as a name or an id.
-func bad(s string) bool {
-	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
-}
-
-// checkName rejects an invalid name.
-func checkName(noun, name string) error {
-	switch {
-	case name == "":
-		return store.FieldError(store.Invalid, noun+" without a name", "name", "is required")
-	case bad(name):
-		return store.FieldError(store.Invalid, noun+" with a bad name", "name", "must have at most 512 bytes, none of them zero")
-	}
-	return nil
 }
 
 // limitOf returns the limit of a page for the engine, nil for none.

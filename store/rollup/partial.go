@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 )
 
 // Partial is the aggregate state of some traces: the contents of one row.
@@ -24,7 +23,8 @@ type Partial struct {
 // ErrPartial means that bytes are not an encoded partial.
 var ErrPartial = errors.New("rollup: damaged partial")
 
-const counters = 7
+// numbers is the number of varints before the bins of an encoded partial.
+const numbers = 9
 
 func (p *Partial) addCounters(o *Partial) {
 	switch {
@@ -57,16 +57,10 @@ func (p *Partial) Merge(o *Partial) {
 	p.Bins = sumBins(slices.Concat(p.Bins, o.Bins))
 }
 
-// A row begins with a zero byte and the version of its encoding. Rows without a
-// version, from older programs, begin with the number of their traces, which is not
-// zero; they have no bounds.
-const (
-	versioned = 0
-	version   = 1
-)
+// version is the first byte of an encoded partial.
+const version = 1
 
-// Append encodes the partial: a zero byte and the version, nine unsigned varints
-// (traces, errors, blocked, input tokens, output tokens, cost, duration, Min,
+// Append encodes the partial: the version, nine unsigned varints (traces, errors, blocked, input tokens, output tokens, cost, duration, Min,
 // distance from Min to Max), then pairs of the distance to the previous bin and the
 // count of the bin, to the end.
 func (p *Partial) Append(dst []byte) []byte {
@@ -81,7 +75,7 @@ func (p *Partial) Append(dst []byte) []byte {
 }
 
 func (p *Partial) appendHeader(dst []byte) []byte {
-	dst = append(dst, versioned, version)
+	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(p.Traces))
 	dst = binary.AppendUvarint(dst, uint64(p.Errors))
 	dst = binary.AppendUvarint(dst, uint64(p.Blocked))
@@ -93,8 +87,7 @@ func (p *Partial) appendHeader(dst []byte) []byte {
 	return binary.AppendUvarint(dst, uint64(p.Max-p.Min))
 }
 
-// Decode decodes a partial, also in the encoding without a version. It returns
-// ErrPartial for anything else.
+// Decode decodes a partial. It returns ErrPartial for anything else.
 func Decode(data []byte) (Partial, error) {
 	p, data, err := decodeHeader(data)
 	if err != nil {
@@ -114,56 +107,26 @@ func Decode(data []byte) (Partial, error) {
 	return p, nil
 }
 
-// decodeHeader reads the fields before the bins. For a row without bounds, the edges
-// of its first and its last bin are the bounds.
+// decodeHeader reads the fields before the bins.
 func decodeHeader(data []byte) (p Partial, bins []byte, err error) {
-	p, bins, bounded, err := decodeNumbers(data)
-	if err == nil && !bounded {
-		err = p.boundByBins(bins)
+	if len(data) == 0 || data[0] != version {
+		return Partial{}, nil, ErrPartial
 	}
-	return p, bins, err
-}
-
-// decodeNumbers reads the fields before the bins, unchanged.
-func decodeNumbers(data []byte) (p Partial, bins []byte, bounded bool, err error) {
-	var v [counters + 2]int64
-	n := counters
-	if len(data) > 0 && data[0] == versioned {
-		if len(data) < 2 || data[1] != version {
-			return Partial{}, nil, false, ErrPartial
-		}
-		data, n, bounded = data[2:], len(v), true
-	}
-	for i := range n {
+	data = data[1:]
+	var v [numbers]int64
+	for i := range v {
 		u, n := binary.Uvarint(data)
 		if n <= 0 || u > math.MaxInt64 {
-			return Partial{}, nil, false, ErrPartial
+			return Partial{}, nil, ErrPartial
 		}
 		v[i], data = int64(u), data[n:]
 	}
 	p = Partial{Traces: v[0], Errors: v[1], Blocked: v[2], InputTokens: v[3],
 		OutputTokens: v[4], Cost: v[5], Duration: v[6], Min: v[7], Max: v[7] + v[8]}
 	if p.Max < p.Min {
-		return Partial{}, nil, false, ErrPartial
+		return Partial{}, nil, ErrPartial
 	}
-	return p, data, bounded, nil
-}
-
-// boundByBins sets the bounds of a partial from its encoded bins.
-func (p *Partial) boundByBins(bins []byte) error {
-	r := binReader{data: bins, first: true}
-	b, ok := r.next()
-	p.Min, p.Max = 0, math.MaxInt64
-	if ok {
-		p.Min = int64(binLow(b.Index))
-	}
-	for ; ok; b, ok = r.next() {
-		p.Max = int64(binHigh(b.Index))
-	}
-	if r.bad {
-		return ErrPartial
-	}
-	return nil
+	return p, data, nil
 }
 
 // AppendMerged appends the encoding of a stored partial merged with p, without
@@ -252,7 +215,7 @@ func uvarint(data []byte) (uint64, int) {
 // MaxGrowth returns by how many bytes the result of AppendMerged can be longer than
 // the stored partial.
 func MaxGrowth(p *Partial) int {
-	return 2 + (counters+2)*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
+	return 1 + numbers*binary.MaxVarintLen64 + len(p.Bins)*(2+2*binary.MaxVarintLen64)
 }
 
 // binReader reads encoded bins one by one.
@@ -292,14 +255,9 @@ type Sum struct {
 
 // Add adds an encoded partial, with its sketch when quantiles are wanted.
 func (s *Sum) Add(data []byte, sketch bool) error {
-	p, rest, bounded, err := decodeNumbers(data)
+	p, rest, err := decodeHeader(data)
 	if err != nil {
 		return err
-	}
-	if !bounded && sketch {
-		if err := p.boundByBins(rest); err != nil {
-			return err
-		}
 	}
 	s.addCounters(&p)
 	if !sketch {
@@ -369,47 +327,4 @@ func (s *Sum) count(index int, n uint64) {
 	}
 	s.bins, s.base = bins, lo
 	s.bins[index-lo] += n
-}
-
-// Quantile returns the nearest-rank quantile over the durations added with their
-// sketch: the value of the smallest bin such that at least ceil(q·n) of the n
-// durations are in it or below. Its relative error is at most MaxRelativeError, and
-// it is not below the smallest duration or above the largest. It is 0 without
-// durations; q is clamped to 0..1.
-func (s *Sum) Quantile(q float64) time.Duration {
-	index, ok := s.bin(q)
-	if !ok {
-		return 0
-	}
-	return time.Duration(min(max(int64(binValue(index)), s.Min), s.Max))
-}
-
-// QuantileLow returns the lower bound of the quantile. Limits are compared with it,
-// so that the width of a bin cannot make a limit look exceeded.
-func (s *Sum) QuantileLow(q float64) time.Duration {
-	index, ok := s.bin(q)
-	if !ok {
-		return 0
-	}
-	return time.Duration(min(max(int64(binLow(index)), s.Min), s.Max))
-}
-
-// bin returns the bin of a quantile.
-func (s *Sum) bin(q float64) (index uint16, ok bool) {
-	var total uint64
-	for _, n := range s.bins {
-		total += n
-	}
-	if total == 0 {
-		return 0, false
-	}
-	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(total)))
-	rank = min(max(rank, 1), total)
-	for i, n := range s.bins {
-		if rank <= n {
-			return uint16(s.base + i), true
-		}
-		rank -= n
-	}
-	return 0, false
 }

@@ -18,10 +18,6 @@ const (
 
 	// NumBins is the number of bins for the whole range of time.Duration.
 	NumBins = (63-subBits)*subBins + subBins
-
-	// MaxRelativeError bounds the relative difference between a quantile and the duration
-	// with its rank.
-	MaxRelativeError = 1.0 / 128
 )
 
 // Bin is a bin of the sketch with the number of durations in it.

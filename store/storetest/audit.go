@@ -33,6 +33,12 @@ func testAuditHeads(t testing.TB, o Opened) {
 	if again := report("b", "x", 5, hash("a")); !again.ReportedAt.Equal(first.ReportedAt) {
 		t.Errorf("the same head again: %+v", again)
 	}
+	if moved, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "b", Trail: "x", Seq: 5, Hash: hash("a"), OldestLine: 3}); err != nil || moved.OldestLine != 3 || moved.Passed != nil {
+		t.Errorf("the same head with another oldest line: %+v, %v", moved, err)
+	}
+	if list := must(tn.ListAuditHeads(ctx))(t); len(list) != 1 || list[0].OldestLine != 3 {
+		t.Errorf("the oldest line is not kept: %+v", list)
+	}
 	if on := report("b", "x", 9, hash("b")); on.Seq != 9 || on.Earlier != nil || len(on.Passed) != 1 || on.Passed[0].Seq != 5 || !on.ReportedAt.After(first.ReportedAt) {
 		t.Errorf("a head that goes on: %+v", on)
 	}

@@ -206,6 +206,9 @@ func testIdempotency(t testing.TB, o Opened) {
 		t.Errorf("%d did the work", workers.Load())
 	}
 	o.Clock.Advance(store.IdempotencyTTL + time.Second)
+	if res := must(tn.ApplyRetention(ctx, store.RetentionBounds{Answers: o.Clock.Now().Add(-time.Hour)}))(t); res.Answers != 0 {
+		t.Errorf("an answer that expired after the bound was removed: %+v", res)
+	}
 	if res := must(tn.ApplyRetention(ctx, store.RetentionBounds{}))(t); res.Answers != 1 || res.More {
 		t.Errorf("trim %+v", res)
 	}

@@ -317,7 +317,7 @@ func testModel(t *testing.T, open func(t *testing.T) Opened) {
 
 type model struct {
 	tn      Tenant
-	clock   Clock
+	clock   *Ticking
 	all     []modelTrace // all traces ever accepted, in commit order
 	horizon time.Time    // retention has removed older traces; zero: none yet
 }

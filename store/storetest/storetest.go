@@ -1,33 +1,19 @@
-// Package storetest is the conformance suite of store backends: tests for the contract
-// of package store. Every backend calls [Run] with a function that opens an empty
-// store. The suite does not depend on how a backend stores data; the faults of a
-// particular backend (damaged files, killed processes) are tested in its own package.
 package storetest
 
 import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"svc/store"
 )
-
-// Clock is the clock of a store under test. It advances a little with every call, and
-// further with Advance.
-type Clock interface {
-	// Now returns the current time.
-	Now() time.Time
-	// Advance moves the clock forward.
-	Advance(d time.Duration)
-}
 
 // Opened is the store under test: one engine with records and traces, or two that work
 // together.
 type Opened struct {
 	Records store.Records
 	Traces  store.Traces
-	Clock   Clock
+	Clock   *Ticking
 	// MaxAutoAgents is the bound that the store was opened with; at least 3.
 	MaxAutoAgents int
 
@@ -73,7 +59,7 @@ var groups = []group{
 	{"Lists", testLists}, {"Places", testPlaces}, {"PlacesOfTraces", testPlacesOfTraces}, {"Closed", testClosed},
 	{"EngineClock", testEngineClock}, {"FineTimes", testFineTimes}, {"NamesBeyondASCII", testNamesBeyondASCII},
 	{"EveryMethod", testEveryMethod}, {"Faults", testFaults}, {"FaultsNowAndThen", testFaultsNowAndThen},
-	{"HandlesRace", testHandlesRace}, {"HandlesIdempotency", testHandlesIdempotency}, {"HandlesLeases", testHandlesLeases},
+	{"Restored", testRestored}, {"HandlesRace", testHandlesRace}, {"HandlesIdempotency", testHandlesIdempotency}, {"HandlesLeases", testHandlesLeases},
 	{"HandlesStreams", testHandlesStreams}, {"HandlesKeys", testHandlesKeys}, {"HandlesClose", testHandlesClose},
 }
 

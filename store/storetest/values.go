@@ -206,3 +206,32 @@ func total[T any](_ []T, n int, err error) int {
 	}
 	return n
 }
+
+// testRestored: a store has another identity after each restore, which names the one before and
+// the time of the backup, as given or as the last probe in it.
+func testRestored(t testing.TB, o Opened) {
+	now := o.Clock.Now()
+	last := func() store.Restored { return must(store.RestoredOf(t.Context(), o.Records))(t) }
+	if r := last(); r != (store.Restored{}) {
+		t.Errorf("a new store was restored: %+v", r)
+	}
+	var before time.Time
+	for i, row := range []struct{ at, probe, backup, want time.Time }{
+		{at: now},
+		{at: now.Add(1), probe: now.Add(-time.Hour), want: now.Add(-time.Hour)},
+		{at: now.Add(-time.Hour), backup: now.Add(-time.Minute), want: now.Add(-time.Minute)}, // the clock went back
+		{at: now.Add(time.Hour), probe: now, want: now},
+	} {
+		if !row.probe.IsZero() {
+			if err := o.Records.SetWatermark(t.Context(), store.MarkWritten, row.probe); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made := must(store.MarkRestored(t.Context(), o.Records, row.at, row.backup))(t)
+		r := last()
+		if !r.At.After(before) || !r.Before.Equal(before) || !r.Backup.Equal(row.want) || r.Backup.IsZero() != row.want.IsZero() || !r.At.Equal(made.At) {
+			t.Errorf("restore %d: %+v, want one later than %v with a backup of %v", i, r, before, row.want)
+		}
+		before = r.At
+	}
+}

@@ -47,7 +47,7 @@ func child(args []string) error {
 	if err != nil {
 		return err
 	}
-	from, err := bolt.OpenSource(args[1])
+	from, err := bolt.OpenSource(args[1], bolt.Options{})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("after %d kills a server opens the target", killed)
 		}
 	}
-	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path) }, func(from *bolt.Transfer) {
+	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(from *bolt.Transfer) {
 		with(t, func() (*postgres.Transfer, error) { return postgres.OpenTarget(ctx, url, postgres.Options{}) }, func(to *postgres.Transfer) {
 			with(t, func() (*clickhouse.Transfer, error) {
 				return clickhouse.OpenTarget(ctx, traces, clickhouse.Options{Timeout: time.Minute})

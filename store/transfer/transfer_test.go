@@ -46,8 +46,8 @@ type place struct {
 func boltAt(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	return place{"bolt", func() (store.Engine, error) { return bolt.Open(path, bolt.Options{NoSync: true}) },
-		func() (transfer.Source, error) { return bolt.OpenSource(path) },
-		func() (transfer.Target, error) { return bolt.OpenTarget(path) },
+		func() (transfer.Source, error) { return bolt.OpenSource(path, bolt.Options{}) },
+		func() (transfer.Target, error) { return bolt.OpenTarget(path, bolt.Options{}) },
 		func() []string { return contentsOfBolt(t, path) }}
 }
 
@@ -464,11 +464,11 @@ func TestSourceInUse(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "svc.db")
 	with(t, func() (*bolt.Store, error) { return bolt.Open(path, bolt.Options{}) }, func(*bolt.Store) {
-		if _, err := bolt.OpenSource(path); !errors.Is(err, bolt.ErrInUse) {
+		if _, err := bolt.OpenSource(path, bolt.Options{}); !errors.Is(err, bolt.ErrInUse) {
 			t.Errorf("the file of a running server: %v", err)
 		}
 	})
-	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path) }, func(*bolt.Transfer) {
+	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(*bolt.Transfer) {
 		if _, err := bolt.Open(path, bolt.Options{}); !errors.Is(err, bolt.ErrInUse) {
 			t.Errorf("a server on a file that is read: %v", err)
 		}

@@ -6,7 +6,7 @@
 //   node credentials.mjs SVC_BINARY
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { createServer, request } from 'node:http';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { check, expect, failures, finish } from './checks.mjs';
@@ -80,7 +80,15 @@ await check('nobody is logged in: the call says so, and so do the commands', asy
 });
 
 await check('svc upstream login: discovery, registration, PKCE, refresh token', async () => {
-  const child = spawn(binary, ['upstream', 'login', 'hosted', '--config', config], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const refused = await run('upstream', 'login', 'hosted');
+  expect(refused.code === 2 && refused.text.includes('--accept-issuer') && refused.text.includes('(proposed by the server)'), JSON.stringify(refused));
+  const host = new URL(issuer.url).host;
+  const proposed = await run('upstream', 'login', 'hosted', '--accept-issuer', host);
+  expect(proposed.code === 2 && proposed.text.includes('not accepted: the scopes mcp offline_access'), JSON.stringify(proposed));
+  // The flag does not accept scopes that the server proposes: the operator writes them.
+  const chosen = join(first.dir, 'chosen.yaml');
+  writeFileSync(chosen, readFileSync(config, 'utf8').replace('authorization_code: {}', 'authorization_code: {scopes: [mcp]}'), { mode: 0o600 });
+  const child = spawn(binary, ['upstream', 'login', 'hosted', '--accept-issuer', host, '--config', chosen], { stdio: ['ignore', 'pipe', 'pipe'] });
   let notes = '';
   child.stderr.on('data', (d) => { notes += d; });
   const address = await new Promise((done, fail) => {

@@ -4,11 +4,14 @@
 // cycle, one announces changes without end.
 //
 //   node federation.mjs SVC_BINARY
+import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { McpServer as LegacyServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { StreamableHTTPServerTransport as LegacyServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { ElicitRequestSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { check, expect, failures, finish } from './checks.mjs';
 import { eventually, startGateway } from './gateway.mjs';
@@ -295,6 +298,35 @@ for (const [name, make] of Object.entries(clients)) {
   }
 }
 
+await check('a question on the standalone stream of a new session arrives, in 40 sessions of 40', async () => {
+  const sessions = new Map();
+  const http = createServer(async (req, res) => {
+    const known = sessions.get(req.headers['mcp-session-id']);
+    if (known) return known.handleRequest(req, res);
+    const server = new LegacyServer({ name: 'asking', version: '1' });
+    // Without relatedRequestId the question is sent on the GET stream, and is lost while that is not open.
+    server.registerTool('ask', {}, async () => said((await server.server.elicitInput({ message: 'go on?', requestedSchema: { type: 'object', properties: { ok: { type: 'boolean' } } } })).action));
+    const transport = new LegacyServerTransport({ sessionIdGenerator: () => randomUUID(), onsessioninitialized: (id) => sessions.set(id, transport) });
+    await server.connect(transport);
+    return transport.handleRequest(req, res);
+  });
+  await new Promise((done) => http.listen(0, '127.0.0.1', done));
+  const gateway = await startGateway(binary, { asking: { url: `http://127.0.0.1:${http.address().port}/mcp`, keys: 'prefix: asking_' } }, '', '', { federation: '{enabled: true}' });
+  let lost = 0;
+  for (let i = 0; i < 40; i++) {
+    const client = new LegacyClient(info, { capabilities: { elicitation: {} } });
+    client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: {} }));
+    await client.connect(new LegacyTransport(gateway.url, { requestInit: { headers: gateway.headers } }));
+    const got = await client.callTool({ name: 'asking_ask', arguments: {} }, undefined, { timeout: 2000 }).catch(() => undefined);
+    if (got?.content[0].text !== 'accept') lost++;
+    await client.close();
+  }
+  expect(await gateway.stop() === 0, gateway.log());
+  gateway.remove();
+  http.closeAllConnections();
+  http.close();
+  expect(lost === 0, `${lost} of 40 questions were lost`);
+});
 await check('the audit line of a renamed tool has its own name', async () => {
   const lines = mixed.audit().trim().split('\n').map((l) => JSON.parse(l));
   const line = lines.find((l) => l.tool === 'every_add' && l.kind === 'request');

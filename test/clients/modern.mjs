@@ -19,6 +19,8 @@ function serve(name, state) {
     instructions: `How to use ${name}.`,
     capabilities: { logging: {}, completions: {}, tools: { listChanged: true }, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true } },
   });
+  // The lists change with the revision.
+  const revised = (name) => (state.revision ? `${name}, revision ${state.revision}` : name);
   const tool = (suffix, properties, run, more = {}) => server.registerTool(suffix, { description: suffix, inputSchema: object(properties), ...more }, run);
   const asking = (suffix, requests, more = {}) => tool(suffix, {}, async (_, ctx) => (missing(ctx, ...Object.keys(requests()))
     ? inputRequired({ inputRequests: requests(), ...more })
@@ -45,9 +47,9 @@ function serve(name, state) {
   tool('wait', {}, (_, ctx) => new Promise((done) => {
     state.waiting++;
     ctx.mcpReq.signal.addEventListener('abort', () => { state.cancelled++; done(text('cancelled')); });
-  }));
+  }), { description: revised('wait') });
   const asked = (ctx, result) => (missing(ctx, 'a') ? inputRequired({ inputRequests: { a: form('which?') } }) : result(JSON.stringify(taken(ctx, 'a'))));
-  server.registerPrompt('asks', { description: 'asks' }, async (ctx) => asked(ctx, (t) => ({ messages: [{ role: 'user', content: { type: 'text', text: t } }] })));
+  server.registerPrompt('asks', { description: revised('asks') }, async (ctx) => asked(ctx, (t) => ({ messages: [{ role: 'user', content: { type: 'text', text: t } }] })));
   server.registerResource('note', 'test://note', { mimeType: 'text/plain' }, async (uri) => ({ contents: [{ uri: uri.href, text: 'a note' }] }));
   server.registerResource('asks', 'test://asks', { mimeType: 'text/plain' }, async (uri, ctx) => asked(ctx, (t) => ({ contents: [{ uri: uri.href, text: t }] })));
   const complete = { id: (value) => ['one', 'two'].filter((v) => v.startsWith(value)) };
@@ -56,9 +58,9 @@ function serve(name, state) {
 }
 
 // startModern serves it on a loopback port, a free one if none is given. state counts the
-// waiting calls, and the canceled ones.
+// waiting calls, and the canceled ones; with another revision the lists of tools and prompts differ.
 export async function startModern(name, port = 0) {
-  const state = { waiting: 0, cancelled: 0 };
+  const state = { waiting: 0, cancelled: 0, revision: 0 };
   const handler = createMcpHandler(() => serve(name, state), { legacy: 'reject' });
   const answer = async (req, res) => {
     const gone = new AbortController();

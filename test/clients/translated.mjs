@@ -133,6 +133,7 @@ for (const kind of legacy) {
       let n = 0;
       await eventually(() => `heard ${[...heard]}`, () => {
         if (n++ % 20 === 0) { // the stream may still be opening
+          modern.state.revision++;
           modern.notify.resourceUpdated('test://note');
           modern.notify.toolsChanged();
           modern.notify.promptsChanged();

@@ -35,7 +35,9 @@ export class Events {
 // sessions, the waiting and the canceled calls.
 export async function startUpstream(name) {
   const sessions = new Map();
-  const state = { sessions, deleted: 0, waiting: 0, cancelled: 0 };
+  const state = { sessions, deleted: 0, waiting: 0, cancelled: 0, revision: 0 };
+  // The list of tools changes with the revision.
+  const described = (suffix) => `${suffix} of ${name}${suffix === 'wait' && state.revision ? `, revision ${state.revision}` : ''}`;
   const wait = (signal) => new Promise((done) => {
     state.waiting++;
     signal.addEventListener('abort', () => { state.cancelled++; done(text('cancelled')); });
@@ -47,7 +49,7 @@ export async function startUpstream(name) {
       capabilities: { logging: {}, tools: { listChanged: true }, tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } },
       taskStore: tasks,
     });
-    const tool = (suffix, run) => server.registerTool(`${name}_${suffix}`, { description: `${suffix} of ${name}` }, run);
+    const tool = (suffix, run) => server.registerTool(`${name}_${suffix}`, { description: described(suffix) }, run);
     tool('echo', async () => text(name));
     tool('steps', async (extra) => {
       for (let i = 1; i <= 3; i++) {
@@ -59,7 +61,7 @@ export async function startUpstream(name) {
     });
     tool('ask', async (extra) => text((await server.server.elicitInput(question(name), { relatedRequestId: extra.requestId })).action));
     tool('sample', async (extra) => text((await server.server.createMessage(prompt(name), { relatedRequestId: extra.requestId })).content.text));
-    tool('wait', (extra) => wait(extra.signal));
+    const waits = tool('wait', (extra) => wait(extra.signal));
     server.experimental.tasks.registerToolTask(`${name}_task`, { description: 'a task', execution: { taskSupport: 'required' } }, {
       createTask: async (extra) => {
         const task = await extra.taskStore.createTask({ ttl: 60_000, pollInterval: 20 });
@@ -72,7 +74,7 @@ export async function startUpstream(name) {
     const transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: () => randomUUID(),
       eventStore: new Events(),
-      onsessioninitialized: (id) => sessions.set(id, { transport, server }),
+      onsessioninitialized: (id) => sessions.set(id, { transport, change: () => waits.update({ description: described('wait') }) }),
       onsessionclosed: (id) => { state.deleted++; tasks.cleanup(); sessions.delete(id); },
     });
     await server.connect(transport);
@@ -81,7 +83,7 @@ export async function startUpstream(name) {
 
   const modern = createMcpHandler(() => {
     const server = new McpServer({ name, version: '1' }, { capabilities: { logging: {}, tools: { listChanged: true } } });
-    const tool = (suffix, run) => server.registerTool(`${name}_${suffix}`, { description: `${suffix} of ${name}` }, run);
+    const tool = (suffix, run) => server.registerTool(`${name}_${suffix}`, { description: described(suffix) }, run);
     const need = (ctx, request, take) => {
       const got = inputResponse(ctx.mcpReq.inputResponses, 'answer');
       return got.kind === 'missing' ? inputRequired({ inputRequests: { answer: request } }) : text(take(got));
@@ -138,10 +140,11 @@ export async function startUpstream(name) {
   await new Promise((done) => http.listen(0, '127.0.0.1', done));
   return {
     state, url: `http://127.0.0.1:${http.address().port}/mcp`,
-    // toolsChanged sends list_changed for tools to all listeners.
+    // toolsChanged changes the list of tools, and so sends list_changed to all listeners.
     toolsChanged: () => {
+      state.revision++;
       modern.notify.toolsChanged();
-      for (const { server } of sessions.values()) server.sendToolListChanged();
+      for (const { change } of sessions.values()) change();
     },
     close: async () => {
       await modern.close();

@@ -61,6 +61,42 @@ type objects struct {
 	budgets      []policy.PodDisruptionBudget
 	scalers      []autoscaling.HorizontalPodAutoscaler
 	policies     []networking.NetworkPolicy
+	monitors     []serviceMonitor
+	rules        []prometheusRule
+}
+
+// serviceMonitor and prometheusRule are the fields of the Prometheus Operator's resources that the
+// chart sets.
+type serviceMonitor struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Selector  struct{ MatchLabels map[string]string }
+		Endpoints []struct {
+			Port, Interval string
+			Relabelings    []struct{ Action, TargetLabel, Replacement string }
+		}
+	}
+}
+
+type prometheusRule struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
 }
 
 func render(t *testing.T, values map[string]any) (objects, error) {
@@ -116,6 +152,10 @@ func (o *objects) decode(document string) error {
 		return strict(document, &o.scalers)
 	case "networking.k8s.io/v1 NetworkPolicy":
 		return strict(document, &o.policies)
+	case "monitoring.coreos.com/v1 ServiceMonitor":
+		return strict(document, &o.monitors)
+	case "monitoring.coreos.com/v1 PrometheusRule":
+		return strict(document, &o.rules)
 	}
 	return fmt.Errorf("an object of kind %s %s", head.APIVersion, head.Kind)
 }
@@ -159,6 +199,48 @@ func TestTemplate(t *testing.T) {
 			checkSelectors(t, o)
 		})
 	}
+}
+
+// TestMonitoring: with monitoring.enabled the chart has a ServiceMonitor and a PrometheusRule for
+// each part. The monitor selects one service, gives its targets the job that the rules name, and
+// both have the labels of the values.
+func TestMonitoring(t *testing.T) {
+	values := example(t)
+	values["monitoring"] = map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}}
+	o, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.monitors) != 2 || len(o.rules) != 2 {
+		t.Fatalf("%d monitors, %d rules", len(o.monitors), len(o.rules))
+	}
+	jobs := map[string]bool{}
+	for _, m := range o.monitors {
+		selected := 0
+		for _, s := range o.services {
+			matches := true
+			for name, value := range m.Spec.Selector.MatchLabels {
+				matches = matches && s.Labels[name] == value
+			}
+			if matches {
+				selected++
+				if len(s.Spec.Ports) != 1 || s.Spec.Ports[0].Name != m.Spec.Endpoints[0].Port {
+					t.Errorf("%s: the service has no port %s", m.Metadata.Name, m.Spec.Endpoints[0].Port)
+				}
+			}
+		}
+		if selected != 1 || m.Metadata.Labels["release"] != "prometheus" || m.Spec.Endpoints[0].Interval != "30s" {
+			t.Errorf("%s selects %d services: %+v", m.Metadata.Name, selected, m)
+		}
+		jobs[m.Spec.Endpoints[0].Relabelings[0].Replacement] = true
+	}
+	for _, r := range o.rules {
+		group := r.Spec.Groups[0]
+		if !jobs[group.Name] || len(group.Rules) < 10 || r.Metadata.Labels["release"] != "prometheus" {
+			t.Errorf("%s: group %s with %d rules for the jobs %v", r.Metadata.Name, group.Name, len(group.Rules), jobs)
+		}
+	}
+	checkSelectors(t, o)
 }
 
 // checkPod checks the requirements of every pod.

@@ -5,9 +5,11 @@ import { join } from 'node:path';
 
 const described = (list, of) => Object.fromEntries(list.map((tool) => [tool.name, of(tool)]));
 
-const aisdk = async (url, headers) => {
-  const { experimental_createMCPClient: create } = await import('@ai-sdk/mcp');
-  const client = await create({ transport: { type: 'http', url, headers } });
+// asked answers the server's questions to the user; without it the client declares no elicitation.
+export const aisdk = async (url, headers, asked) => {
+  const { experimental_createMCPClient: create, ElicitationRequestSchema } = await import('@ai-sdk/mcp');
+  const client = await create({ transport: { type: 'http', url, headers }, ...(asked && { capabilities: { elicitation: {} } }) });
+  if (asked) client.onElicitationRequest(ElicitationRequestSchema, asked);
   const tools = await client.tools();
   return {
     tools: Object.fromEntries(Object.entries(tools).map(([name, t]) => [name, { description: t.description, schema: t.inputSchema?.jsonSchema }])),

@@ -15,4 +15,10 @@ server.addTool({
   parameters: z.object({}),
   execute: async () => { throw new Error('this tool fails'); },
 });
+server.addTool({
+  name: 'ask',
+  description: 'Ask the user, on the standalone stream of the session.',
+  parameters: z.object({}),
+  execute: async (_, { elicit }) => (await elicit({ message: 'go on?', requestedSchema: { type: 'object', properties: { ok: { type: 'boolean' } } } })).action,
+});
 await server.start({ transportType: 'httpStream', httpStream: { port: Number(process.argv[2]), host: '127.0.0.1' } });

@@ -6,7 +6,8 @@
 import { check, expect, finish } from '../clients/checks.mjs';
 import { eventuallyListed, startGateway } from '../clients/gateway.mjs';
 import { startModern } from '../clients/modern.mjs';
-import { adapters, more } from './adapters.mjs';
+import { adapters, aisdk, more } from './adapters.mjs';
+import { startFast } from './servers.mjs';
 
 const [binary, ...extra] = process.argv.slice(2);
 if (!binary) {
@@ -15,7 +16,8 @@ if (!binary) {
 }
 for (const name of extra) adapters[name] = more[name];
 const modern = await startModern('modern');
-const gateway = await startGateway(binary, { modern: { url: modern.url, keys: 'prefix: modern_' } }, '', '', { federation: '{enabled: true}' });
+const fast = await startFast();
+const gateway = await startGateway(binary, { modern: { url: modern.url, keys: 'prefix: modern_' }, fast: { url: fast.url, keys: 'prefix: fast_' } }, '', '', { federation: '{enabled: true}' });
 await eventuallyListed(gateway, []);
 
 // outcome is the agent's result, or the text of its error.
@@ -41,7 +43,17 @@ await check('some of it was translated, some was not', async () => {
   const ways = new Set(lines.map((l) => `${l.dialect} ${l.upstream_dialect ?? ''}`.trim()));
   expect(ways.has('2025-11-25 2026-07-28') && ways.has('2026-07-28'), [...ways].join());
 });
+await check('AI SDK: fastmcp asks on the standalone stream, which the client opens before initialize', async () => {
+  for (let i = 0; i < 5; i++) {
+    const through = await aisdk(gateway.url.href, gateway.headers, () => ({ action: 'accept', content: { ok: true } }));
+    const late = new Promise((_, fail) => setTimeout(fail, 5000, new Error(`session ${i}: the question did not arrive`)).unref());
+    const got = await Promise.race([outcome(() => through.call('fast_ask', {})), late]);
+    expect(/accept/.test(got), got);
+    await through.close();
+  }
+});
 await check('the gateway ends in order', async () => expect(await gateway.stop() === 0, gateway.log()));
 gateway.remove();
 await modern.close();
+fast.close();
 finish();

@@ -40,18 +40,23 @@ export async function bridged(program, env) {
     '--outputTransport', 'streamableHttp', '--stateful', '--port', String(port), '--logLevel', 'none'], env);
 }
 
+// startFast starts a server on fastmcp.
+export async function startFast() {
+  const port = await freePort();
+  return start(`http://127.0.0.1:${port}/mcp`, [join(import.meta.dirname, 'fastserver.mjs'), String(port)]);
+}
+
 // startServers returns the servers by name; folder is the folder that files serves.
 export async function startServers() {
   const dir = mkdtempSync(join(tmpdir(), 'svc-frameworks-'));
   writeFileSync(join(dir, 'note.txt'), 'one line\nanother\n');
   const of = (name, main = 'dist/index.js') => join(modules, '@modelcontextprotocol', name, main);
   const everything = await freePort();
-  const fast = await freePort();
   const servers = Object.fromEntries(await Promise.all(Object.entries({
     every: start(`http://127.0.0.1:${everything}/mcp`, [of('server-everything'), 'streamableHttp'], { PORT: String(everything) }),
     files: bridged([process.execPath, of('server-filesystem'), dir]),
     memory: bridged([process.execPath, of('server-memory')], { MEMORY_FILE_PATH: join(dir, 'memory.jsonl') }),
-    fast: start(`http://127.0.0.1:${fast}/mcp`, [join(import.meta.dirname, 'fastserver.mjs'), String(fast)]),
+    fast: startFast(),
   }).map(async ([name, started]) => [name, await started])));
   return { servers, dir, close: () => { Object.values(servers).forEach((s) => s.close()); rmSync(dir, { recursive: true, force: true }); } };
 }

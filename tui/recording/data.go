@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"svc/server/api"
 	"svc/server/client"
+	"svc/store/api"
 	"svc/tui"
 )
 
-// Moment is the time of everything in a recording.
-var Moment = time.Date(2026, 11, 2, 14, 32, 10, 0, time.UTC)
+// moment is the time of everything in a recording.
+var moment = time.Date(2026, 11, 2, 14, 32, 10, 0, time.UTC)
 
 // dice is a small pseudo-random generator with the same numbers on every
 // machine.
@@ -37,7 +37,7 @@ var agents = []agent{
 	{"agt_01k6r0deploy", "deploy-helper", "production", "anthropic", "claude-haiku", []string{"list_pods", "read_logs", "restart_service"}},
 }
 
-// Traces returns n traces that end just before Moment, oldest first.
+// Traces returns n traces that end just before moment, oldest first.
 func Traces(n int) []tui.Event {
 	d := dice(7)
 	events := make([]tui.Event, n)
@@ -45,7 +45,7 @@ func Traces(n int) []tui.Event {
 		a := agents[int(d.next()*d.next()*4)]
 		tool := d.pick(a.tools)
 		ms := 20 + 900*d.next()*d.next()*d.next()
-		at := Moment.Add(-time.Duration(n-i) * 700 * time.Millisecond).Add(time.Duration(d.next()*300) * time.Millisecond)
+		at := moment.Add(-time.Duration(n-i) * 700 * time.Millisecond).Add(time.Duration(d.next()*300) * time.Millisecond)
 		t := api.Trace{TraceItem: api.TraceItem{
 			ID: fmt.Sprintf("019a44c%x-7b2%x-7%03x-9d1e-%012x", i%16, i/16%16, i, i*7919), AgentID: a.id, AgentName: a.name, Status: "success", Environment: a.env,
 			SessionID: fmt.Sprintf("ses_%04x", 0xa3c0+i/9), ModelProvider: a.provider, ModelName: a.model, ToolName: tool,
@@ -140,10 +140,10 @@ func (p *Plane) ListAgents(context.Context, client.AgentQuery) (api.Page[api.Age
 	var out api.Page[api.AgentItem]
 	for i, a := range agents {
 		out.Data = append(out.Data, api.AgentItem{ID: a.id, Name: a.name, Environment: a.env, ModelProvider: a.provider, ModelName: a.model,
-			CreatedAt: Moment.AddDate(0, -2, i), UpdatedAt: Moment.AddDate(0, 0, -i)})
+			CreatedAt: moment.AddDate(0, -2, i), UpdatedAt: moment.AddDate(0, 0, -i)})
 	}
 	out.Data[0].Description = "Answers customers, looks up orders, refunds up to 50 euros"
-	out.Data = append(out.Data, api.AgentItem{ID: "agt_01k6r0night", Name: "night-audit", Environment: "staging", CreatedAt: Moment.AddDate(0, 0, -1), UpdatedAt: Moment.AddDate(0, 0, -1)})
+	out.Data = append(out.Data, api.AgentItem{ID: "agt_01k6r0night", Name: "night-audit", Environment: "staging", CreatedAt: moment.AddDate(0, 0, -1), UpdatedAt: moment.AddDate(0, 0, -1)})
 	out.Total = len(out.Data)
 	return out, nil
 }
@@ -157,7 +157,7 @@ func (p *Plane) ListAgentTools(_ context.Context, id string, _ client.Page) (api
 	for _, a := range agents {
 		for i, tool := range a.tools {
 			if a.id == id {
-				out.Data = append(out.Data, api.AgentTool{AgentID: id, ToolName: tool, CallCount: int64(9120 / (i + 1)), LastCalledAt: Moment.Add(-time.Duration(i*i) * time.Minute)})
+				out.Data = append(out.Data, api.AgentTool{AgentID: id, ToolName: tool, CallCount: int64(9120 / (i + 1)), LastCalledAt: moment.Add(-time.Duration(i*i) * time.Minute)})
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (p *Plane) ListPolicies(context.Context, client.PolicyQuery) (api.Page[api.
 		return api.Page[api.Policy]{}, p.Err
 	}
 	threshold := 0.85
-	changed := Moment.AddDate(0, 0, -3)
+	changed := moment.AddDate(0, 0, -3)
 	all := []api.Policy{
 		{ID: "pol_01k6r0nodelete", Name: "no-deletes", Phase: "request", On: "*", Condition: api.Condition{Type: "tool_name", ToolName: "delete_*"}, Action: "block", Enabled: true, FireCount: 1284},
 		{ID: "pol_01k6r0pii", Name: "mask-personal-data", Phase: "response", On: "support-bot", Condition: api.Condition{Type: "pii_detected", Entities: []string{"EMAIL", "PHONE"}}, Action: "redact", RedactionStrategy: "mask", Enabled: true, FireCount: 677},
@@ -237,7 +237,7 @@ func (p *Plane) ListViolations(context.Context, client.ViolationQuery) (api.List
 	}
 	five, p99 := 5.0, 2700.0
 	return api.List[api.SLAViolation]{Data: []api.SLAViolation{
-		{ID: "vio_1", SLAName: "billing-right", AgentName: agents[1].name, PeriodStart: Moment.Add(-25 * time.Hour), PeriodEnd: Moment.Add(-time.Hour), ViolationType: "error_rate", TargetErrorRate: &five, ActualErrorRate: 8.9},
-		{ID: "vio_2", SLAName: "research-p99", AgentName: agents[2].name, PeriodStart: Moment.Add(-9 * 24 * time.Hour), PeriodEnd: Moment.Add(-2 * 24 * time.Hour), ViolationType: "latency", TargetP99Ms: &p99, ActualP99Ms: 3012},
+		{ID: "vio_1", SLAName: "billing-right", AgentName: agents[1].name, PeriodStart: moment.Add(-25 * time.Hour), PeriodEnd: moment.Add(-time.Hour), ViolationType: "error_rate", TargetErrorRate: &five, ActualErrorRate: 8.9},
+		{ID: "vio_2", SLAName: "research-p99", AgentName: agents[2].name, PeriodStart: moment.Add(-9 * 24 * time.Hour), PeriodEnd: moment.Add(-2 * 24 * time.Hour), ViolationType: "latency", TargetP99Ms: &p99, ActualP99Ms: 3012},
 	}, Total: 2}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Frame is one picture of a recording with its duration.
-type Frame struct {
+// frame is one picture of a recording with its duration.
+type frame struct {
 	View string
 	Stay time.Duration
 }
@@ -24,10 +24,10 @@ const (
 	bar        = 30
 )
 
-// SVG draws frames of cols by rows cells as an endless animation; one frame
+// svg draws frames of cols by rows cells as an endless animation; one frame
 // is a still picture. The text stays text, so that screen readers can read it
 // and browsers can search it.
-func SVG(title string, cols, rows int, frames []Frame) []byte {
+func svg(title string, cols, rows int, frames []frame) []byte {
 	var b bytes.Buffer
 	w, h := float64(cols)*cellWidth+2*padding, float64(rows)*cellHeight+2*padding+bar
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n", w, h, w, h, escape(title))

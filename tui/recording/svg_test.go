@@ -32,7 +32,7 @@ func TestPicture(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Tour()); shown != n || hidden != n-1 {
+	if n := len(tour()); shown != n || hidden != n-1 {
 		t.Errorf("%d frames, %d hidden, of %d", shown, hidden, n)
 	}
 	if string(Picture()) != string(svg) {
@@ -61,7 +61,7 @@ func TestSVG(t *testing.T) {
 			t.Errorf("run %d: %+v, want %+v", i, r, want[i])
 		}
 	}
-	still := string(SVG("<title>", 10, 1, []Frame{{"\x1b[38;2;1;2;3m<&>\x1b[0m", time.Second}}))
+	still := string(svg("<title>", 10, 1, []frame{{"\x1b[38;2;1;2;3m<&>\x1b[0m", time.Second}}))
 	if strings.Contains(still, "<&>") || !strings.Contains(still, "&lt;&amp;&gt;") || strings.Contains(still, "@keyframes") {
 		t.Error(still)
 	}

@@ -7,27 +7,27 @@ import (
 	"svc/tui"
 )
 
-// Columns and Rows are the size of the terminal in the tour.
+// columns and rows are the size of the terminal in the tour.
 const (
-	Columns = 110
-	Rows    = 30
+	columns = 110
+	rows    = 30
 )
 
-// Options are the options of a screen with invented data at Moment.
+// Options are the options of a screen with invented data at the time moment.
 func Options(p *Plane) tui.Options {
 	return tui.Options{
 		Plane: p, Name: "https://svc.example.com", Output: io.Discard, Colour: true, Theme: tui.Dark,
-		Now: func() time.Time { return Moment }, Copy: func(string) error { return nil },
+		Now: func() time.Time { return moment }, Copy: func(string) error { return nil },
 	}
 }
 
-// Tour shows the features of svc tui: traces arrive, one is opened, they are
+// tour shows the features of svc tui: traces arrive, one is opened, they are
 // filtered, and the other screens are opened.
-func Tour() []Frame {
-	s := tui.NewScreen(Options(&Plane{}), Columns, Rows)
+func tour() []frame {
+	s := tui.NewScreen(Options(&Plane{}), columns, rows)
 	all := Traces(traceCount)
-	var frames []Frame
-	shot := func(stay time.Duration) { frames = append(frames, Frame{s.View(), stay}) }
+	var frames []frame
+	shot := func(stay time.Duration) { frames = append(frames, frame{s.View(), stay}) }
 
 	s.Feed(all[:len(all)-4]...)
 	shot(900 * time.Millisecond)
@@ -57,5 +57,5 @@ func Tour() []Frame {
 
 // Picture returns the tour as SVG.
 func Picture() []byte {
-	return SVG("svc tui: live traces, one blocked call with its spans, statistics, policies, budgets and SLA targets", Columns, Rows, Tour())
+	return svg("svc tui: live traces, one blocked call with its spans, statistics, policies, budgets and SLA targets", columns, rows, tour())
 }

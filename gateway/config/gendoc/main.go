@@ -24,7 +24,7 @@ func main() {
 	root := flag.String("root", ".", "the directory of go.mod")
 	out := flag.String("out", "", "the file to write")
 	flag.Parse()
-	data, err := Collect(*root)
+	data, err := collectAll(*root)
 	if err == nil {
 		err = os.WriteFile(*out, data, 0o644)
 	}
@@ -34,9 +34,9 @@ func main() {
 	}
 }
 
-// Collect returns the comments of every field with a yaml tag below
+// collectAll returns the comments of every field with a yaml tag below
 // root/gateway, as a JSON object from package.Type.Field to text.
-func Collect(root string) ([]byte, error) {
+func collectAll(root string) ([]byte, error) {
 	comments := map[string]string{}
 	err := filepath.WalkDir(filepath.Join(root, "gateway"), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

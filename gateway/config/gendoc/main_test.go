@@ -8,7 +8,7 @@ import (
 // TestCommentsAreFresh fails when the comments in the source are not those that
 // the program shows: go generate ./gateway/config rewrites them.
 func TestCommentsAreFresh(t *testing.T) {
-	want, err := Collect("../../..")
+	want, err := collectAll("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

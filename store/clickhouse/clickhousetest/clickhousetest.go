@@ -20,6 +20,8 @@ import (
 	"time"
 
 	driver "github.com/ClickHouse/clickhouse-go/v2"
+
+	"svc/test/port"
 )
 
 // Program is the environment variable with the path of clickhouse-server. By default the
@@ -122,13 +124,12 @@ func (s *Server) server(program string) {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	_, number, _ := net.SplitHostPort(address)
+	return number
 }
 
 // StartAgain starts the server and waits until it accepts statements.
@@ -194,12 +195,6 @@ func (s *Server) Signal(sig syscall.Signal) {
 		s.t.Error(err)
 	}
 }
-
-// Port returns the port of the server, on loopback.
-func (s *Server) Port() string { return s.port }
-
-// Process returns the process of the server.
-func (s *Server) Process() int { return s.cmd.Process.Pid }
 
 // Database creates an empty database and returns its URL. The database is dropped at the
 // end of the test.

@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS traces @CLUSTER (
 	tool       String,
 	request    String,
 	client     String,
+	client_name    String, -- what the caller's program calls itself; client is the caller
+	client_version String,
 	rule       String,
 	reason     String,
 	error_kind String,
@@ -134,3 +136,18 @@ CREATE TABLE IF NOT EXISTS homes @CLUSTER (
 	tenant String,
 	since  Int64
 ) ENGINE ORDER BY tenant SETTINGS index_granularity = 64;
+
+-- Between which times sessions have traces: a session is short beside what a tenant has,
+-- and its traces are looked for there alone.
+CREATE TABLE IF NOT EXISTS sessions @CLUSTER (
+	month   UInt16, -- 30 days of created
+	tenant  String,
+	session String,
+	first   Int64,
+	last    Int64
+) ENGINE PARTITION BY month ORDER BY (tenant, session) SETTINGS index_granularity = 256, parts_to_delay_insert = 1000, parts_to_throw_insert = 3000;
+
+-- Views are written in the order of their names: a trace whose id is found when it is sent
+-- again has its session, too.
+CREATE MATERIALIZED VIEW IF NOT EXISTS bounds_of_sessions @CLUSTER TO sessions AS
+	SELECT toUInt16(intDiv(day, 30)) AS month, tenant, session, min(created) AS first, max(created) AS last FROM traces WHERE session != '' GROUP BY month, tenant, session;

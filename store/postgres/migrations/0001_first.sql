@@ -9,172 +9,16 @@ CREATE TABLE tenants (
 	name          bytea  NOT NULL UNIQUE,
 	org           bytea  UNIQUE,
 	created       bigint NOT NULL,
-	redaction_key bytea  NOT NULL,
-	revision      bytea  NOT NULL, -- changes with what gateways have to know
-	audit_n       bigint NOT NULL DEFAULT 0, -- number of the newest event
-	chain         bytea  NOT NULL DEFAULT '', -- hash of the newest event
-	trimmed       bytea  NOT NULL DEFAULT ''  -- hash of the newest event that was removed
+	redaction_key bytea  NOT NULL
 );
 
-CREATE TABLE users (
-	tenant int   NOT NULL,
-	id     bytea NOT NULL,
-	email  bytea NOT NULL,
-	status bytea NOT NULL,
-	doc    bytea NOT NULL,
-	PRIMARY KEY (tenant, id)
-);
-CREATE INDEX users_email ON users (tenant, email);
-
-CREATE TABLE user_events (
-	tenant   int    NOT NULL,
-	id       bytea  NOT NULL,
-	received bigint NOT NULL,
-	doc      bytea  NOT NULL,
-	PRIMARY KEY (tenant, id)
-);
-
-CREATE TABLE teams (
-	tenant int   NOT NULL,
-	id     bytea NOT NULL,
-	name   bytea NOT NULL,
-	doc    bytea NOT NULL,
-	PRIMARY KEY (tenant, id),
-	UNIQUE (tenant, name)
-);
-
-CREATE TABLE members (
-	tenant int    NOT NULL,
-	team   bytea  NOT NULL,
-	usr    bytea  NOT NULL,
-	role   bytea  NOT NULL,
-	joined bigint NOT NULL,
-	PRIMARY KEY (tenant, team, usr)
-);
-CREATE INDEX members_user ON members (tenant, usr);
-
-CREATE TABLE agents (
-	tenant      int     NOT NULL,
-	id          bytea   NOT NULL,
-	name        bytea   NOT NULL,
-	doc         bytea   NOT NULL,
-	environment bytea   NOT NULL,
-	auto        boolean NOT NULL,
-	config      bytea   NOT NULL,
-	PRIMARY KEY (tenant, id),
-	UNIQUE (tenant, name)
-);
-CREATE INDEX agents_auto ON agents (tenant) WHERE auto;
-
-CREATE TABLE deployments (
-	tenant int   NOT NULL,
-	agent  bytea NOT NULL,
-	id     bytea NOT NULL,
-	doc    bytea NOT NULL,
-	PRIMARY KEY (tenant, agent, id)
-);
-
-CREATE TABLE agent_aliases (
-	tenant int    NOT NULL,
-	alias  bytea  NOT NULL,
-	agent  bytea  NOT NULL,
-	at     bigint NOT NULL,
-	PRIMARY KEY (tenant, alias)
-);
-CREATE INDEX agent_aliases_agent ON agent_aliases (tenant, agent);
-
--- The last names of agents that were deleted.
-CREATE TABLE agents_gone (
-	tenant int   NOT NULL,
-	id     bytea NOT NULL,
-	name   bytea NOT NULL,
-	PRIMARY KEY (tenant, id)
-);
-
-CREATE TABLE budgets (
-	tenant int   NOT NULL,
-	id     bytea NOT NULL,
-	name   bytea NOT NULL,
-	doc    bytea NOT NULL,
-	PRIMARY KEY (tenant, id),
-	UNIQUE (tenant, name)
-);
-
-CREATE TABLE slas (
-	tenant int   NOT NULL,
-	id     bytea NOT NULL,
-	name   bytea NOT NULL,
-	doc    bytea NOT NULL,
-	PRIMARY KEY (tenant, id)
-);
-
-CREATE TABLE violations (
-	tenant       int    NOT NULL,
-	id           bytea  NOT NULL,
-	sla          bytea  NOT NULL,
-	type         bytea  NOT NULL,
-	period_start bigint NOT NULL, -- in seconds
-	period_end   bigint NOT NULL,
-	doc          bytea  NOT NULL,
-	PRIMARY KEY (tenant, id),
-	UNIQUE (tenant, sla, type, period_start)
-);
-
-CREATE TABLE policies (
-	tenant  int     NOT NULL,
-	id      bytea   NOT NULL,
-	name    bytea   NOT NULL,
-	doc     bytea   NOT NULL,
-	phase   bytea   NOT NULL,
-	enabled boolean NOT NULL,
-	PRIMARY KEY (tenant, id),
-	UNIQUE (tenant, name)
-);
-
-CREATE TABLE api_keys (
-	tenant     int    NOT NULL,
-	id         bytea  NOT NULL,
-	digest     bytea  NOT NULL UNIQUE,
-	name       bytea  NOT NULL,
-	scope      bytea  NOT NULL,
-	prefix     bytea  NOT NULL,
-	team       bytea  NOT NULL,
-	created_by bytea  NOT NULL,
-	created    bigint NOT NULL,
-	used       bigint NOT NULL DEFAULT 0, -- 0: never
-	PRIMARY KEY (tenant, id)
-);
-CREATE INDEX api_keys_user ON api_keys (tenant, created_by);
-
-CREATE TABLE audit_events (
-	tenant  int    NOT NULL,
-	n       bigint NOT NULL,
-	id      bytea  NOT NULL,
-	created bigint NOT NULL, -- in microseconds
-	kind    bytea  NOT NULL,
-	object  bytea  NOT NULL,
-	key_id  bytea  NOT NULL,
-	user_id bytea  NOT NULL,
-	hash    bytea  NOT NULL,
-	doc     bytea  NOT NULL,
-	PRIMARY KEY (tenant, n)
-);
-CREATE UNIQUE INDEX audit_events_id ON audit_events (tenant, id);
-
-CREATE TABLE audit_heads (
-	tenant  int     NOT NULL,
-	gateway bytea   NOT NULL,
-	trail   bytea   NOT NULL,
-	signed  boolean NOT NULL,
-	doc     bytea   NOT NULL,
-	PRIMARY KEY (tenant, gateway, trail, signed)
-);
-
-CREATE TABLE audit_keys (
-	tenant  int   NOT NULL,
-	gateway bytea NOT NULL,
-	doc     bytea NOT NULL,
-	PRIMARY KEY (tenant, gateway)
+-- The rows of package record; tenant 0 has those of shared buckets.
+CREATE TABLE records (
+	tenant int               NOT NULL,
+	bucket text  COLLATE "C" NOT NULL,
+	key    bytea             NOT NULL,
+	value  bytea             NOT NULL,
+	PRIMARY KEY (tenant, bucket, key)
 );
 
 -- Idempotent requests: in flight at a handle until a time, or finished with a
@@ -252,7 +96,9 @@ CREATE TABLE traces (
 	policies   bytea[], -- ids of those that fired
 	fired      bytea,
 	scores     bytea,
-	spans      bytea
+	spans      bytea,
+	client_name    bytea NOT NULL DEFAULT '', -- what the caller's program calls itself; client is the caller
+	client_version bytea NOT NULL DEFAULT ''
 ) PARTITION BY RANGE (created);
 CREATE UNIQUE INDEX traces_place ON traces (tenant, created, seq);
 CREATE INDEX traces_agent ON traces (tenant, agent, created, seq);
@@ -336,4 +182,19 @@ CREATE TABLE policy_fires (
 	policy bytea  NOT NULL,
 	n      bigint NOT NULL,
 	PRIMARY KEY (tenant, policy)
+);
+
+-- One row while the database is the target of 'svc store migrate': servers do not open
+-- it, and the row says how far the migration is.
+CREATE TABLE migration (
+	one boolean PRIMARY KEY CHECK (one),
+	doc bytea   NOT NULL
+);
+
+-- Who has the database open: servers, and migrations that read it. Each renews its row,
+-- and one whose time is over has ended.
+CREATE TABLE handles (
+	handle bytea  PRIMARY KEY,
+	kind   bytea  NOT NULL,
+	until  bigint NOT NULL
 );

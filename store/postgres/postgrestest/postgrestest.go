@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"svc/test/port"
 )
 
 // Folder is the environment variable with the directory of the programs initdb and
@@ -130,13 +132,12 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	_, number, _ := net.SplitHostPort(address)
+	return number
 }
 
 // StartAgain starts the server and waits until it accepts connections.
@@ -187,14 +188,6 @@ func (s *Server) Kill() {
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGKILL)
 	<-s.ended
-}
-
-// Signal sends a signal to the server, such as SIGSTOP.
-func (s *Server) Signal(sig syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Error(err)
-	}
 }
 
 // Database creates an empty database and returns its URL. The database is dropped at the

@@ -1,0 +1,2 @@
+// Package auditcmd has the commands on audit files: verify, tail, stats, heads, events.
+package auditcmd

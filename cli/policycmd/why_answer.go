@@ -1,0 +1,257 @@
+package policycmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/cli/command"
+	"svc/gateway/audit"
+	"svc/gateway/policy"
+	"svc/gateway/policy/guardrail"
+	"svc/gateway/refusal"
+	"svc/store/api"
+)
+
+// decidedRequest is the data about a request in an audit line or a trace. It has no
+// values of the message.
+type decidedRequest struct {
+	Request     string            `json:"requestId,omitempty"`
+	ID          string            `json:"id,omitempty"`      // id of the trace at the control plane
+	Trace       string            `json:"traceId,omitempty"` // W3C trace id; only in audit lines
+	At          time.Time         `json:"createdAt"`
+	Principal   string            `json:"principal,omitempty"`
+	Kind        string            `json:"principalKind,omitempty"` // only in audit lines
+	Client      api.TraceClient   `json:"client,omitzero"`
+	Agent       string            `json:"agent,omitempty"`
+	Environment string            `json:"environment,omitempty"`
+	Session     string            `json:"session,omitempty"`
+	Method      string            `json:"method,omitempty"` // only in audit lines
+	Tool        string            `json:"tool,omitempty"`
+	Upstream    string            `json:"upstream,omitempty"` // only in audit lines
+	HTTPStatus  int               `json:"httpStatus,omitempty"`
+	DurationMs  float64           `json:"durationMs"`
+	Outcome     string            `json:"outcome"` // success, blocked or failed
+	Rule        string            `json:"ruleId,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	ErrorKind   string            `json:"errorKind,omitempty"`
+	Policies    []api.PolicyFired `json:"policiesFired,omitempty"`
+	Guardrail   string            `json:"guardrail,omitempty"`        // only in audit lines
+	Verdict     string            `json:"guardrailVerdict,omitempty"` // only in audit lines
+	// By entity, only in audit lines: values of the answer that became tokens, values that were
+	// put back into the request, tokens that could not be.
+	Tokens   map[string]int `json:"tokens,omitempty"`
+	Restored map[string]int `json:"restored,omitempty"`
+	Refused  map[string]int `json:"tokensRefused,omitempty"`
+	// Listens is set for an event stream that the client opened to listen; DurationMs has the time
+	// that it was open. Open is set when only its opening was found, only in audit lines.
+	Listens bool `json:"listens,omitempty"`
+	Open    bool `json:"open,omitempty"`
+}
+
+// restored returns the entities of the values that were put back.
+func (q *decidedRequest) restored() []string { return slices.Sorted(maps.Keys(q.Restored)) }
+
+// byEntity returns counts of an audit line by their entity.
+func byEntity(list []audit.EntityCount) map[string]int {
+	m := make(map[string]int, len(list))
+	for _, c := range list {
+		m[c.Entity] += c.N
+	}
+	return m
+}
+
+// countsText writes counts for people, "" for none.
+func countsText(m map[string]int) string {
+	var parts []string
+	for _, e := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[e], e))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ofTrace(t *api.Trace) *decidedRequest {
+	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Principal: t.Principal, Client: t.Client, Agent: t.AgentName,
+		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
+		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Policies: t.PoliciesFired}
+	if t.Status == "error" {
+		q.Outcome = "failed"
+	}
+	if t.Blocked {
+		q.Outcome = "blocked"
+	}
+	if n := len(t.Spans); n > 0 && t.Spans[n-1].Stage == audit.StageListening {
+		q.Listens = true
+		q.DurationMs += t.Spans[n-1].DurationMs
+	}
+	return q
+}
+
+// ofLine returns the request of an audit line.
+func ofLine(r *audit.Record) *decidedRequest {
+	q := &decidedRequest{Request: r.RequestID, Trace: r.TraceID, At: r.Time, Principal: r.Principal, Kind: r.PrincipalKind,
+		Client: api.TraceClient{Name: r.ClientName, Version: r.ClientVersion},
+		Agent:  r.Agent, Environment: r.Environment, Session: r.Session, Method: r.Method, Tool: r.Tool, Upstream: r.Upstream,
+		HTTPStatus: r.Status, DurationMs: float64(r.Duration.Microseconds()) / 1000, Outcome: "success",
+		Rule: r.RuleID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind), ErrorKind: r.ErrorKind}
+	q.Tokens, q.Restored, q.Refused = byEntity(r.Tokens), byEntity(r.Restored), byEntity(r.TokensRefused)
+	q.Guardrail, q.Verdict = r.GuardrailName, r.GuardrailVerdict
+	for _, p := range r.PoliciesFired {
+		q.Policies = append(q.Policies, api.PolicyFired(p))
+	}
+	q.Listens = audit.Listens(r)
+	q.Open = q.Listens && r.Kind == audit.KindOpen
+	switch {
+	case audit.Blocked(r):
+		q.Outcome = "blocked"
+	case refusal.ListenEnded(r): // nobody waited for an answer
+	case r.ErrorKind != "" || r.IsError || r.Status >= 400 || r.Action == audit.ActionDeny || r.Action == audit.ActionRateLimitBlocked:
+		q.Outcome = "failed"
+	}
+	return q
+}
+
+// why is the output of svc why.
+type why struct {
+	*decidedRequest
+	Decision string    `json:"decision"`
+	Cause    string    `json:"cause"`
+	Do       string    `json:"whatToDo"`
+	Rules    *whyRules `json:"rules,omitempty"`
+}
+
+// explain describes the decision in words.
+func explain(q *decidedRequest) *why {
+	w := &why{decidedRequest: q, Decision: decisionWords(q)}
+	if q.Listens && q.Outcome == "success" {
+		w.Cause, w.Do = listenCause(q), "Nothing."
+		return w
+	}
+	if words, ok := refusal.WordsOf(q.ErrorKind); ok {
+		w.Cause, w.Do = words.Cause, words.Do
+		return w
+	}
+	switch {
+	case q.ErrorKind != "":
+		w.Cause, w.Do = fmt.Sprintf("The error_kind %q is not known to this version of svc.", q.ErrorKind), "Ask a version of svc that is as new as the gateway."
+	case q.Outcome == "success":
+		w.Cause, w.Do = "The request was allowed and answered.", "Nothing."
+	case q.Rule == policy.DefaultDenyID:
+		w.Cause, w.Do = "No rule matches the call, and default_action denies it.", "Add a rule that allows it, if it is to be allowed; svc policy explain FILE --tool NAME shows how the rules decide."
+	case q.Reason == refusal.Rate.Reason:
+		w.Cause, w.Do = "The caller is over the limit of the rule.", "Try again after the time in Retry-After, or raise tokens_per_second and burst of the rule."
+	case q.Outcome == "blocked" && q.Verdict == string(guardrail.Reject):
+		w.Cause, w.Do = fmt.Sprintf("The guardrail %q, which the rule asks, rejected the message.", q.Guardrail), "Look at the log of the guardrail; if it is wrong, correct it, or let the rule match fewer messages."
+	case q.Outcome == "blocked" && q.Rule != "":
+		w.Cause, w.Do = "The rule denies the call.", "Do without the call, or change the rule; svc policy explain FILE --tool NAME shows how the rules decide."
+	case q.Outcome == "blocked" && len(q.Policies) > 0:
+		w.Cause, w.Do = "A policy of the control plane blocked the message.", "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."
+	case q.Outcome == "blocked":
+		w.Cause, w.Do = "The request was blocked; the producer of the trace did not give the reason.", "Look at the producer's own log."
+	case q.HTTPStatus >= 400:
+		w.Cause, w.Do = fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", q.HTTPStatus), "Look at the tool server."
+	default:
+		w.Cause, w.Do = "The tool or its server answered with an error, which was passed on.", "Look at the answer that the client got, and at the tool server."
+	}
+	return w
+}
+
+// listenCause describes how a stream that a client opened to listen ended.
+func listenCause(q *decidedRequest) string {
+	end := "The tool server ended it."
+	switch {
+	case q.Open:
+		end = "It was still open when its gateway last wrote to the file, or the gateway was killed."
+	case q.ErrorKind == refusal.ClientClosed.Kind:
+		end = "The client closed it, which is how such a stream ends."
+	case q.ErrorKind == refusal.Shutdown.Kind:
+		end = "The gateway stopped; a client opens it again."
+	case q.ErrorKind != "":
+		words, _ := refusal.WordsOf(q.ErrorKind)
+		end = words.Cause
+	}
+	return "The client opened an event stream to listen; it carried no answer. " + end
+}
+
+// decisionWords describes what was decided, and by which rule or policy.
+func decisionWords(q *decidedRequest) string {
+	switch {
+	case q.Outcome == "blocked" && q.Rule == policy.DefaultDenyID:
+		return "blocked by default_action"
+	case q.Outcome == "blocked" && q.Rule != "":
+		return fmt.Sprintf("blocked by rule %q", q.Rule)
+	case q.Outcome == "blocked" && len(q.Policies) > 0:
+		return fmt.Sprintf("blocked by policy %q", cmp.Or(q.Policies[0].Name, q.Policies[0].ID))
+	case q.Outcome == "success" && q.Rule != "":
+		return fmt.Sprintf("allowed by rule %q", q.Rule)
+	case q.Outcome == "success":
+		return "allowed"
+	case q.Outcome == "failed" && q.Rule != "":
+		return fmt.Sprintf("%s; rule %q decided", failedWords(q), q.Rule)
+	case q.Outcome == "failed":
+		return failedWords(q)
+	}
+	return q.Outcome
+}
+
+// failedWords describes a request that failed: the gateway refused some of them with a status that
+// clients take for a decision.
+func failedWords(q *decidedRequest) string {
+	for _, r := range refusal.All() {
+		if q.ErrorKind != "" && r.Kind == q.ErrorKind && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
+			return "refused by the gateway"
+		}
+	}
+	return "failed, not blocked"
+}
+
+func writeWhy(w io.Writer, y *why) error {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-13s %s\n", name+":", command.Clean(value))
+		}
+	}
+	line("request", cmp.Or(y.Request, y.ID))
+	line("time", fmt.Sprintf("%s, %s ms", command.Stamp(y.At), command.Number(y.DurationMs)))
+	caller := y.Principal
+	if y.Kind != "" && caller != "" {
+		caller += " (" + y.Kind + ")"
+	}
+	line("caller", cmp.Or(caller, "not known"))
+	line("client", y.Client.String())
+	line("agent", y.Agent)
+	line("environment", y.Environment)
+	line("session", y.Session)
+	line("method", y.Method)
+	line("tool", y.Tool)
+	line("upstream", y.Upstream)
+	line("decision", y.Decision)
+	for _, p := range y.Policies {
+		line("policy", strings.TrimSpace(fmt.Sprintf("%s %s: %s", p.Name, "("+p.ID+")", p.Action)))
+	}
+	if y.Guardrail != "" {
+		line("guardrail", y.Guardrail+": "+y.Verdict)
+	}
+	line("tokens", countsText(y.Tokens))
+	line("restored", countsText(y.Restored))
+	line("tokens refused", countsText(y.Refused))
+	line("error kind", y.ErrorKind)
+	told := y.Reason
+	if y.HTTPStatus >= 400 && told != "" {
+		told = fmt.Sprintf("%d %s", y.HTTPStatus, told)
+	}
+	line("client told", told)
+	line("cause", y.Cause)
+	line("what to do", y.Do)
+	if y.Rules != nil {
+		y.Rules.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

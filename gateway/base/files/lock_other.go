@@ -1,0 +1,11 @@
+//go:build !unix
+
+package files
+
+import "os"
+
+// tryLock locks nothing, because gateways on Windows do not share a state_dir.
+func tryLock(*os.File) (bool, error) { return true, nil }
+
+// GiveAway does nothing.
+func GiveAway(string) error { return nil }

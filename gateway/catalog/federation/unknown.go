@@ -1,0 +1,77 @@
+package federation
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/upstream"
+)
+
+// tasksExtension is the extension of 2026-07-28 that has tasks.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// unknown responds to a request for an item that does not exist as a server with that feature
+// does, because clients interpret a missing method as a server without the feature. It returns
+// nil for all other requests.
+func (a *answer) unknown() *upstream.Response {
+	e := mcp.ErrorBody{ID: a.m.ID, Code: mcp.CodeInvalidParams, Message: refusal.NoRoute.Message, Reason: refusal.NoRoute.Reason, RequestID: a.requestID}
+	switch a.m.Method {
+	case mcp.MethodResourcesRead:
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		if a.modern {
+			return a.refuse(&refusal.NoRoute, a.m.Method+": the revision does not have the method")
+		}
+	case mcp.MethodPromptsGet:
+		e.Detail = "no server has a prompt of this name"
+	case mcp.MethodComplete:
+		e.Detail = "no server has what the argument to complete belongs to"
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		if !a.offersTasks() || a.modern && a.m.Method == mcp.MethodTasksResult {
+			return a.refuse(&refusal.NoRoute, a.m.Method+": no server has tasks in the client's revision")
+		}
+		e.Detail = "no server has a task of this id"
+		if a.modern && !a.declaresTasks() {
+			e.Code, e.Detail = mcp.CodeMissingCapability, "the client does not declare the extension "+tasksExtension
+			e.More = []byte(`,"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}`)
+		}
+	default:
+		return nil
+	}
+	if e.Detail == "" {
+		e.Detail = "no server has a resource of this URI"
+		e.More = mcp.AppendString([]byte(`,"uri":`), a.m.URI)
+		if !a.modern && !a.caller.HasSession { // in a session as servers of the official SDKs respond
+			e.Code = mcp.CodeResourceNotFound
+		}
+	}
+	status := http.StatusOK // in revisions with sessions a 404 ends the session
+	if a.modern {
+		status = http.StatusBadRequest
+	}
+	resp := upstream.Message(status, mcp.AppendErrorBody(nil, &e))
+	resp.Refused = &upstream.Refused{Kind: refusal.NoRoute.Kind, Cause: a.m.Method + ": " + e.Detail}
+	return resp
+}
+
+// offersTasks reports whether an upstream of the caller's view has tasks in the client's
+// generation, according to its last declaration.
+func (a *answer) offersTasks() bool {
+	for upstream, declared := range a.current.Load().declared {
+		if !viewOf(a.caller).Has(upstream) {
+			continue
+		}
+		var extensions map[string]json.RawMessage
+		if !a.modern && declared["tasks"] != nil || a.modern && json.Unmarshal(declared["extensions"], &extensions) == nil && extensions[tasksExtension] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// declaresTasks reports whether the client declares the tasks extension.
+func (a *answer) declaresTasks() bool {
+	extensions := mcp.Find(a.m.Body, mcp.Find(a.m.Body, a.m.Spans.Meta, mcp.MetaClientCapabilities), "extensions")
+	return mcp.Find(a.m.Body, extensions, tasksExtension).Present()
+}

@@ -1,0 +1,128 @@
+package translate
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"svc/gateway/mcp"
+)
+
+// maxState bounds a received requestState, in bytes.
+const maxState = 1 << 10
+
+// notForThis is the error for a client whose requestState was not made by this gateway, or
+// not for its request.
+const notForThis = "requestState was not made for this request: send the same request again, with the answers to the questions that it was answered with, as the same caller"
+
+// Reasons why a requestState is refused, for the log.
+var (
+	errForged = errors.New("requestState was not sealed with the key of this gateway: it is forged or damaged, or it is of a replica with another sessions.key_file")
+	errOther  = errors.New("requestState was made for another request: another caller, credential, upstream or method, or other parameters")
+	errUsed   = errors.New("requestState was used before: the addresses of an error -32042 are visited once")
+)
+
+// digest binds a requestState to its request: the sender and the content.
+type digest [sha256.Size]byte
+
+// state is the content of a requestState.
+type state struct {
+	Digest digest `json:"d"`
+	// Held is the name of the held call; empty if the retry is a new call.
+	Held string `json:"h,omitempty"`
+	// Visit is the name of the state if the retry is a new call, so that it can be used
+	// once.
+	Visit string `json:"v,omitempty"`
+	// Instance is the id of the process that holds the call.
+	Instance string `json:"i"`
+	Expires  int64  `json:"e"` // Unix time
+}
+
+// sealer seals and opens requestState. It is safe for concurrent use.
+type sealer struct {
+	aead     cipher.AEAD
+	instance string
+}
+
+// newSealer returns a sealer for a key that replicas may share.
+func newSealer(key []byte, instance string) (*sealer, error) {
+	derived, err := hkdf.Key(sha256.New, key, nil, "requestState", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &sealer{aead: aead, instance: instance}, nil
+}
+
+// seal returns the text of a state.
+func (s *sealer) seal(st state) string {
+	st.Instance = s.instance
+	text, err := json.Marshal(st)
+	if err != nil {
+		panic("a state of plain values cannot be encoded: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, nil))
+}
+
+// open opens a state that was sealed for a request with this digest. The error is
+// errForged or errOther otherwise.
+func (s *sealer) open(text string, want digest) (st state, err error) {
+	st, ok := s.read(text)
+	switch {
+	case !ok:
+		return state{}, errForged
+	case st.Digest != want:
+		return state{}, errOther
+	}
+	return st, nil
+}
+
+// read opens a sealed state of any request.
+func (s *sealer) read(text string) (st state, ok bool) {
+	if len(text) > maxState {
+		return st, false
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return st, false
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, nil)
+	return st, err == nil && json.Unmarshal(plain, &st) == nil
+}
+
+// expired reports whether the time for the answer has passed.
+func (st *state) expired(now time.Time) bool { return now.Unix() > st.Expires }
+
+// digestOf returns the digest of a request: its sender, the upstream, the method and the
+// parameters except those that differ between a request and its retry.
+func digestOf(sender poolKey, upstream string, m *mcp.Message) (digest, error) {
+	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, func(name []byte) bool {
+		switch string(name) {
+		case "inputResponses", "requestState", "_meta":
+			return true
+		}
+		return false
+	})
+	text, err := mcp.JSON(params)
+	if err != nil {
+		return digest{}, err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %d ", upstream, m.Method, len(text))
+	h.Write(sender[:])
+	h.Write(text)
+	return digest(h.Sum(nil)), nil
+}

@@ -1,0 +1,102 @@
+package translate
+
+import (
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Limits of calls that are held for a question.
+const (
+	holdTime      = 5 * time.Minute
+	maxHeld       = 1024 // of all principals, at all upstreams
+	maxHeldByEach = 64   // of a principal, at all upstreams
+)
+
+// Holds limit the held calls at all upstreams whose translators share them.
+type Holds struct{ *Quota[poolKey] }
+
+// NewHolds returns the limits of a gateway.
+func NewHolds() Holds { return Holds{NewQuota[poolKey](maxHeld, maxHeldByEach)} }
+
+// errHeld is the error of a question beyond the limits.
+var errHeld = errors.New("too many calls wait for an answer to a question")
+
+// held are the calls at one upstream that wait for their client's answer. It is safe for
+// concurrent use.
+type held struct {
+	bounds Holds
+
+	mu  sync.Mutex
+	all map[string]*holding
+}
+
+// holding is one held call.
+type holding struct {
+	call     *callToLegacy
+	question []byte // the question for the client; never modified
+	timer    *time.Timer
+}
+
+// add holds a call that waits for an answer, and returns its name. If it is not taken
+// within holdTime, late is called.
+func (h *held) add(c *callToLegacy, question []byte, late func()) (name string, err error) {
+	if !h.bounds.Take(c.principal, 1) {
+		return "", errHeld
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[string]*holding{}
+	}
+	name = rand.Text()
+	h.all[name] = &holding{call: c, question: question, timer: time.AfterFunc(holdTime, func() {
+		if h.take(name) != nil {
+			late()
+		}
+	})}
+	return name, nil
+}
+
+// peek returns the question of a held call, which stays held; nil if there is none. The
+// call itself may only be used after take.
+func (h *held) peek(name string) (question []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.all[name]; at != nil {
+		return at.question
+	}
+	return nil
+}
+
+// take removes a held call and returns it to the first caller; nil to all others.
+func (h *held) take(name string) *callToLegacy {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.all[name]
+	if at == nil {
+		return nil
+	}
+	at.timer.Stop()
+	delete(h.all, name)
+	h.bounds.Give(at.call.principal, 1)
+	return at.call
+}
+
+// drain removes and returns all held calls.
+func (h *held) drain() []*callToLegacy {
+	h.mu.Lock()
+	names := make([]string, 0, len(h.all))
+	for name := range h.all {
+		names = append(names, name)
+	}
+	h.mu.Unlock()
+	var out []*callToLegacy
+	for _, name := range names {
+		if c := h.take(name); c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,311 @@
+package translate
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/upstream"
+)
+
+const (
+	// openingTime bounds how long a call waits for the standalone stream of its session.
+	openingTime = 500 * time.Millisecond
+	// noStreamTime is the time before the standalone stream is requested again from an
+	// upstream without one.
+	noStreamTime = 10 * time.Minute
+	// idleReplyTimeout bounds the response to a server request outside of a call.
+	idleReplyTimeout = 10 * time.Second
+)
+
+// standalone is the standalone stream (GET) of a session of the pool. Servers send
+// questions, progress and logs there without naming their call. A session has one call at a
+// time, so they belong to that one. Between calls requests are rejected, and everything
+// else is dropped. It is safe for concurrent use.
+type standalone struct {
+	t       *ToLegacy
+	request upstream.Request
+	cancel  context.CancelFunc
+	opened  chan struct{} // closed when the upstream has responded
+	ended   chan struct{} // closed when the stream is no longer read
+
+	stopped atomic.Bool
+
+	mu   sync.Mutex
+	to   chan<- *mcp.Message // the running call; nil between calls
+	gone <-chan struct{}     // closed when that call has ended
+}
+
+// standaloneState is the state of the standalone streams of an upstream.
+type standaloneState struct {
+	slow  atomic.Bool  // one was not opened within openingTime: calls do not wait for later ones
+	until atomic.Int64 // Unix time until which none is opened, because the upstream has none
+}
+
+// wantsStandalone reports whether the standalone stream may have messages for the client of
+// a call.
+func (c *callToLegacy) wantsStandalone() bool {
+	return c.t.opts.Standalone && (len(c.level) > 0 || c.declares(mcp.MethodElicit) || c.declares(mcp.MethodSample))
+}
+
+// listenBeside delivers the messages of the session's standalone stream to the call: if
+// there is no stream it opens one, waiting a short time, because a server discards messages
+// without a stream. It reports whether there is one.
+func (c *callToLegacy) listenBeside() bool {
+	t := c.t
+	at := c.conn.beside
+	if at == nil || at.hasEnded() {
+		if t.opts.Now().Unix() < t.standalone.until.Load() {
+			c.conn.beside = nil
+			return false
+		}
+		at = &standalone{t: t, request: c.request, opened: make(chan struct{}), ended: make(chan struct{})}
+		at.request.Session, at.request.Body, at.request.LastEventID = c.conn.session, nil, ""
+		at.request.Header = legacyHeader(c.request.Header)
+		at.request.Header.Set("Accept", EventStream)
+		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Timeout}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
+		at.cancel = cancel
+		c.conn.beside = at
+		go at.run(ctx)
+	}
+	at.waitOpened(c.ctx)
+	if at.hasEnded() {
+		return false
+	}
+	beside := make(chan *mcp.Message)
+	c.beside = beside
+	at.mu.Lock()
+	at.to, at.gone = beside, c.ctx.Done()
+	at.mu.Unlock()
+	return true
+}
+
+// waitOpened waits until the upstream has responded, within a limit.
+func (s *standalone) waitOpened(ctx context.Context) {
+	select {
+	case <-s.opened:
+		return
+	default:
+	}
+	if s.t.standalone.slow.Load() {
+		return
+	}
+	timer := time.NewTimer(openingTime)
+	defer timer.Stop()
+	select {
+	case <-s.opened:
+	case <-timer.C:
+		s.t.standalone.slow.Store(true)
+	case <-ctx.Done():
+	}
+}
+
+// hasEnded reports whether the stream is no longer read, or will soon not be.
+func (s *standalone) hasEnded() bool {
+	if s.stopped.Load() {
+		return true
+	}
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopListening ends the standalone stream of a session.
+func (c *conn) stopListening() {
+	if c.beside != nil {
+		c.beside.stop()
+	}
+}
+
+func (s *standalone) stop() {
+	s.stopped.Store(true)
+	s.cancel()
+}
+
+// leave ends the delivery to the call; the stream stays open for the next call.
+func (s *standalone) leave() {
+	s.mu.Lock()
+	s.to, s.gone = nil, nil
+	s.mu.Unlock()
+}
+
+// run reads the stream until ctx or the stream ends.
+func (s *standalone) run(ctx context.Context) {
+	defer close(s.ended)
+	defer s.cancel()
+	answered := sync.OnceFunc(func() { close(s.opened) })
+	defer answered()
+	resp, err := s.t.opts.Transport.Listen(ctx, &s.request)
+	if err != nil {
+		return
+	}
+	if resp.Status != http.StatusOK || resp.MediaType() != EventStream {
+		resp.Body.Close()
+		if resp.Status == http.StatusMethodNotAllowed {
+			s.t.standalone.until.Store(s.t.opts.Now().Add(noStreamTime).Unix())
+		}
+		return
+	}
+	answered()
+	messages := NewMessages(resp, nil)
+	defer messages.Close()
+	for {
+		m, err := messages.Message(s.t.opts.Upstream)
+		if err != nil {
+			return
+		}
+		s.deliver(ctx, m)
+	}
+}
+
+// deliver delivers a message to the running call.
+func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
+	if m.Kind == mcp.Request && m.Method == mcp.MethodPing {
+		s.reply(ctx, appendResult(nil, m.ID, []byte("{}")))
+		return
+	}
+	s.mu.Lock()
+	to, gone := s.to, s.gone
+	s.mu.Unlock()
+	select { // a nil channel is never ready
+	case to <- m:
+		return
+	case <-ctx.Done():
+		return
+	case <-gone:
+	case <-closedIf(to == nil):
+	}
+	if m.Kind == mcp.Request {
+		s.reply(ctx, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, s.request.RequestID))
+	}
+}
+
+// closedIf returns a channel that is ready if set is true, and otherwise never.
+func closedIf(set bool) <-chan struct{} {
+	if !set {
+		return nil
+	}
+	return closedChannel
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (s *standalone) reply(ctx context.Context, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, idleReplyTimeout)
+	defer cancel()
+	_ = s.t.client(s.request.Caller, s.request.Header.Get(mcp.HeaderHops)).Respond(ctx, s.request.Session, body)
+}
+
+// posted is the result of a request.
+type posted struct {
+	resp *upstream.Response
+	err  error
+}
+
+// read is one message of a response.
+type read struct {
+	m   *mcp.Message
+	err error
+}
+
+// postBeside sends the request while the standalone stream is read. If a message for the
+// client arrives there before the response, it is returned with a nil response.
+func (c *callToLegacy) postBeside(out *upstream.Request) (resp *upstream.Response, early []byte, err error) {
+	ctx, sent := c.ctx, make(chan posted, 1)
+	go func() {
+		resp, err := c.t.opts.Transport.Post(ctx, out)
+		sent <- posted{resp, err}
+	}()
+	for {
+		select {
+		case p := <-sent:
+			return p.resp, nil, p.err
+		case m := <-c.beside:
+			c.mu.Lock()
+			c.sent = sent
+			c.mu.Unlock()
+			if early = c.fromUpstream(m, true); early != nil {
+				return nil, early, nil
+			}
+			c.mu.Lock()
+			c.sent = nil
+			c.mu.Unlock()
+		}
+	}
+}
+
+// nextBeside returns the next message of the response or of the standalone stream.
+func (c *callToLegacy) nextBeside() (m *mcp.Message, beside bool, err error) {
+	for {
+		c.mu.Lock()
+		sent, answer := c.sent, c.answer
+		c.mu.Unlock()
+		if sent == nil && c.reading == nil {
+			c.reading = readOne(answer, c.t.opts.Upstream)
+		}
+		select { // do not flush while more messages are ready
+		case m := <-c.beside:
+			return m, true, nil
+		case got := <-c.reading:
+			c.reading = nil
+			return got.m, false, got.err
+		default:
+			c.wait()
+		}
+		select {
+		case m := <-c.beside:
+			return m, true, nil
+		case got := <-c.reading:
+			c.reading = nil
+			return got.m, false, got.err
+		case p := <-sent:
+			if err := c.answered(p); err != nil {
+				return nil, false, err
+			}
+		case <-c.ctx.Done():
+			return nil, false, c.ctx.Err()
+		}
+	}
+}
+
+// answered takes the response to a request that another message preceded.
+func (c *callToLegacy) answered(p posted) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = nil
+	switch {
+	case p.err != nil:
+		return p.err
+	case c.state == ended:
+		p.resp.Body.Close()
+		return context.Canceled
+	case p.resp.Status != http.StatusOK || p.resp.MediaType() != EventStream && p.resp.MediaType() != JSON:
+		p.resp.Body.Close()
+		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse}
+	}
+	c.answer = NewMessages(p.resp, nil)
+	return nil
+}
+
+// readOne reads one message of a response. While a question waits for its answer nothing is
+// read, so that no goroutine is blocked.
+func readOne(answer *Messages, name string) <-chan read {
+	out := make(chan read, 1)
+	go func() {
+		m, err := answer.Message(name)
+		out <- read{m, err}
+	}()
+	return out
+}

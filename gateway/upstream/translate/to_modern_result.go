@@ -1,0 +1,98 @@
+package translate
+
+import (
+	"errors"
+	"slices"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+)
+
+// CodeResourceNotFound is the code for an unknown resource in the revisions before
+// 2026-07-28, which uses [mcp.CodeInvalidParams].
+const CodeResourceNotFound = -32002
+
+// translate converts the response of an upstream to the client's revision, with the id of
+// the client's request. It is nil for a question: the requests for the client are in the
+// queue then.
+func (c *callToModern) translate(m *mcp.Message) []byte {
+	if m.IsError {
+		return c.translateError(m)
+	}
+	switch m.ResultType {
+	case mcp.ResultInputRequired:
+		if err := c.ask(m); err != nil {
+			return c.end(c.fail(err))
+		}
+		return nil
+	case mcp.ResultTask:
+		return c.end(mcp.AppendError(nil, c.message.ID, mcp.CodeMethodNotFound,
+			refusal.Generation.Message+": the upstream answered with a task of 2026-07-28, which the client's revision does not have", refusal.Generation.Reason, c.request.RequestID))
+	}
+	if c.message.Method == mcp.MethodToolsList {
+		c.t.headers.learn(m.Spans.Result.Of(m.Body))
+	}
+	out := make([]byte, 0, len(m.Body)+len(c.message.ID)+64)
+	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), c.message.ID...), `,"result":`...)
+	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, ofStateless, legacyMeta(m)...), '}')
+}
+
+// ofStateless reports whether only 2026-07-28 has a member of a result.
+func ofStateless(name []byte) bool {
+	switch string(name) {
+	case "resultType", "ttlMs", "cacheScope":
+		return true
+	}
+	return false
+}
+
+// translateError returns an error with the code of the client's revision.
+func (c *callToModern) translateError(m *mcp.Message) []byte {
+	failure := mcp.AppendObject(nil, m.Body, m.Spans.Error, nil)
+	if m.ErrorCode == mcp.CodeInvalidParams && c.message.Method == mcp.MethodResourcesRead {
+		failure = mcp.AppendObject(nil, m.Body, m.Spans.Error, nil, mcp.Member{Name: "code", Value: []byte("-32002")})
+	}
+	out := append([]byte(`{"jsonrpc":"2.0","id":`), c.message.ID...)
+	out = append(append(out, `,"error":`...), failure...)
+	return append(out, '}')
+}
+
+// errStateType is the error of a requestState of another type than the revision defines.
+var errStateType = errors.New("the requestState of the upstream is not a string")
+
+// ask queues the questions of a result. Without questions the request is sent to the
+// upstream again after a pause.
+func (c *callToModern) ask(m *mcp.Message) error {
+	c.state = nil
+	if at := mcp.Find(m.Body, m.Spans.Result, "requestState"); given(m.Body, at) {
+		if m.Body[at.Start] != '"' {
+			return errStateType
+		}
+		c.state = slices.Clone(at.Of(m.Body))
+	}
+	round, err := c.t.questions.ask(c.request.Caller, &c.hello, m)
+	switch {
+	case err != nil:
+		return err
+	case len(round.requests) > 0:
+		c.open(round)
+		c.round, c.queue = round, append(c.queue, round.requests...)
+	case c.state == nil:
+		return errNothingAsked
+	}
+	return nil
+}
+
+// legacyMeta removes the members of a result's _meta that only the revision without
+// sessions has: the server, which a session knows from initialize. Some clients pass
+// everything in _meta to the model.
+func legacyMeta(m *mcp.Message) []mcp.Member {
+	if !mcp.Find(m.Body, m.Spans.Meta, mcp.MetaServerInfo).Present() {
+		return nil
+	}
+	meta := mcp.AppendObject(nil, m.Body, m.Spans.Meta, func(name []byte) bool { return string(name) == mcp.MetaServerInfo })
+	if string(meta) == "{}" {
+		meta = nil
+	}
+	return []mcp.Member{{Name: "_meta", Value: meta}}
+}

@@ -1,0 +1,234 @@
+package translate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"svc/gateway/mcp"
+	"svc/gateway/refusal"
+	"svc/gateway/upstream"
+)
+
+// MaxAnswer bounds a translated response, or an event of one, in bytes.
+const MaxAnswer = mcp.MaxEvent
+
+// Media types of responses.
+const (
+	JSON        = "application/json"
+	EventStream = "text/event-stream"
+)
+
+// Refuse returns an error response of the gateway. detail is sent to the client and
+// logged. status is that of the refusal if it is 0.
+func Refuse(why *refusal.Refusal, status int, id []byte, detail, requestID string) *upstream.Response {
+	if status == 0 {
+		status = why.Status
+	}
+	return refused(status, mcp.AppendError(nil, id, why.Code, why.Message+": "+detail, why.Reason, requestID), why, detail)
+}
+
+// refused returns a response with a message of the gateway that replaces the upstream's.
+func refused(status int, body []byte, why *refusal.Refusal, cause string) *upstream.Response {
+	resp := upstream.Message(status, body)
+	resp.Refused = &upstream.Refused{Kind: why.Kind, Cause: cause}
+	return resp
+}
+
+// appendResult appends the response with a result, which is a JSON object.
+func appendResult(dst, id, result []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"result":`...)
+	dst = append(dst, result...)
+	return append(dst, '}')
+}
+
+// Messages reads the messages of a response one at a time, for a single message and for
+// an event stream. Next must be called by one goroutine; Close may be called by another
+// and ends a blocked Next.
+type Messages struct {
+	resp   *upstream.Response
+	events *mcp.EventReader // nil for one message
+	read   bool
+	// LastID is the id of the last event, for resumption; empty if there was none.
+	LastID string
+}
+
+// NewMessages returns the messages of a response, which it closes. before is called when
+// Next is about to block; it may be nil.
+func NewMessages(resp *upstream.Response, before func()) *Messages {
+	m := &Messages{resp: resp}
+	if before != nil {
+		resp.BeforeWait(before)
+	}
+	if resp.MediaType() == EventStream {
+		m.events = mcp.NewEventReader(resp.Body, MaxAnswer)
+	}
+	return m
+}
+
+// Stream reports whether the response is an event stream.
+func (m *Messages) Stream() bool { return m.events != nil }
+
+// Next returns the text of the next message, which the caller may keep; io.EOF at the
+// end, and the errors of the body.
+func (m *Messages) Next() ([]byte, error) {
+	if m.events == nil {
+		if m.read {
+			return nil, io.EOF
+		}
+		m.read = true
+		body, err := readAll(m.resp)
+		if err == nil && len(bytes.TrimSpace(body)) == 0 {
+			err = io.EOF
+		}
+		return body, err
+	}
+	for {
+		ev, err := m.events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if ev.HasID && len(ev.ID) > 0 {
+			m.LastID = string(ev.ID)
+		}
+		if ev.IsMessage() {
+			return slices.Clone(ev.Data), nil
+		}
+		if len(ev.Data) > 0 {
+			m.resp.Dropped(errEventType)
+		}
+	}
+}
+
+var errEventType = errors.New("the type of the event is not message")
+
+// Message returns the next message, which the caller may keep. Events of a stream that carry
+// none and cannot be the response are left out. A text that is no message otherwise is an
+// [upstream.ErrInvalidResponse] of the named upstream; the other errors are those of Next.
+func (m *Messages) Message(name string) (*mcp.Message, error) {
+	for {
+		data, err := m.Next()
+		if err != nil {
+			return nil, err
+		}
+		out := new(mcp.Message)
+		if _, err = mcp.ScanAnswer(data, out); err == nil {
+			return out, nil
+		}
+		if ev := (mcp.Event{Data: data}); m.events == nil || !ev.Droppable() {
+			return nil, &upstream.Error{Upstream: name, Op: "read", Kind: upstream.ErrInvalidResponse, Err: err}
+		}
+		m.resp.Dropped(err)
+	}
+}
+
+// Close closes the response.
+func (m *Messages) Close() error { return m.resp.Body.Close() }
+
+// readAll reads a whole body within MaxAnswer.
+func readAll(resp *upstream.Response) ([]byte, error) {
+	return resp.ReadAll(nil, &limit{left: MaxAnswer})
+}
+
+type limit struct{ left int }
+
+// Count implements [upstream.Counter].
+func (l *limit) Count(n int) error {
+	if l.left -= n; l.left < 0 {
+		return &upstream.Error{Op: "translate", Kind: upstream.ErrTooLarge}
+	}
+	return nil
+}
+
+// Source produces the messages of a stream. Next is called by one goroutine at a time;
+// Close may be called by another, also more than once, and ends a blocked Next.
+type Source interface {
+	// Next returns the next message, io.EOF at the end of the stream. It calls before
+	// whenever it is about to block.
+	Next(before func()) ([]byte, error)
+	Close() error
+}
+
+// Stream returns a response that is an event stream of the messages of source.
+func Stream(source Source) *upstream.Response {
+	return upstream.Stream(&stream{source: source})
+}
+
+// stream is the body of an event stream.
+type stream struct {
+	source Source
+	before func()
+	left   []byte // the rest of the event that is being read
+	err    error
+	closed sync.Once
+}
+
+// BeforeWait is [upstream.HTTPResponse.BeforeWait].
+func (s *stream) BeforeWait(f func()) { s.before = f }
+
+// OnRefused is [upstream.Response.OnRefused], if the source has one.
+func (s *stream) OnRefused(f func(*upstream.Refused)) {
+	if source, ok := s.source.(interface {
+		OnRefused(func(*upstream.Refused))
+	}); ok {
+		source.OnRefused(f)
+	}
+}
+
+// Refusing stores the function that is called when the gateway ends a call instead of its
+// upstream. The zero value is ready for use, by one goroutine at a time.
+type Refusing struct {
+	f func(*upstream.Refused)
+	// before is the refusal that ended the call before f was set.
+	before *upstream.Refused
+}
+
+// OnRefused sets the function, and calls it if the call has already ended with a refusal.
+func (o *Refusing) OnRefused(f func(*upstream.Refused)) {
+	if o.f = f; o.before != nil {
+		f(o.before)
+	}
+}
+
+// Refuse calls the function, now or when it is set.
+func (o *Refusing) Refuse(why *refusal.Refusal, cause string) {
+	o.before = &upstream.Refused{Kind: why.Kind, Cause: cause}
+	if o.f != nil {
+		o.f(o.before)
+	}
+}
+
+// Refused returns the refusal that ended the call; nil if there is none.
+func (o *Refusing) Refused() *upstream.Refused { return o.before }
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.left) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		var message []byte
+		if message, s.err = s.source.Next(s.wait); s.err == nil {
+			s.left = mcp.AppendEvent(nil, mcp.Event{Type: []byte("message"), Data: message, HasData: true})
+		}
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, nil
+}
+
+func (s *stream) wait() {
+	if s.before != nil {
+		s.before()
+	}
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() (err error) {
+	s.closed.Do(func() { err = s.source.Close() })
+	return err
+}

@@ -1,0 +1,21 @@
+// Package background has what the control plane does without a request: SLA targets, retention, and
+// the check that its stores take writes.
+//
+// # Evaluate
+//
+// Evaluate is the background work of the control plane: the SLA evaluator,
+// which writes violations, and retention, which removes old data. The package decides
+// when that is done and what counts as a breach; statistics, storage and leases are the
+// store's.
+//
+// Each worker is a value whose Run blocks until its context ends. When several
+// processes use one store, the holder of a lease does the work; the lease of a crashed
+// process expires after its time to live. Progress is stored, so a restart neither
+// repeats nor skips work.
+//
+// # Readiness
+//
+// Readiness checks whether a store takes writes, by writing to it. It decides
+// when to write and how long a write may take; the callers decide about the
+// consequences.
+package background

@@ -1,0 +1,201 @@
+package api
+
+import "time"
+
+// Allowed values of the cost endpoints.
+var (
+	// BreakdownPeriods are the periods of GET /api/costs/breakdown.
+	BreakdownPeriods = []string{"1d", "7d", "30d", "90d"}
+	// GroupBys are the groupings of the breakdown and of trace statistics.
+	GroupBys = []string{"agent", "model", "environment"}
+	// BudgetPeriods are a budget's periods: UTC day, ISO week, calendar month.
+	BudgetPeriods = []string{"daily", "weekly", "monthly"}
+	// EvaluationPeriods are the windows an SLA target may be evaluated over.
+	EvaluationPeriods = []string{"1h", "24h", "7d", "30d"}
+	// ViolationPeriods are the look-back windows of GET /api/costs/sla/violations.
+	ViolationPeriods = []string{"1h", "24h", "7d"}
+)
+
+// Defaults of the cost endpoints' query parameters.
+const (
+	DefaultBreakdownPeriod = "30d"
+	DefaultGroupBy         = "agent"
+	DefaultViolationPeriod = "24h"
+)
+
+// CostBreakdown is the response to GET /api/costs/breakdown, whose members are at
+// top level.
+type CostBreakdown struct {
+	Period       string      `json:"period"`
+	GroupBy      string      `json:"groupBy"`
+	TotalCostUSD float64     `json:"totalCostUsd"`
+	Data         []CostEntry `json:"data"`
+}
+
+// CostEntry is one group of a breakdown. The fields that name the group depend on
+// groupBy: agentId and agentName; modelProvider and modelName; environment. They
+// are nil for the other groupings and may be empty strings.
+type CostEntry struct {
+	GroupKey
+	TotalCostUSD    float64 `json:"totalCostUsd"`
+	InputTokens     int64   `json:"inputTokens"`
+	OutputTokens    int64   `json:"outputTokens"`
+	TraceCount      int64   `json:"traceCount"`
+	AvgCostPerTrace float64 `json:"avgCostPerTrace"`
+}
+
+// GroupKey names a group of a breakdown or of trace statistics.
+type GroupKey struct {
+	AgentID       *string `json:"agentId,omitempty"`
+	AgentName     *string `json:"agentName,omitempty"`
+	ModelProvider *string `json:"modelProvider,omitempty"`
+	ModelName     *string `json:"modelName,omitempty"`
+	Environment   *string `json:"environment,omitempty"`
+}
+
+// Budget is a spending limit of an agent; CurrentUSD is computed from traces.
+type Budget struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	AgentID     string    `json:"agentId"`
+	AgentName   string    `json:"agentName"`
+	Period      string    `json:"period"`
+	LimitUSD    float64   `json:"limitUsd"`
+	CurrentUSD  float64   `json:"currentUsd"`
+	PercentUsed float64   `json:"percentUsed"`
+	ResetAt     time.Time `json:"resetAt"`
+}
+
+// BudgetCreate is the body of POST /api/costs/budgets; all fields are required.
+type BudgetCreate struct {
+	Name     string   `json:"name"`
+	AgentID  string   `json:"agentId"`
+	Period   string   `json:"period"`
+	LimitUSD *float64 `json:"limitUsd"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *BudgetCreate) Validate() map[string]string {
+	var c check
+	c.newName("name", &b.Name, budgetID)
+	c.requiredID("agentId", b.AgentID)
+	c.requiredEnum("period", b.Period, BudgetPeriods)
+	if b.LimitUSD == nil {
+		c.add("limitUsd", required)
+	} else {
+		c.positive("limitUsd", *b.LimitUSD, MaxLimitUSD)
+	}
+	return c.details()
+}
+
+// BudgetUpdate is the body of PUT /api/costs/budgets/:id. Absent fields are not
+// changed.
+type BudgetUpdate struct {
+	Name     *string  `json:"name,omitempty"`
+	AgentID  *string  `json:"agentId,omitempty"`
+	Period   *string  `json:"period,omitempty"`
+	LimitUSD *float64 `json:"limitUsd,omitempty"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *BudgetUpdate) Validate() map[string]string {
+	var c check
+	c.optionalName("name", b.Name, budgetID)
+	if b.AgentID != nil {
+		c.requiredID("agentId", *b.AgentID)
+	}
+	if b.Period != nil {
+		c.requiredEnum("period", *b.Period, BudgetPeriods)
+	}
+	if b.LimitUSD != nil {
+		c.positive("limitUsd", *b.LimitUSD, MaxLimitUSD)
+	}
+	return c.details()
+}
+
+// SLATarget is a service-level target of an agent. A target that is not set is
+// null; the current measurements are always numbers, zero without traces.
+type SLATarget struct {
+	ID               string   `json:"id"`
+	Name             string   `json:"name"`
+	AgentID          string   `json:"agentId"`
+	AgentName        string   `json:"agentName"`
+	P99LatencyMs     *float64 `json:"p99LatencyMs"`
+	ErrorRatePercent *float64 `json:"errorRatePercent"`
+	EvaluationPeriod string   `json:"evaluationPeriod"`
+	CurrentP99Ms     float64  `json:"currentP99Ms"`
+	CurrentErrorRate float64  `json:"currentErrorRate"`
+	Status           string   `json:"status"`
+}
+
+// SLACreate is the body of POST /api/costs/sla. At least one of the two
+// targets is required.
+type SLACreate struct {
+	Name             string   `json:"name"`
+	AgentID          string   `json:"agentId"`
+	P99LatencyMs     *float64 `json:"p99LatencyMs,omitempty"`
+	ErrorRatePercent *float64 `json:"errorRatePercent,omitempty"`
+	EvaluationPeriod string   `json:"evaluationPeriod"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *SLACreate) Validate() map[string]string {
+	var c check
+	c.newName("name", &b.Name, slaID)
+	c.requiredID("agentId", b.AgentID)
+	c.requiredEnum("evaluationPeriod", b.EvaluationPeriod, EvaluationPeriods)
+	if b.P99LatencyMs == nil && b.ErrorRatePercent == nil {
+		c.add("p99LatencyMs", "p99LatencyMs or errorRatePercent is required")
+	}
+	c.targets(b.P99LatencyMs, b.ErrorRatePercent)
+	return c.details()
+}
+
+// targets checks those of the two targets of an SLA that are given.
+func (c *check) targets(latency, rate *float64) {
+	if latency != nil {
+		c.positive("p99LatencyMs", *latency, MaxDurationMs)
+	}
+	if rate != nil {
+		c.number("errorRatePercent", *rate, 0, 100)
+	}
+}
+
+// SLAUpdate is the body of PUT /api/costs/sla/:id. Absent fields are not changed.
+type SLAUpdate struct {
+	Name             *string  `json:"name,omitempty"`
+	AgentID          *string  `json:"agentId,omitempty"`
+	P99LatencyMs     *float64 `json:"p99LatencyMs,omitempty"`
+	ErrorRatePercent *float64 `json:"errorRatePercent,omitempty"`
+	EvaluationPeriod *string  `json:"evaluationPeriod,omitempty"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *SLAUpdate) Validate() map[string]string {
+	var c check
+	c.optionalName("name", b.Name, slaID)
+	if b.AgentID != nil {
+		c.requiredID("agentId", *b.AgentID)
+	}
+	if b.EvaluationPeriod != nil {
+		c.requiredEnum("evaluationPeriod", *b.EvaluationPeriod, EvaluationPeriods)
+	}
+	c.targets(b.P99LatencyMs, b.ErrorRatePercent)
+	return c.details()
+}
+
+// SLAViolation is one period in which an agent missed a target. A target that
+// is not set is null.
+type SLAViolation struct {
+	ID              string    `json:"id"`
+	SLAID           string    `json:"slaId"`
+	SLAName         string    `json:"slaName"`
+	AgentName       string    `json:"agentName"`
+	PeriodStart     time.Time `json:"periodStart"`
+	PeriodEnd       time.Time `json:"periodEnd"`
+	ViolationType   string    `json:"violationType"`
+	TargetP99Ms     *float64  `json:"targetP99Ms"`
+	ActualP99Ms     float64   `json:"actualP99Ms"`
+	TargetErrorRate *float64  `json:"targetErrorRate"`
+	ActualErrorRate float64   `json:"actualErrorRate"`
+}

@@ -1,0 +1,98 @@
+package record
+
+import (
+	"time"
+
+	"svc/store"
+)
+
+// Trim removes records that are too old, at most limit of each kind.
+func (t *Tenant) Trim(tx Tx, b store.RetentionBounds, limit int, res *store.RetentionResult) (err error) {
+	if res.Violations, err = trimViolations(tx, b.Violations, limit); err != nil {
+		return err
+	}
+	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
+		return err
+	}
+	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
+	return err
+}
+
+// AnythingOld reports whether Trim may have something to remove.
+func AnythingOld(tx Tx, b store.RetentionBounds) (some bool, err error) {
+	for _, c := range [...]struct {
+		before time.Time
+		bucket string
+	}{{b.Violations, violations}, {b.Events, UserEvents}, {b.AuditEvents, AuditEvents}} {
+		if c.before.IsZero() || some {
+			continue
+		}
+		if err := tx.Scan(c.bucket, Range{Most: 1}, func([]byte, []byte) (bool, error) {
+			some = true
+			return false, nil
+		}); err != nil {
+			return false, err
+		}
+	}
+	return some, nil
+}
+
+func trimViolations(tx Tx, before time.Time, limit int) (int, error) {
+	return trimRows(tx, violations, before, limit, func(v *store.SLAViolation) (string, time.Time) { return v.ID, v.PeriodEnd },
+		func(v *store.SLAViolation) error { return tx.Delete(violationKeys, violationKey(v)) })
+}
+
+func trimUserEvents(tx Tx, before time.Time, limit int) (int, error) {
+	return trimRows(tx, UserEvents, before, limit, func(e *store.RecordedEvent) (string, time.Time) { return e.ID, e.ReceivedAt }, nil)
+}
+
+// trimRows removes the oldest rows of a bucket, up to the first that is not older than a
+// time. The zero time removes nothing.
+func trimRows[T any](tx Tx, bucket string, before time.Time, limit int, old func(*T) (id string, at time.Time), also func(*T) error) (int, error) {
+	if before.IsZero() {
+		return 0, nil
+	}
+	var ids [][]byte
+	var gone []T
+	// Mostly the first row is not old.
+	err := each(tx, bucket, Range{Most: 1}, func(v *T) (bool, error) {
+		id, at := old(v)
+		tooOld := at.Before(before)
+		if tooOld {
+			ids, gone = append(ids, []byte(id)), append(gone, *v)
+		}
+		return tooOld && len(ids) < limit, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := tx.Delete(bucket, ids...); err != nil {
+		return 0, err
+	}
+	for i := 0; also != nil && i < len(gone); i++ {
+		if err := also(&gone[i]); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// trimAuditEvents removes the oldest events, so that the remaining ones are a chain
+// without gaps.
+func trimAuditEvents(tx Tx, before time.Time, limit int) (int, error) {
+	trimmed := ""
+	n, err := trimRows(tx, AuditEvents, before, limit, func(e *store.AuditEvent) (string, time.Time) { return e.ID, e.CreatedAt },
+		func(e *store.AuditEvent) error {
+			trimmed = e.Hash
+			return nil
+		})
+	if err != nil || n == 0 {
+		return n, err
+	}
+	end, _, err := get[chain](tx, auditChain, keyChain)
+	if err != nil {
+		return n, err
+	}
+	end.Trimmed = trimmed
+	return n, put(tx, auditChain, keyChain, end)
+}

@@ -1,0 +1,67 @@
+package rollup
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"svc/store"
+)
+
+// ResultDimension returns the dimension of the rollups by which a query groups; ok is false for
+// an unknown grouping.
+func ResultDimension(by store.GroupBy) (d Dimension, ok bool) {
+	switch by {
+	case store.GroupNone:
+		return None, true
+	case store.GroupByAgent:
+		return Agent, true
+	case store.GroupByModel:
+		return Model, true
+	case store.GroupByEnvironment:
+		return Environment, true
+	}
+	return None, false
+}
+
+// Group returns the group of a word of a dimension. The word of an agent is "i" and its
+// id, or "n" and its name if it has no id. The word of a model is its provider, a zero
+// byte and its name.
+func Group(by Dimension, word string) (g store.StatsGroup) {
+	switch by {
+	case Agent:
+		if name, ok := strings.CutPrefix(word, "n"); ok {
+			g.AgentName = name
+		} else {
+			g.AgentID = strings.TrimPrefix(word, "i")
+		}
+	case Model:
+		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
+	default:
+		g.Environment = word
+	}
+	return g
+}
+
+// Totals returns the totals of a sum of aggregate states.
+func Totals(s *Sum) store.Totals {
+	return store.Totals{
+		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
+		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
+		Cost: store.NanoUSD(s.Cost), DurationSum: time.Duration(s.Duration),
+		P50: s.Quantile(0.50), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+		P99Low: s.QuantileLow(0.99),
+	}
+}
+
+// Sort sorts groups in the order of results: by cost, then by number of traces, both
+// descending, then by name.
+func Sort(groups []store.StatsGroup) {
+	slices.SortFunc(groups, func(a, b store.StatsGroup) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
+			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
+			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
+			strings.Compare(a.Environment, b.Environment))
+	})
+}

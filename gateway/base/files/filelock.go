@@ -51,5 +51,12 @@ func TryLock(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return file, nil
+	return heldLock{file}, nil
 }
+
+// heldLock is a file that is locked.
+type heldLock struct{ file *os.File }
+
+// Close releases the lock. It does not rely on closing the file: a program that is being started
+// beside it has the open file too, for a moment.
+func (l heldLock) Close() error { return errors.Join(unlock(l.file), l.file.Close()) }

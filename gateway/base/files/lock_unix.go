@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a file if no other process has locked it. Closing the file releases the lock.
+// tryLock locks a file if no other process has locked it.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	for errors.Is(err, unix.EINTR) {
@@ -22,6 +22,9 @@ func tryLock(f *os.File) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// unlock releases the lock of a file.
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 // GiveAway changes the owner of a file that root has created to that of its folder, which is the
 // gateway's user if the folder is its state_dir.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,14 +77,19 @@ func reading(note func(string, *upstream.Caller, *Offer), follow func(*Reader), 
 // intervals; lists that nobody needs are not read, and an upstream without any is sent nothing.
 func TestListsAreReadOnceForAllThatNeedThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of what follows
 		var kinds, reads []string
 		note := func(name string, _ *upstream.Caller, o *Offer) {
+			mu.Lock()
+			defer mu.Unlock()
 			for i := range o.Lists {
 				kinds = append(kinds, name+" "+o.Lists[i].Kind.Member())
 			}
 		}
 		read := func(what string) func(*Offer, []mcp.ListKind) {
 			return func(o *Offer, announced []mcp.ListKind) {
+				mu.Lock()
+				defer mu.Unlock()
 				reads = append(reads, fmt.Sprint(what, " ", len(o.Lists), " ", announced))
 			}
 		}
@@ -91,13 +98,18 @@ func TestListsAreReadOnceForAllThatNeedThem(t *testing.T) {
 			r.Feed("a").Follow(Need{Kinds: []mcp.ListKind{mcp.Prompt, mcp.Tool}, Interval: time.Hour, Read: read("pins")})
 			r.Feed("a").Follow(Need{Kinds: []mcp.ListKind{mcp.Tool}, Interval: time.Minute, Read: read("search")})
 		}, needed, idle)
+		now := func() ([]string, []string) {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(kinds), slices.Clone(reads)
+		}
 		<-time.After(time.Second)
-		if got := fmt.Sprint(kinds, reads); got != "[a tools a prompts] [pins 2 [] search 2 []]" {
-			t.Errorf("first reading: %s", got)
+		if got := fmt.Sprint(now()); got != "[a tools a prompts] [pins 2 [] search 2 []]" {
+			t.Fatalf("first reading: %s", got)
 		}
 		r.Changed("a", mcp.NotificationToolsChanged)
 		<-time.After(time.Second)
-		if got := fmt.Sprint(reads[2:]); got != fmt.Sprintf("[pins 2 [%v] search 2 [%[1]v]]", mcp.Tool) {
+		if _, got := now(); fmt.Sprint(got[2:]) != fmt.Sprintf("[pins 2 [%v] search 2 [%[1]v]]", mcp.Tool) {
 			t.Errorf("after list_changed: %s", got)
 		}
 		<-time.After(time.Minute)
@@ -115,15 +127,15 @@ func TestListsAreReadOnceForAllThatNeedThem(t *testing.T) {
 // its failures; calls to an upstream that refuses its lists do not shorten the pause.
 func TestAnUpstreamThatACallReachesIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, refused, refusals := &shelf{down: true}, new(shelf), 0
+		s, refused, refusals := &shelf{down: true}, new(shelf), new(atomic.Int32)
 		r, stop := reading(nil, func(r *Reader) {
 			r.Feed("a").Follow(Need{Kinds: []mcp.ListKind{mcp.Tool}, Interval: time.Hour})
-			r.Feed("b").Follow(Need{Kinds: []mcp.ListKind{mcp.Tool}, Interval: time.Hour, Check: func(*Offer) error { refusals++; return ErrTooMany }})
+			r.Feed("b").Follow(Need{Kinds: []mcp.ListKind{mcp.Tool}, Interval: time.Hour, Check: func(*Offer) error { refusals.Add(1); return ErrTooMany }})
 		}, s, refused)
 		defer stop()
 		<-time.After(10 * time.Minute)
 		s.setDown(false)
-		before := refusals
+		before := refusals.Load()
 		began := time.Now()
 		for range 10 {
 			r.Reached("a")
@@ -133,8 +145,8 @@ func TestAnUpstreamThatACallReachesIsReadAgain(t *testing.T) {
 		if _, failing := r.Feed("a").Health(); failing || s.count(mcp.MethodToolsList) != 1 {
 			t.Errorf("%s after the first call: failing %t, read %d times", time.Since(began), failing, s.count(mcp.MethodToolsList))
 		}
-		if refusals != before || refusals == 0 {
-			t.Errorf("lists that are refused were read %d times, and %d times after calls", before, refusals-before)
+		if after := refusals.Load(); after != before || after == 0 {
+			t.Errorf("lists that are refused were read %d times, and %d times after calls", before, after-before)
 		}
 	})
 }

@@ -126,10 +126,7 @@ func (n *notes) foreign(p *process, id []byte) {
 func (n *notes) failed(err error, p *process) {
 	attrs := []any{"reason", causeText(err)}
 	if p != nil {
-		attrs = append(attrs, "process", p.number)
-		if last := p.tail.text(); last != "" {
-			attrs = append(attrs, "stderr", last)
-		}
+		attrs = append(attrs, "process", p.number, "stderr", &ExitError{tail: p.tail, silent: p.silent})
 	}
 	n.add(note{slog.LevelWarn, "a process of an upstream failed", attrs})
 }

@@ -151,7 +151,7 @@ const outdated = "it can open files that the configuration in force hides"
 // admit makes room for a process. The caller holds the lock.
 func (t *Transport) admit(sl *slot) error {
 	if wait, last := t.failures.wait(sl.owner, t.opts.Now()); wait > 0 {
-		return t.fail(opStart, upstream.ErrExited, false, fmt.Errorf("it is started again in %s: %s", wait.Round(time.Millisecond), last))
+		return t.fail(opStart, upstream.ErrExited, false, fmt.Errorf("it is started again in %s: %w", wait.Round(time.Millisecond), last))
 	}
 	busy := func(format string, args ...any) error {
 		return t.fail(opStart, upstream.ErrBusy, false, fmt.Errorf(format, args...))
@@ -218,7 +218,7 @@ func (t *Transport) start(ctx context.Context, sl *slot, begun *start) {
 	}
 	var rejected *rejectedError
 	if err != nil && !errors.As(err, &rejected) && !errors.Is(err, context.Canceled) && !retry.NoDescriptors(err) {
-		t.failures.add(sl.owner, t.opts.Now(), causeText(err))
+		t.failures.add(sl.owner, t.opts.Now(), err)
 		t.notes.failed(err, p)
 		if p == nil || !p.exited { // otherwise gone has counted it
 			t.exits++
@@ -285,7 +285,7 @@ func (t *Transport) gone(p *process) {
 	err := p.exitError(opRead, true)
 	// The end of an unused process is not a failure.
 	if now := t.opts.Now(); p.busy > 0 || now.Sub(p.idleSince) < quickExit {
-		t.failures.add(p.slot.owner, now, causeText(err))
+		t.failures.add(p.slot.owner, now, err)
 	}
 	t.notes.failed(err, p)
 	t.retire(p, "it has ended")
@@ -307,11 +307,11 @@ type failures map[string]*failure
 type failure struct {
 	count int
 	until time.Time
-	last  string
+	last  error
 }
 
-// add counts a failure of an owner's process.
-func (f failures) add(owner string, now time.Time, text string) {
+// add counts a failure of an owner's process. Of its cause the text and an ExitError are kept.
+func (f failures) add(owner string, now time.Time, cause error) {
 	at := f[owner]
 	if at == nil {
 		if len(f) >= maxFailures {
@@ -321,7 +321,11 @@ func (f failures) add(owner string, now time.Time, text string) {
 		f[owner] = at
 	}
 	at.count++
-	at.until, at.last = now.Add(retry.After(at.count, minPause, maxPause)), text
+	at.until, at.last = now.Add(retry.After(at.count, minPause, maxPause)), errors.New(causeText(cause))
+	var exit *ExitError
+	if errors.As(cause, &exit) {
+		at.last = exit
+	}
 }
 
 // sweep removes expired failures; all of them when none has expired.
@@ -337,11 +341,11 @@ func (f failures) sweep(now time.Time) {
 }
 
 // wait returns the time that an owner has to wait for its next process, and the reason.
-func (f failures) wait(owner string, now time.Time) (time.Duration, string) {
+func (f failures) wait(owner string, now time.Time) (time.Duration, error) {
 	if at := f[owner]; at != nil && now.Before(at.until) {
 		return at.until.Sub(now), at.last
 	}
-	return 0, ""
+	return 0, nil
 }
 
 // worked removes the failures of an owner whose process has responded.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -128,13 +129,14 @@ func (p *process) exitError(op string, sent bool) error {
 	} else {
 		cause = "the process was ended because it " + cause
 	}
-	return p.t.fail(op, upstream.ErrExited, sent, &ExitError{cause: cause, p: p})
+	return p.t.fail(op, upstream.ErrExited, sent, &ExitError{cause: cause, tail: p.tail, silent: p.silent})
 }
 
 // ExitError is the cause of an error about a process that has ended.
 type ExitError struct {
-	cause string
-	p     *process
+	cause  string
+	tail   *tail
+	silent <-chan struct{} // closed when no more lines follow
 }
 
 // Error describes how the process ended, without its output.
@@ -146,15 +148,23 @@ func (e *ExitError) Stderr() string {
 	timer := time.NewTimer(stderrWait)
 	defer timer.Stop()
 	select {
-	case <-e.p.silent:
+	case <-e.silent:
 	case <-timer.C:
 	}
-	return e.p.tail.text()
+	return e.tail.text()
+}
+
+// LogValue is what Stderr returns; nothing if that is empty.
+func (e *ExitError) LogValue() slog.Value {
+	if last := e.Stderr(); last != "" {
+		return slog.StringValue(last)
+	}
+	return slog.GroupValue()
 }
 
 // stderrWait bounds the wait for the end of the standard error of a process that has ended:
 // its descendants may keep it open.
-const stderrWait = 200 * time.Millisecond
+const stderrWait = time.Second
 
 // rejectedError is an error response of the program to initialize.
 type rejectedError struct{ body []byte }

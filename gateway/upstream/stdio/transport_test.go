@@ -596,7 +596,8 @@ func TestAProcessThatEnds(t *testing.T) {
 		if _, err := c.ask("exit", "memory"); !errors.As(err, &failed) || !errors.Is(err, upstream.ErrExited) || !failed.Sent || !strings.Contains(err.Error(), "exit status 3") {
 			t.Fatalf("%d: %v", i, err)
 		}
-		if _, err := c.ask("echo", ""); !errors.Is(err, upstream.ErrExited) || !strings.Contains(err.Error(), "started again in") {
+		var exit *ExitError
+		if _, err := c.ask("echo", ""); !errors.Is(err, upstream.ErrExited) || !strings.Contains(err.Error(), "started again in") || !errors.As(err, &exit) || exit.Stderr() != "out of memory" {
 			t.Fatalf("%d: at once after it: %v", i, err)
 		}
 		if _, err := other.ask("echo", ""); err != nil {

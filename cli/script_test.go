@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the expected output inside the 
 // under that name.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; stdio.IsHelper(args) { // starts the programs of upstreams
-		os.Exit(stdio.Help(args))
+		syscall.Exit(stdio.Help(args))
 	}
 	testscript.Main(m, map[string]func(){
 		"svc": func() { os.Exit(Main(Process(Build{Version: "0.0.0-test"}), os.Args[1:])) },

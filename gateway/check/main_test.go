@@ -2,6 +2,7 @@ package check
 
 import (
 	"os"
+	"syscall"
 	"testing"
 
 	"svc/gateway/upstream/stdio"
@@ -10,7 +11,7 @@ import (
 // The test binary is also the helper program of the probed programs.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; stdio.IsHelper(args) {
-		os.Exit(stdio.Help(args))
+		syscall.Exit(stdio.Help(args))
 	}
 	os.Exit(m.Run())
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,9 +25,9 @@ const behindConnections = "Redis|Replica|GatewaysShare|RateLimitStore|ReloadKeep
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case stdio.IsHelper(args):
-		os.Exit(stdio.Help(args))
+		syscall.Exit(stdio.Help(args))
 	case len(args) > 0 && args[0] == stdioServer:
-		os.Exit(serveStdio(args[1]))
+		syscall.Exit(serveStdio(args[1]))
 	}
 	// The tests with t.Parallel wait for most of their time: more of them at once than there are
 	// cores. The command line has the last word.

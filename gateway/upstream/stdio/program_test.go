@@ -23,15 +23,17 @@ const programArg = "program-of-an-upstream"
 // roles are what the test binary can be as a helper of a gateway, by its argument.
 var roles = map[string]func() int{}
 
+// TestMain is also the main function of helpers and programs. They end without os.Exit, in which
+// the race detector waits for 1 s.
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case IsHelper(args) && roles[args[1]] != nil:
-		os.Exit(roles[args[1]]())
+		syscall.Exit(roles[args[1]]())
 	case IsHelper(args):
-		os.Exit(Help(args))
+		syscall.Exit(Help(args))
 	case len(args) > 0 && args[0] == programArg:
 		(&program{out: bufio.NewWriter(os.Stdout), canceled: make(chan string, 16)}).run(args[1:])
-		os.Exit(0)
+		syscall.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,9 +18,11 @@ import (
 	"svc/gateway/upstream/stdio"
 )
 
+// TestMain is also the main function of helpers and programs. They end without os.Exit, in which
+// the race detector waits for 1 s.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; stdio.IsHelper(args) {
-		os.Exit(stdio.Help(args))
+		syscall.Exit(stdio.Help(args))
 	}
 	os.Exit(m.Run())
 }

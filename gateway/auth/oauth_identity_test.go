@@ -155,6 +155,8 @@ func TestTokensWithoutReadableGroups(t *testing.T) {
 		{"Entra ID: groups that are elsewhere", "groups", map[string]any{"_claim_names": map[string]any{"groups": "src1"},
 			"_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/users/1/getMemberObjects"}}}, NoGroups{Elsewhere: 1}, "app roles"},
 		{"Entra ID: the mark of an implicit grant", "groups", map[string]any{"hasgroups": true}, NoGroups{Elsewhere: 1}, "app roles"},
+		{"Entra ID: the mark, and a pointer to the claim", "/groups", map[string]any{"hasgroups": true}, NoGroups{Elsewhere: 1}, "app roles"},
+		{"Entra ID: the mark, and a pointer into the claim", "/groups/all", map[string]any{"hasgroups": true}, NoGroups{Elsewhere: 1}, "app roles"},
 		{"references that cannot be read", "groups", map[string]any{"_claim_names": "groups"}, NoGroups{Elsewhere: 1}, "app roles"},
 		{"Entra ID: other claims are not elsewhere", "roles", map[string]any{"hasgroups": true, "_claim_names": map[string]any{"groups": "src1"}}, NoGroups{Absent: 1}, "no such claim"},
 	} {

@@ -299,17 +299,17 @@ const (
 // groupsElsewhere reports whether the claim is a distributed one (OpenID Connect Core, 5.6.2),
 // or the token has the mark that Entra ID sets in place of it.
 func (p *parsed) groupsElsewhere(claim string) bool {
+	if strings.HasPrefix(claim, "/") { // the names are those of whole claims
+		for claim = range jsontext.Pointer(claim).Tokens() {
+			break
+		}
+	}
 	if mark := p.claims["hasgroups"]; claim == "groups" && !absent(mark) && mark.Kind() != 'f' {
 		return true
 	}
 	raw := p.claims["_claim_names"]
 	if absent(raw) {
 		return false
-	}
-	if strings.HasPrefix(claim, "/") { // the names are those of whole claims
-		for claim = range jsontext.Pointer(claim).Tokens() {
-			break
-		}
 	}
 	var names map[string]jsontext.Value
 	return json.Unmarshal(raw, &names) != nil || names[claim] != nil

@@ -175,7 +175,7 @@ type Limits struct {
 	// more than 64 KiB with a Content-Length reserve their bytes before they are read, one
 	// caller at most a quarter, with an eighth left free for responses: they wait up to one
 	// second, in order of arrival, and those that arrive slower than 16 KiB/s give back what
-	// has not arrived.
+	// has not arrived. Other requests of more than 16 KiB leave a sixteenth free.
 	BodyBytes int64 `yaml:"body_bytes"`
 	// ConnectionsPerAddress is the number of connections that may be open from one
 	// address, or one IPv6 network of 64 bits. Loopback and trusted_proxies are not

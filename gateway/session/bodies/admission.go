@@ -21,6 +21,8 @@ const (
 
 // keepFree is the part of a bound that reservations leave to responses, and to bodies that are
 // counted as they arrive: without it, bodies that are complete would leave no room for an answer.
+// Bodies that are counted leave half of it to responses, and to the first granule of other bodies:
+// without that, slow bodies of several callers would leave no room for small calls.
 func keepFree(bound int64) int64 { return bound / 8 }
 
 // admission is the queue of bodies that do not fit, in order of arrival.

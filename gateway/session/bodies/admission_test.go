@@ -179,6 +179,50 @@ func TestSlowUploadsHoldUpNobody(t *testing.T) {
 	})
 }
 
+// Slow bodies without a reservation, short ones or of unknown length, take the total bound with
+// several callers, but leave room for small calls and their responses.
+func TestSlowBodiesLeaveRoomForSmallCalls(t *testing.T) {
+	for name, tt := range map[string]struct {
+		size   int
+		length int64
+	}{"short": {60 << 10, 64 << 10}, "of unknown length": {8 << 20, -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBounded(MinLimit)
+				ctx, cancel := context.WithCancel(t.Context())
+				refused := 0
+				for i := range 8 * MinLimit / 4 / tt.size {
+					go func() {
+						var s Share
+						s.Begin(b, callerOf(fmt.Sprint("slow", i%8), true))
+						defer s.End()
+						slow := &upload{size: mcp.MaxBody, fast: tt.size, chunk: 1, pause: time.Hour, ctx: ctx}
+						if _, err := ReadAll(ctx, nil, slow, mcp.MaxBody, tt.length, &s); errors.Is(err, ErrOverloaded) {
+							refused++
+						}
+					}()
+					synctest.Wait()
+				}
+				if refused == 0 || b.Held() < MinLimit*7/8 {
+					t.Fatalf("%d are refused, %d bytes are held: the bound is not reached", refused, b.Held())
+				}
+				var s Share
+				s.Begin(b, callerOf("small", true))
+				call := &upload{size: bodyGranule, fast: bodyGranule, ctx: ctx}
+				if _, err := ReadAll(ctx, nil, call, mcp.MaxBody, bodyGranule, &s); err != nil {
+					t.Errorf("a small call: %v", err)
+				}
+				if err := s.Count(1 << 20); err != nil {
+					t.Errorf("its response: %v", err)
+				}
+				s.End()
+				cancel()
+				drained(t, b)
+			})
+		})
+	}
+}
+
 // What does not fit within a second is refused, and what can never fit at once. A client that has
 // gone leaves the queue.
 func TestAnUploadWaitsForASecond(t *testing.T) {

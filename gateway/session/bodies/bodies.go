@@ -72,6 +72,8 @@ type Share struct {
 	taken int64 // of the counters: held, rounded up
 	// reserved is what the rest of an announced body takes of the counters; nil for none.
 	reserved *reservation
+	// arriving is set while the body of a request is read.
+	arriving bool
 }
 
 // Begin sets the caller whose bytes are counted from here on.
@@ -119,7 +121,11 @@ func (s *Share) Count(n int) error {
 			return nil
 		}
 	}
-	if all, own := s.all.add(s.rows, more); all <= s.all.limit.Load() && own <= s.most {
+	limit := s.all.limit.Load()
+	if s.arriving && s.held > bodyGranule {
+		limit -= keepFree(limit) / 2
+	}
+	if all, own := s.all.add(s.rows, more); all <= limit && own <= s.most {
 		return nil
 	}
 	s.give(more)

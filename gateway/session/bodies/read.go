@@ -24,6 +24,8 @@ func ReadAll(ctx context.Context, dst []byte, r io.Reader, limit, length int64, 
 		}
 		defer count.settle()
 	}
+	count.arriving = true
+	defer func() { count.arriving = false }()
 	if length < 0 || length > limit {
 		length = limit
 	}

@@ -32,7 +32,7 @@ func (s punctual) End(ctx context.Context, r *upstream.Request) (*upstream.Respo
 // its background calls have ended by then.
 func TestCloseCancelsCallsThatAreHeld(t *testing.T) {
 	b := newBench(t, nil)
-	b.opts.Transport = punctual{b.server}
+	b.opts.Direct = punctual{b.server}
 	_, answer := b.ask(who("alice"), calling(1, "ask", ""))
 	b.state(answer)
 	b.opts.Background.Stop()
@@ -75,7 +75,7 @@ func TestAClientThatLeavesWhileItsStreamIsResumed(t *testing.T) {
 		b := newBench(t, nil)
 		var resp *upstream.Response
 		closed := false
-		b.opts.Transport = polled{b.server, func() *upstream.Response {
+		b.opts.Direct = polled{b.server, func() *upstream.Response {
 			resp.Body.Close()
 			return events(&legacyClosing{io.NopCloser(strings.NewReader("")), func() { closed = true }})
 		}}

@@ -35,7 +35,7 @@ func (s *serving) Post(ctx context.Context, r *upstream.Request) (*upstream.Resp
 
 func connectTo(t *testing.T, s *serving) *tomodernClient {
 	c := connect(t, &s.modern, `{"elicitation":{}}`)
-	c.opts.Transport = s
+	c.opts.Direct = s
 	return c
 }
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
-	"svc/gateway/base/background"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
@@ -29,37 +27,10 @@ const (
 // initialize was sent.
 var ErrNotLegacy = errors.New("the upstream rejects initialize")
 
-// ToLegacyOptions are the parameters of a ToLegacy.
-type ToLegacyOptions struct {
-	// Upstream is the name of the upstream, for messages.
-	Upstream  string
-	Transport upstream.Transport
-	// Timeout is the configured timeout of the upstream.
-	Timeout time.Duration
-	// StartTimeout is the time that a program may need to start; zero for a url.
-	StartTimeout time.Duration
-	// Standalone is set if messages of a session that name no call arrive on the
-	// standalone stream: for all upstreams except programs.
-	Standalone bool
-	// PerCall opens a session for each call (upstreams[].sessions: per_call).
-	PerCall bool
-	// Version is the gateway's version.
-	Version string
-	// Key seals requestState.
-	Key []byte
-	// Replicas passes answers to the replica that holds their call.
-	Replicas *Exchange
-	// Holds limit the held calls at all upstreams.
-	Holds      Holds
-	Background *background.Calls
-	Logger     *slog.Logger
-	Now        func() time.Time
-}
-
 // ToLegacy translates for clients without sessions at one upstream. It is safe for
 // concurrent use.
 type ToLegacy struct {
-	opts    ToLegacyOptions
+	opts    Options
 	pool    *pool
 	seal    *sealer
 	held    held
@@ -73,7 +44,7 @@ type ToLegacy struct {
 }
 
 // NewToLegacy returns a ToLegacy.
-func NewToLegacy(opts ToLegacyOptions) (*ToLegacy, error) {
+func NewToLegacy(opts Options) (*ToLegacy, error) {
 	t := &ToLegacy{opts: opts, held: held{bounds: opts.Holds}, listening: NewQuota[poolKey](maxApart, maxListening)}
 	t.pool = newPool(opts.Now, t.discard)
 	var err error
@@ -118,7 +89,7 @@ func (t *ToLegacy) Close() {
 
 // client sends the gateway's own messages.
 func (t *ToLegacy) client(who *upstream.Caller, hops string) *client.Client {
-	return &client.Client{Transport: t.opts.Transport, Name: "svc-session", Hops: hops, Caller: who}
+	return &client.Client{Transport: t.opts.Direct, Name: "svc-session", Hops: hops, Caller: who}
 }
 
 // discard ends a session in the background.
@@ -131,7 +102,7 @@ func (t *ToLegacy) discard(c *conn) {
 		return
 	}
 	if !t.opts.Background.Run(func(ctx context.Context) { t.client(nil, "").End(ctx, c.session) }) {
-		t.opts.Logger.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.opts.Upstream)
+		t.opts.Logger.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.opts.Upstream.Name)
 	}
 }
 
@@ -158,6 +129,7 @@ func (t *ToLegacy) post(ctx context.Context, r *upstream.Request, m *mcp.Message
 	if why != nil {
 		return Refuse(why, 0, m.ID, cause, r.RequestID), nil
 	}
+	s.shared = s.shared && t.opts.Upstream.Sessions != upstream.SessionsPerCall
 	switch m.Method {
 	case mcp.MethodDiscover:
 		return t.discover(ctx, r, m, &s)
@@ -193,10 +165,10 @@ func (t *ToLegacy) refuse(r *upstream.Request, m *mcp.Message, message string) *
 // acquire returns a session for a call: one of the pool if reuse is set and the sender may
 // share sessions.
 func (t *ToLegacy) acquire(ctx context.Context, r *upstream.Request, s *sender, reuse bool) (*conn, error) {
-	c, err := t.pool.acquire(ctx, t.opts.Timeout, s.key, s.principal, reuse && s.shared && !t.opts.PerCall)
+	c, err := t.pool.acquire(ctx, t.opts.Upstream.Timeout, s.key, s.principal, reuse && s.shared)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = &upstream.Error{Upstream: t.opts.Upstream, Op: "session", Kind: context.Canceled, Err: ctx.Err()}
+			err = &upstream.Error{Upstream: t.opts.Upstream.Name, Op: "session", Kind: context.Canceled, Err: ctx.Err()}
 		}
 		return nil, err
 	}
@@ -212,7 +184,7 @@ func (t *ToLegacy) acquire(ctx context.Context, r *upstream.Request, s *sender, 
 
 // open opens a session with the client's declarations.
 func (t *ToLegacy) open(ctx context.Context, r *upstream.Request, s *sender) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout+t.opts.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout+t.opts.startTimeout())
 	defer cancel()
 	asking := t.client(r.Caller, r.Header.Get(mcp.HeaderHops))
 	own := append(mcp.AppendString([]byte(`{"name":"svc","version":`), t.opts.Version), '}')
@@ -274,7 +246,7 @@ func (e *declinedError) Unwrap() error { return e.err }
 
 // giveBack releases a session: it is kept if another call may use it.
 func (t *ToLegacy) giveBack(c *conn, s *sender) {
-	if s.shared && !t.opts.PerCall {
+	if s.shared {
 		t.pool.put(c)
 		return
 	}

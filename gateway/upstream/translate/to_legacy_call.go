@@ -177,7 +177,7 @@ func (t *ToLegacy) start(ctx context.Context, r *upstream.Request, m *mcp.Messag
 	if beside {
 		resp, early, err = c.postBeside(&out)
 	} else {
-		resp, err = t.opts.Transport.Post(c.ctx, &out)
+		resp, err = t.opts.Direct.Post(c.ctx, &out)
 	}
 	if err != nil {
 		if out := c.unanswered(); out != nil {
@@ -203,7 +203,7 @@ func (c *callToLegacy) keep() error {
 	r := &c.request
 	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
 	if err := mcp.Scan(r.Body, &c.message); err != nil {
-		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+		return &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
 	}
 	c.message.Detach()
 	c.id = c.message.ID
@@ -355,7 +355,7 @@ const (
 // finish releases the session, once.
 func (c *callToLegacy) finish(how ending) {
 	if farewell := c.leave(how); farewell != nil && !c.t.opts.Background.Run(farewell) {
-		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream)
+		c.t.opts.Logger.Warn("an upstream was not notified that a call is cancelled: too many background calls", "upstream", c.t.opts.Upstream.Name)
 	}
 }
 
@@ -384,7 +384,7 @@ func (c *callToLegacy) leave(how ending) (farewell func(context.Context)) {
 	if c.conn.beside != nil {
 		c.conn.beside.leave()
 	}
-	if how == good && c.shared && !c.t.opts.PerCall {
+	if how == good && c.shared {
 		c.t.pool.put(c.conn)
 		return nil
 	}

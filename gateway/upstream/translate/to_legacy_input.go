@@ -21,7 +21,7 @@ const questionName = "question"
 // stream is closed meanwhile because it uses a connection, unless the question came on
 // it, where more may follow.
 func (c *callToLegacy) hold(beside bool) []byte {
-	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
+	want, err := digestOf(c.principal, c.t.opts.Upstream.Name, &c.message)
 	if err != nil {
 		c.finish(cancelled)
 		return c.failed("its arguments have no canonical form", wasCancelled)
@@ -114,7 +114,7 @@ func (t *ToLegacy) retry(ctx context.Context, r *upstream.Request, m *mcp.Messag
 	if !ok {
 		return Refuse(&refusal.RequestState, 0, m.ID, "requestState is not a string", r.RequestID), nil
 	}
-	want, err := digestOf(s.principal, t.opts.Upstream, m)
+	want, err := digestOf(s.principal, t.opts.Upstream.Name, m)
 	if err != nil {
 		return refuse(err)
 	}
@@ -235,7 +235,7 @@ const maxAddresses = 64
 // visit converts an error that asks the user to visit addresses into questions: nil when
 // it names none. The call has ended; the retry is a new call.
 func (c *callToLegacy) visit(m *mcp.Message) []byte {
-	want, err := digestOf(c.principal, c.t.opts.Upstream, &c.message)
+	want, err := digestOf(c.principal, c.t.opts.Upstream.Name, &c.message)
 	list := mcp.Find(m.Body, mcp.Find(m.Body, m.Spans.Error, "data"), "elicitations")
 	if err != nil || !list.Present() || m.Body[list.Start] != '[' {
 		return nil

@@ -67,7 +67,7 @@ func (t *ToLegacy) listen(ctx context.Context, r *upstream.Request, m *mcp.Messa
 	if !t.pool.setApart(s.principal) { // it is long-lived and not a call
 		t.listening.Give(s.principal, 1)
 		t.giveBack(c, s)
-		return nil, &upstream.Error{Upstream: t.opts.Upstream, Op: "session", Kind: upstream.ErrBusy}
+		return nil, &upstream.Error{Upstream: t.opts.Upstream.Name, Op: "session", Kind: upstream.ErrBusy}
 	}
 	l := &subscription{t: t, sender: *s, conn: c, request: *r, id: slices.Clone(m.ID), pause: minReopening}
 	l.request.Caller, l.request.Header, l.request.Body = r.Caller.Clone(), legacyHeader(r.Header), nil
@@ -167,7 +167,7 @@ func (l *subscription) Next(before func()) ([]byte, error) {
 			l.open()
 			continue
 		}
-		m, err := l.answer.Message(l.t.opts.Upstream)
+		m, err := l.answer.Message(l.t.opts.Upstream.Name)
 		if err != nil {
 			l.use(nil)
 			l.rest()
@@ -190,8 +190,8 @@ func (l *subscription) open() {
 	out := l.request
 	out.Session, out.Header = l.conn.session, slices.Clone(l.request.Header)
 	out.Header.Set("Accept", EventStream)
-	out.Timeouts = &upstream.Timeouts{FirstByte: l.t.opts.Timeout}
-	resp, err := l.t.opts.Transport.Listen(l.ctx, &out)
+	out.Timeouts = &upstream.Timeouts{FirstByte: l.t.opts.Upstream.Timeout}
+	resp, err := l.t.opts.Direct.Listen(l.ctx, &out)
 	switch {
 	case err != nil:
 		l.rest()

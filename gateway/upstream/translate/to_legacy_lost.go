@@ -17,7 +17,7 @@ func (c *turn) broken(err error) ([]byte, error) {
 	if c.number == 0 || c.ctx.Err() != nil || !c.mine() {
 		return nil, err
 	}
-	c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
+	c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream.Name, "request_id", c.requestID, "error", err)
 	c.finish(cancelled)
 	return c.failed(inWords(err), isUnknown), nil
 }

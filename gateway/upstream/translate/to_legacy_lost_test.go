@@ -53,9 +53,9 @@ func (s *restarted) Listen(_ context.Context, r *upstream.Request) (*upstream.Re
 
 func newRestarted(t *testing.T, unknown func() *upstream.Response) (*bench, *restarted) {
 	s := &restarted{unknown: unknown, streams: map[string]*io.PipeWriter{}}
-	b := newBench(t, func(o *ToLegacyOptions) {
-		s.legacy = o.Transport.(*legacy)
-		o.Transport = s
+	b := newBench(t, func(o *Options) {
+		s.legacy = o.Direct.(*legacy)
+		o.Direct = s
 	})
 	return b, s
 }
@@ -115,7 +115,7 @@ func TestACallThatWasAnsweredIsNotSentAgain(t *testing.T) {
 		b.ask(who("alice"), calling(1, "plain", ""))
 		opened := s.opened
 		answered := &answering{restarted: s, status: status}
-		b.opts.Transport = answered
+		b.opts.Direct = answered
 		_, got := b.ask(who("alice"), calling(2, "plain", ""))
 		if answered.calls != 1 || answered.pings != 1 || s.opened != opened || !strings.Contains(got, "booking session 7 not found") {
 			t.Errorf("%s: %d calls, %d pings, %d sessions, %s", name, answered.calls, answered.pings, s.opened, got)
@@ -256,7 +256,7 @@ func TestASubscriptionAtAServerWithoutAStream(t *testing.T) {
 		b, s := newRestarted(t, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*maxReopening)
 		defer cancel()
-		b.opts.Transport = &noStream{s}
+		b.opts.Direct = &noStream{s}
 		resp, err := b.open(ctx, who("alice"), subscribe)
 		if err != nil {
 			t.Fatal(err)
@@ -297,9 +297,9 @@ func (s *cutting) Post(ctx context.Context, r *upstream.Request) (*upstream.Resp
 func TestALegacyUpstreamThatFailsAfterAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &cutting{}
-		b := newBench(t, func(o *ToLegacyOptions) {
-			s.legacy = o.Transport.(*legacy)
-			o.Transport = s
+		b := newBench(t, func(o *Options) {
+			s.legacy = o.Direct.(*legacy)
+			o.Direct = s
 		})
 		_, got := b.ask(who("alice"), calling(1, "ask", ""))
 		state := b.state(got)

@@ -21,7 +21,7 @@ func (c *callToLegacy) respond(body []byte) {
 	if err == nil || c.ctx.Err() != nil {
 		return
 	}
-	c.t.opts.Logger.Warn("an upstream was not sent the answer to its request", "upstream", c.t.opts.Upstream, "request_id", c.requestID, "error", err)
+	c.t.opts.Logger.Warn("an upstream was not sent the answer to its request", "upstream", c.t.opts.Upstream.Name, "request_id", c.requestID, "error", err)
 	var rejected *client.RejectedError
 	if errors.As(err, &rejected) {
 		c.endSoon(rejected.Status)

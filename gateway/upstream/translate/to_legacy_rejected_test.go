@@ -62,9 +62,9 @@ func TestAnUpstreamThatRejectsTheAnswer(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &deaf{status: tt.status, after: tt.after}
-			b := newBench(t, func(o *ToLegacyOptions) {
-				s.legacy = o.Transport.(*legacy)
-				o.Transport = s
+			b := newBench(t, func(o *Options) {
+				s.legacy = o.Direct.(*legacy)
+				o.Direct = s
 			})
 			_, got := b.ask(who("alice"), calling(1, "ask", ""))
 			began := time.Now()
@@ -106,8 +106,8 @@ func (s *strict) Post(ctx context.Context, r *upstream.Request) (*upstream.Respo
 // with a reason, and is never sent untranslated, because an upstream might execute it
 // without a session.
 func TestOddSenders(t *testing.T) {
-	b := newBench(t, func(o *ToLegacyOptions) { o.Transport = &strict{o.Transport.(*legacy)} })
-	b.server = b.opts.Transport.(*strict).legacy
+	b := newBench(t, func(o *Options) { o.Direct = &strict{o.Direct.(*legacy)} })
+	b.server = b.opts.Direct.(*strict).legacy
 	big := strings.Repeat("x", 3<<20)
 	for _, tt := range []struct{ info, capabilities, kind string }{
 		{`5`, `{}`, "client_info"},
@@ -148,8 +148,8 @@ func TestOddSenders(t *testing.T) {
 func TestASessionThatIsNotOpenedForNow(t *testing.T) {
 	for _, status := range []int{401, 403, 429, 500, 503} {
 		sent := 0
-		b := newBench(t, func(o *ToLegacyOptions) {
-			o.Transport = posting(func(context.Context, *upstream.Request) (*upstream.Response, error) {
+		b := newBench(t, func(o *Options) {
+			o.Direct = posting(func(context.Context, *upstream.Request) (*upstream.Response, error) {
 				sent++
 				return upstream.Empty(status), nil
 			})
@@ -199,9 +199,9 @@ func TestWhyAStateIsRefused(t *testing.T) {
 
 // The requestState of an error that asks for visits can be used once: its retry is a call.
 func TestVisitsAreMadeOnce(t *testing.T) {
-	b := newBench(t, func(o *ToLegacyOptions) {
-		server := o.Transport.(*legacy)
-		o.Transport = posting(func(ctx context.Context, r *upstream.Request) (*upstream.Response, error) {
+	b := newBench(t, func(o *Options) {
+		server := o.Direct.(*legacy)
+		o.Direct = posting(func(ctx context.Context, r *upstream.Request) (*upstream.Response, error) {
 			var m mcp.Message
 			if err := mcp.Scan(r.Body, &m); err != nil {
 				return nil, err

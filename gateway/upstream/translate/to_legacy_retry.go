@@ -48,8 +48,8 @@ type remoteMessage struct {
 }
 
 // Kinds of messages between replicas.
-func (t *ToLegacy) kindRetry() string { return "retry:" + t.opts.Upstream }
-func (t *ToLegacy) kindEnd() string   { return "end:" + t.opts.Upstream }
+func (t *ToLegacy) kindRetry() string { return "retry:" + t.opts.Upstream.Name }
+func (t *ToLegacy) kindEnd() string   { return "end:" + t.opts.Upstream.Name }
 
 // remote is the response to a retry whose call another replica holds. It is a
 // [Source].
@@ -71,7 +71,7 @@ func (t *ToLegacy) handOver(ctx context.Context, r *upstream.Request, m *mcp.Mes
 	o := &remote{t: t, instance: st.Instance, box: rand.Text(), request: *r}
 	o.request.Body = slices.Clone(r.Body)
 	if err := mcp.Scan(o.request.Body, &o.message); err != nil {
-		return nil, &upstream.Error{Upstream: t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+		return nil, &upstream.Error{Upstream: t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
 	}
 	o.message.Detach()
 	err := t.opts.Replicas.Send(ctx, st.Instance, t.kindRetry(), remoteRetry{

@@ -49,7 +49,7 @@ type standaloneState struct {
 // wantsStandalone reports whether the standalone stream may have messages for the client of
 // a call.
 func (c *callToLegacy) wantsStandalone() bool {
-	return c.t.opts.Standalone && (len(c.level) > 0 || c.declares(mcp.MethodElicit) || c.declares(mcp.MethodSample))
+	return !c.t.opts.Upstream.IsProcess() && (len(c.level) > 0 || c.declares(mcp.MethodElicit) || c.declares(mcp.MethodSample))
 }
 
 // listenBeside delivers the messages of the session's standalone stream to the call: if
@@ -67,7 +67,7 @@ func (c *callToLegacy) listenBeside() bool {
 		at.request.Session, at.request.Body, at.request.LastEventID = c.conn.session, nil, ""
 		at.request.Header = legacyHeader(c.request.Header)
 		at.request.Header.Set("Accept", EventStream)
-		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Timeout}
+		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Upstream.Timeout}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
 		at.cancel = cancel
 		c.conn.beside = at
@@ -143,7 +143,7 @@ func (s *standalone) run(ctx context.Context) {
 	defer s.cancel()
 	answered := sync.OnceFunc(func() { close(s.opened) })
 	defer answered()
-	resp, err := s.t.opts.Transport.Listen(ctx, &s.request)
+	resp, err := s.t.opts.Direct.Listen(ctx, &s.request)
 	if err != nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (s *standalone) run(ctx context.Context) {
 	messages := NewMessages(resp, nil)
 	defer messages.Close()
 	for {
-		m, err := messages.Message(s.t.opts.Upstream)
+		m, err := messages.Message(s.t.opts.Upstream.Name)
 		if err != nil {
 			return
 		}
@@ -225,7 +225,7 @@ type read struct {
 func (c *callToLegacy) postBeside(out *upstream.Request) (resp *upstream.Response, early []byte, err error) {
 	ctx, sent := c.ctx, make(chan posted, 1)
 	go func() {
-		resp, err := c.t.opts.Transport.Post(ctx, out)
+		resp, err := c.t.opts.Direct.Post(ctx, out)
 		sent <- posted{resp, err}
 	}()
 	for {
@@ -253,7 +253,7 @@ func (c *callToLegacy) nextBeside() (m *mcp.Message, beside bool, err error) {
 		sent, answer := c.sent, c.answer
 		c.mu.Unlock()
 		if sent == nil && c.reading == nil {
-			c.reading = readOne(answer, c.t.opts.Upstream)
+			c.reading = readOne(answer, c.t.opts.Upstream.Name)
 		}
 		select { // do not flush while more messages are ready
 		case m := <-c.beside:
@@ -293,7 +293,7 @@ func (c *callToLegacy) answered(p posted) error {
 		return context.Canceled
 	case p.resp.Status != http.StatusOK || p.resp.MediaType() != EventStream && p.resp.MediaType() != JSON:
 		p.resp.Body.Close()
-		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "read", Kind: upstream.ErrInvalidResponse}
+		return &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "read", Kind: upstream.ErrInvalidResponse}
 	}
 	c.answer = NewMessages(p.resp, nil)
 	return nil

@@ -144,7 +144,7 @@ func TestWhatComesOnTheStandaloneStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &aside{plain: plain}
-				b := newBench(t, func(o *ToLegacyOptions) { o.Transport, o.Standalone = s, true })
+				b := newBench(t, func(o *Options) { o.Direct, o.Upstream.Command = s, nil })
 				defer b.Close()
 				for i, tool := range []string{"ask", "twice", "ask"} {
 					_, answer := b.ask(who("alice"), calling(10*i, tool, ""))
@@ -189,7 +189,7 @@ func TestTheStandaloneStreamEndsWithItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			s := &aside{plain: plain}
-			b := newBench(t, func(o *ToLegacyOptions) { o.Transport, o.Standalone = s, true })
+			b := newBench(t, func(o *Options) { o.Direct, o.Upstream.Command = s, nil })
 			_, answer := b.ask(who("alice"), calling(1, "ask", ""))
 			b.state(answer)
 			<-time.After(holdTime + time.Second)
@@ -203,7 +203,9 @@ func TestTheStandaloneStreamEndsWithItsSession(t *testing.T) {
 			b.Close()
 		}
 		none := &aside{none: true}
-		b := newBench(t, func(o *ToLegacyOptions) { o.Transport, o.Standalone, o.PerCall = none, true, true })
+		b := newBench(t, func(o *Options) {
+			o.Direct, o.Upstream.Command, o.Upstream.Sessions = none, nil, upstream.SessionsPerCall
+		})
 		for i := range 3 {
 			if _, got := b.ask(who("alice"), calling(i, "tell", "")); !strings.Contains(got, `"complete"`) {
 				t.Errorf("without the stream: %s", got)

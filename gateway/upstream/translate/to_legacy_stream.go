@@ -100,7 +100,7 @@ func (c *callToLegacy) next() (m *mcp.Message, beside bool, err error) {
 	if c.beside != nil {
 		return c.nextBeside()
 	}
-	m, err = c.answer.Message(c.t.opts.Upstream)
+	m, err = c.answer.Message(c.t.opts.Upstream.Name)
 	return m, false, err
 }
 
@@ -141,7 +141,7 @@ func (c *callToLegacy) resume() bool {
 	}
 	out := c.request
 	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, legacyHeader(c.request.Header)
-	resp, err := c.t.opts.Transport.Listen(c.ctx, &out)
+	resp, err := c.t.opts.Direct.Listen(c.ctx, &out)
 	if err != nil {
 		return false
 	}

@@ -168,7 +168,7 @@ type bench struct {
 	server *legacy
 }
 
-func newBench(t *testing.T, change func(*ToLegacyOptions)) *bench {
+func newBench(t *testing.T, change func(*Options)) *bench {
 	log := slog.New(slog.DiscardHandler)
 	calls := background.New(log)
 	t.Cleanup(calls.Stop)
@@ -177,8 +177,10 @@ func newBench(t *testing.T, change func(*ToLegacyOptions)) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, server: &legacy{}}
-	opts := ToLegacyOptions{
-		Upstream: "u", Transport: b.server, Timeout: time.Second, Version: "1", Key: make([]byte, 32),
+	// A program: messages of its sessions that name no call do not arrive on a stream of their own.
+	c := &upstream.Config{Name: "u", Timeout: time.Second, ProcessConfig: upstream.ProcessConfig{Command: []string{"server"}}}
+	opts := Options{
+		Upstream: c, Direct: b.server, Version: "1", Key: make([]byte, 32),
 		Replicas: replicas, Holds: NewHolds(), Background: calls, Logger: log, Now: time.Now,
 	}
 	if change != nil {
@@ -353,7 +355,7 @@ func TestARetryWithoutTheAnswerMeanwhile(t *testing.T) {
 func TestASlowProgramHasItsStartTimeout(t *testing.T) {
 	for start, want := range map[time.Duration]bool{2 * time.Minute: true, 0: false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, func(o *ToLegacyOptions) { o.StartTimeout = start })
+			b := newBench(t, func(o *Options) { o.Upstream.StartTimeout = start })
 			b.server.start = 100 * time.Second
 			resp, err := b.open(t.Context(), who("alice"), calling(1, "tool", ""))
 			if (err == nil) != want {
@@ -405,7 +407,7 @@ func TestCallsAreNotHeldForEver(t *testing.T) {
 func TestHeldCallsAreCountedOverAllUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		holds := NewHolds()
-		share := func(opts *ToLegacyOptions) { opts.Holds = holds }
+		share := func(opts *Options) { opts.Holds = holds }
 		one, other := newBench(t, share), newBench(t, share)
 		for i := range maxHeldByEach {
 			b := one
@@ -546,7 +548,7 @@ func TestWhoSharesASession(t *testing.T) {
 		if len(b.server.ended) != 7 || b.pool.total != 0 {
 			t.Errorf("ended %q, %d left", b.server.ended, b.pool.total)
 		}
-		perCall := newBench(t, func(o *ToLegacyOptions) { o.PerCall = true })
+		perCall := newBench(t, func(o *Options) { o.Upstream.Sessions = upstream.SessionsPerCall })
 		perCall.ask(who("alice"), calling(1, "plain", ""))
 		perCall.ask(who("alice"), calling(1, "plain", ""))
 		if perCall.server.opened != 2 {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
@@ -16,28 +14,10 @@ import (
 	"svc/gateway/upstream/client"
 )
 
-// ToModernOptions are the parameters of a ToModern.
-type ToModernOptions struct {
-	// Upstream is the name of the upstream, for messages.
-	Upstream  string
-	Transport upstream.Transport
-	// Version is the gateway's version.
-	Version string
-	// Level returns the parameters of the last logging/setLevel in a client's session;
-	// nil for none. The function may be nil.
-	Level func(context.Context, session.ID) []byte
-	// Replicas passes answers to the replica that asked.
-	Replicas *Exchange
-	// Questions limit the unanswered questions of all upstreams.
-	Questions Questions
-	Logger    *slog.Logger
-	Now       func() time.Time
-}
-
 // ToModern translates for clients with sessions at one upstream. It is safe for concurrent
 // use.
 type ToModern struct {
-	opts      ToModernOptions
+	opts      Options
 	questions questions
 	headers   headerParams
 	hellos    hellos
@@ -56,7 +36,7 @@ type callKey struct {
 }
 
 // NewToModern returns a ToModern.
-func NewToModern(opts ToModernOptions) *ToModern {
+func NewToModern(opts Options) *ToModern {
 	t := &ToModern{opts: opts, running: map[callKey]context.CancelCauseFunc{}, watching: map[session.ID]*watch{}}
 	t.questions.instance, t.questions.bounds = opts.Replicas.Instance(), opts.Questions
 	opts.Replicas.Handle(t.kindAnswer(), t.takeAnswer)
@@ -103,7 +83,7 @@ type remoteAnswer struct {
 	Message json.RawMessage `json:"message"`
 }
 
-func (t *ToModern) kindAnswer() string { return "answer:" + t.opts.Upstream }
+func (t *ToModern) kindAnswer() string { return "answer:" + t.opts.Upstream.Name }
 
 // answered processes an answer of a client, or passes it to the replica that asked.
 func (t *ToModern) answered(ctx context.Context, id session.ID, m *mcp.Message) {
@@ -115,7 +95,7 @@ func (t *ToModern) answered(ctx context.Context, id session.ID, m *mcp.Message) 
 		return
 	}
 	if err := t.opts.Replicas.Send(ctx, asked, t.kindAnswer(), remoteAnswer{id, m.Body}); err != nil && !errors.Is(err, ErrNone) {
-		t.opts.Logger.Warn("an answer of a client was not passed to the replica that asked", "upstream", t.opts.Upstream, "error", err)
+		t.opts.Logger.Warn("an answer of a client was not passed to the replica that asked", "upstream", t.opts.Upstream.Name, "error", err)
 	}
 }
 
@@ -155,7 +135,7 @@ func (t *ToModern) notified(ctx context.Context, who *upstream.Caller, m *mcp.Me
 	}
 	err := t.opts.Replicas.Broadcast(ctx, t.kindCancel(), remoteCancel{who.Session, string(id)})
 	if err != nil && !errors.Is(err, ErrNone) {
-		t.opts.Logger.Warn("the cancellation of a call did not reach all replicas", "upstream", t.opts.Upstream, "error", err)
+		t.opts.Logger.Warn("the cancellation of a call did not reach all replicas", "upstream", t.opts.Upstream.Name, "error", err)
 	}
 }
 
@@ -176,7 +156,7 @@ type remoteCancel struct {
 	ID      string     `json:"id"` // as written in JSON
 }
 
-func (t *ToModern) kindCancel() string { return "cancel:" + t.opts.Upstream }
+func (t *ToModern) kindCancel() string { return "cancel:" + t.opts.Upstream.Name }
 
 // takeCancel processes a cancellation that reached another replica.
 func (t *ToModern) takeCancel(_ context.Context, body []byte) {
@@ -199,7 +179,7 @@ func (t *ToModern) initialize(ctx context.Context, r *upstream.Request, m *mcp.M
 	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{
 		Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(t.opts.Version, nil)...),
 	})
-	client := client.Client{Transport: t.opts.Transport, Name: "svc-discover", Hops: r.Header.Get(mcp.HeaderHops), Caller: r.Caller}
+	client := client.Client{Transport: t.opts.Direct, Name: "svc-discover", Hops: r.Header.Get(mcp.HeaderHops), Caller: r.Caller}
 	discovered, err := client.Call(ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, params, MaxAnswer)
 	if err != nil {
 		return nil, err
@@ -217,7 +197,7 @@ func (t *ToModern) initialized(h *hello, discovered *mcp.Message) []byte {
 	})
 	info := mcp.Find(body, discovered.Spans.Meta, mcp.MetaServerInfo).Of(body)
 	if len(info) == 0 {
-		info, _ = json.Marshal(map[string]string{"name": t.opts.Upstream, "version": "unknown"})
+		info, _ = json.Marshal(map[string]string{"name": t.opts.Upstream.Name, "version": "unknown"})
 	}
 	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 		mcp.Member{Name: "protocolVersion", Value: mcp.AppendString(nil, h.Version)},

@@ -108,7 +108,7 @@ func (c *callToModern) keep() error {
 	r.Caller, r.Body, r.Header = r.Caller.Clone(), slices.Clone(r.Body), slices.Clone(r.Header)
 	if err := mcp.Scan(r.Body, &c.message); err != nil {
 		c.close()
-		return &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+		return &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
 	}
 	c.message.Detach()
 	c.sentID, c.level = slices.Clone(c.sentID), slices.Clone(c.level)
@@ -212,7 +212,7 @@ func (c *callToModern) send(given map[string]json.RawMessage) (*upstream.Respons
 		if given != nil {
 			answers, err := json.Marshal(given)
 			if err != nil {
-				return nil, &upstream.Error{Upstream: c.t.opts.Upstream, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+				return nil, &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
 			}
 			members = append(members, mcp.Member{Name: "inputResponses", Value: answers})
 		}
@@ -225,7 +225,7 @@ func (c *callToModern) send(given map[string]json.RawMessage) (*upstream.Respons
 	}
 	out := c.request
 	out.Session, out.Body, out.Header = mcp.Session{Version: mcp.Revision20260728}, body, c.header()
-	return c.t.opts.Transport.Post(c.ctx, &out)
+	return c.t.opts.Direct.Post(c.ctx, &out)
 }
 
 // header returns the header of the request for an upstream that reads the mirrored
@@ -252,7 +252,7 @@ func (c *callToModern) readSchema() bool {
 		return false
 	}
 	c.refresh = true
-	client := client.Client{Transport: c.t.opts.Transport, Name: "svc-schemas", Hops: c.request.Header.Get(mcp.HeaderHops), Caller: c.request.Caller}
+	client := client.Client{Transport: c.t.opts.Direct, Name: "svc-schemas", Hops: c.request.Header.Get(mcp.HeaderHops), Caller: c.request.Caller}
 	var cursor []byte
 	for range maxPages {
 		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
@@ -295,7 +295,7 @@ func (c *callToModern) Next(before func()) ([]byte, error) {
 			}
 			continue
 		}
-		m, err := c.answer.Message(c.t.opts.Upstream)
+		m, err := c.answer.Message(c.t.opts.Upstream.Name)
 		if err != nil {
 			return c.broken(err)
 		}
@@ -329,7 +329,7 @@ func (c *callToModern) broken(err error) ([]byte, error) {
 		return nil, err
 	}
 	if !c.cancelled() {
-		c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream, "request_id", c.request.RequestID, "error", err)
+		c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream.Name, "request_id", c.request.RequestID, "error", err)
 	}
 	return c.end(c.fail(err)), nil
 }

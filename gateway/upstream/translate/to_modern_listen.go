@@ -222,7 +222,7 @@ func (l *listener) open() (*upstream.Response, error) {
 	out.Header.Set(mcp.HeaderMethod, mcp.MethodListen)
 	out.Header.Set("Content-Type", JSON)
 	out.Header.Set("Accept", JSON+", "+EventStream)
-	return l.t.opts.Transport.Post(l.ctx, &out)
+	return l.t.opts.Direct.Post(l.ctx, &out)
 }
 
 // uris returns the subscriptions as a JSON array; nil for none.
@@ -278,7 +278,7 @@ func (l *listener) reopened() bool {
 func (l *listener) Next(before func()) ([]byte, error) {
 	for {
 		before()
-		m, err := l.answer.Message(l.t.opts.Upstream)
+		m, err := l.answer.Message(l.t.opts.Upstream.Name)
 		if err != nil {
 			if !l.reopened() {
 				return nil, err

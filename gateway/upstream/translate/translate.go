@@ -37,6 +37,14 @@ type Options struct {
 	Now        func() time.Time
 }
 
+// startTimeout is the time that a program may need to start; zero for a url.
+func (o *Options) startTimeout() time.Duration {
+	if o.Upstream.IsProcess() {
+		return o.Upstream.StartTimeout
+	}
+	return 0
+}
+
 // Transport is a [upstream.Transport] for clients of both generations. It is safe for
 // concurrent use.
 type Transport struct {
@@ -56,27 +64,21 @@ var (
 // New returns the transport. It sends nothing before Run or the first message.
 func New(opts Options) (*Transport, error) {
 	c := opts.Upstream
-	var patience time.Duration
-	if c.IsProcess() {
-		patience = c.StartTimeout
-	}
 	t := &Transport{
 		direct: opts.Direct,
 		lazy:   c.IsProcess() || c.PerCaller(), // asking starts a process, or needs the token of a caller
 		finder: client.New(client.Options{
-			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Patience: patience, Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
+			Upstream: c.Name, Transport: opts.Direct, Protocol: c.Protocol, Patience: opts.startTimeout(), Version: opts.Version, Logger: opts.Logger, Now: opts.Now,
 		}),
 	}
-	t.modern = guard{opts.Direct, t}
-	t.toModern = NewToModern(ToModernOptions{
-		Upstream: c.Name, Transport: &t.modern, Version: opts.Version, Level: opts.Level, Replicas: opts.Replicas, Questions: opts.Questions, Logger: opts.Logger, Now: opts.Now,
-	})
 	var err error
-	t.toLegacy, err = NewToLegacy(ToLegacyOptions{
-		Upstream: c.Name, Transport: opts.Direct, Timeout: c.Timeout, StartTimeout: patience, PerCall: c.Sessions == upstream.SessionsPerCall, Standalone: !c.IsProcess(),
-		Version: opts.Version, Key: opts.Key, Replicas: opts.Replicas, Holds: opts.Holds, Background: opts.Background, Logger: opts.Logger, Now: opts.Now,
-	})
-	return t, err
+	if t.toLegacy, err = NewToLegacy(opts); err != nil {
+		return t, err
+	}
+	t.modern = guard{opts.Direct, t}
+	opts.Direct = &t.modern
+	t.toModern = NewToModern(opts)
+	return t, nil
 }
 
 // Run determines which generations the upstream supports, and ends idle sessions, until ctx

@@ -77,7 +77,7 @@ func TestAClientThatLeavesWhileItsStreamIsResumed(t *testing.T) {
 		closed := false
 		b.opts.Direct = polled{b.server, func() *upstream.Response {
 			resp.Body.Close()
-			return events(&legacyClosing{io.NopCloser(strings.NewReader("")), func() { closed = true }})
+			return events(&closing{io.NopCloser(strings.NewReader("")), func() { closed = true }})
 		}}
 		resp, err := b.open(t.Context(), who("alice"), calling(1, "poll", ""))
 		if err != nil {

@@ -1,11 +1,9 @@
 package translate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
+	"svc/gateway/upstream/client"
 )
 
 // maxResumptions bounds how often a stream that ends before its response is resumed.
@@ -94,15 +93,15 @@ func (t *ToLegacy) call(ctx context.Context, r *upstream.Request, m *mcp.Message
 			return c.peek()
 		}
 		return c.stream(), nil
-	case resp.Status == http.StatusBadRequest && !isMessage(resp) && mcp.MethodOf(c.message.Method).Name == "":
+	case resp.Status == http.StatusBadRequest && resp.MediaType() != JSON && mcp.MethodOf(c.message.Method).Name == "":
 		// Some servers report an unknown method in plain text.
 		resp.Body.Close()
 		c.finish(good)
 		return upstream.Message(http.StatusNotFound, mcp.AppendError(nil, c.id, mcp.CodeMethodNotFound, "the upstream does not know the method", "method_not_found", c.requestID)), nil
-	case resp.MediaType() == JSON && resp.Status != http.StatusUnauthorized && resp.Status < 500 && (resp.Status < 300 || resp.Status >= 400):
+	case translatable(resp):
 		return c.whole(resp)
 	}
-	resp.Body = &legacyClosing{resp.Body, func() { c.finish(bad) }}
+	resp.Body = &closing{resp.Body, func() { c.finish(bad) }}
 	return resp, nil
 }
 
@@ -137,21 +136,6 @@ func (c *callToLegacy) peek() (*upstream.Response, error) {
 	return Stream(source), nil
 }
 
-// isMessage reports whether a response contains a message.
-func isMessage(resp *upstream.Response) bool { return resp.MediaType() == JSON }
-
-// legacyClosing is a body that also closes something else.
-type legacyClosing struct {
-	io.ReadCloser
-	end func()
-}
-
-// Close implements io.Closer.
-func (b *legacyClosing) Close() error {
-	defer b.end()
-	return b.ReadCloser.Close()
-}
-
 // start acquires a session and sends the request in it. If a message for the client
 // precedes the response, it is returned as early, without a response.
 func (t *ToLegacy) start(ctx context.Context, r *upstream.Request, m *mcp.Message, s *sender) (resp *upstream.Response, early []byte, c *callToLegacy, err error) {
@@ -173,7 +157,7 @@ func (t *ToLegacy) start(ctx context.Context, r *upstream.Request, m *mcp.Messag
 	c.conn.ids++
 	c.sentID = strconv.AppendInt(nil, int64(c.conn.ids), 10)
 	out := c.request
-	out.Session, out.Body, out.Header = c.conn.session, c.body(), legacyHeader(c.request.Header)
+	out.Session, out.Body, out.Header = c.conn.session, c.body(), withoutMirrors(c.request.Header)
 	if beside {
 		resp, early, err = c.postBeside(&out)
 	} else {
@@ -200,12 +184,9 @@ func (c *callToLegacy) keep() error {
 		return nil
 	}
 	c.kept = true
-	r := &c.request
-	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
-	if err := mcp.Scan(r.Body, &c.message); err != nil {
-		return &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+	if err := detach(&c.request, &c.message); err != nil {
+		return err
 	}
-	c.message.Detach()
 	c.id = c.message.ID
 	c.declared, c.info, c.level = slices.Clone(c.declared), slices.Clone(c.info), slices.Clone(c.level)
 	return nil
@@ -228,12 +209,7 @@ func (c *conn) offers(capability string) bool {
 	return mcp.Find(c.opened.Body, mcp.Find(c.opened.Body, c.opened.Spans.Result, "capabilities"), capability).Present()
 }
 
-func (c *callToLegacy) client() interface {
-	SetLevel(context.Context, mcp.Session, []byte) error
-	Respond(context.Context, mcp.Session, []byte) error
-	Send(context.Context, mcp.Session, []byte) error
-	End(context.Context, mcp.Session)
-} {
+func (c *callToLegacy) client() *client.Client {
 	return c.t.client(c.request.Caller, c.request.Header.Get(mcp.HeaderHops))
 }
 
@@ -265,39 +241,12 @@ func (c *callToLegacy) body() []byte {
 		mcp.Member{Name: "id", Value: c.sentID}, mcp.Member{Name: "params", Value: params})
 }
 
-// unusedRoom returns the capacity of a buffer after its written beginning; nil if the data did
-// not fit.
-func unusedRoom(room, written []byte) []byte {
-	if len(written) > cap(room) {
-		return nil
-	}
-	return room[len(written):len(written)]
-}
-
-// legacyHeader returns the header without the fields of the revision without sessions.
-func legacyHeader(h mcp.Header) mcp.Header {
-	out := make(mcp.Header, 0, len(h)+2)
-	for _, f := range h {
-		if len(f.Name) < 4 || !bytes.EqualFold([]byte(f.Name[:4]), []byte("mcp-")) {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
 // whole translates a response of one message.
 func (c *callToLegacy) whole(resp *upstream.Response) (*upstream.Response, error) {
-	body, err := readAll(resp)
-	resp.Body.Close()
-	if err != nil {
-		c.finish(bad)
-		return nil, err
-	}
 	var m mcp.Message
-	if _, err := mcp.ScanAnswer(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
+	if instead, err := readAnswer(resp, c.sentID, &m); instead != nil || err != nil {
 		c.finish(bad)
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return resp, nil // package request reports the error
+		return instead, err
 	}
 	how := good
 	if resp.Status >= http.StatusBadRequest { // the session may be the cause
@@ -305,11 +254,7 @@ func (c *callToLegacy) whole(resp *upstream.Response) (*upstream.Response, error
 	}
 	c.finish(how)
 	status, text := c.translate(&m)
-	reply := upstream.Message(status, text)
-	if after := resp.Header.Get("Retry-After"); after != "" {
-		reply.Header.Add("Retry-After", after)
-	}
-	return reply, nil
+	return reply(resp, status, text), nil
 }
 
 // asked decides about a request of the upstream in a call. It returns the result for the

@@ -70,7 +70,7 @@ func (t *ToLegacy) listen(ctx context.Context, r *upstream.Request, m *mcp.Messa
 		return nil, &upstream.Error{Upstream: t.opts.Upstream.Name, Op: "session", Kind: upstream.ErrBusy}
 	}
 	l := &subscription{t: t, sender: *s, conn: c, request: *r, id: slices.Clone(m.ID), pause: minReopening}
-	l.request.Caller, l.request.Header, l.request.Body = r.Caller.Clone(), legacyHeader(r.Header), nil
+	l.request.Caller, l.request.Header, l.request.Body = r.Caller.Clone(), withoutMirrors(r.Header), nil
 	l.info, l.declared, l.level = slices.Clone(l.info), slices.Clone(l.declared), nil
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.agree(m, uris)

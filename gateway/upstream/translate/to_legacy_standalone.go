@@ -65,7 +65,7 @@ func (c *callToLegacy) listenBeside() bool {
 		}
 		at = &standalone{t: t, request: c.request, opened: make(chan struct{}), ended: make(chan struct{})}
 		at.request.Session, at.request.Body, at.request.LastEventID = c.conn.session, nil, ""
-		at.request.Header = legacyHeader(c.request.Header)
+		at.request.Header = withoutMirrors(c.request.Header)
 		at.request.Header.Set("Accept", EventStream)
 		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Upstream.Timeout}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))

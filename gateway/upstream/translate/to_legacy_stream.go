@@ -140,7 +140,7 @@ func (c *callToLegacy) resume() bool {
 		return false
 	}
 	out := c.request
-	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, legacyHeader(c.request.Header)
+	out.Session, out.Body, out.LastEventID, out.Header = c.conn.session, nil, last, withoutMirrors(c.request.Header)
 	resp, err := c.t.opts.Direct.Listen(c.ctx, &out)
 	if err != nil {
 		return false

@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,37 +93,22 @@ func (c *callToModern) take(resp *upstream.Response) (*upstream.Response, error)
 		}
 		c.answer = NewMessages(resp, c.wait)
 		return Stream(c), nil
-	case resp.MediaType() == JSON && resp.Status != http.StatusUnauthorized && resp.Status < 500 && (resp.Status < 300 || resp.Status >= 400):
+	case translatable(resp):
 		return c.whole(resp)
 	}
-	resp.Body = &modernClosing{resp.Body, c.close}
+	resp.Body = &closing{resp.Body, c.close}
 	return resp, nil
 }
 
 // keep copies the data that is valid only during the client's request: a call with a
 // stream outlives it.
 func (c *callToModern) keep() error {
-	r := &c.request
-	r.Caller, r.Body, r.Header = r.Caller.Clone(), slices.Clone(r.Body), slices.Clone(r.Header)
-	if err := mcp.Scan(r.Body, &c.message); err != nil {
+	if err := detach(&c.request, &c.message); err != nil {
 		c.close()
-		return &upstream.Error{Upstream: c.t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
+		return err
 	}
-	c.message.Detach()
 	c.sentID, c.level = slices.Clone(c.sentID), slices.Clone(c.level)
 	return nil
-}
-
-// modernClosing is a body that also closes something else.
-type modernClosing struct {
-	io.ReadCloser
-	end func()
-}
-
-// Close implements io.Closer.
-func (b *modernClosing) Close() error {
-	defer b.end()
-	return b.ReadCloser.Close()
 }
 
 // level returns the log level of a session as written; nil for none.
@@ -159,27 +143,21 @@ func (t *ToModern) remember(who *upstream.Caller, id []byte, cancel context.Canc
 
 // whole translates a response of one message.
 func (c *callToModern) whole(resp *upstream.Response) (*upstream.Response, error) {
-	body, err := readAll(resp)
-	resp.Body.Close()
-	if err != nil {
+	var m mcp.Message
+	if instead, err := readAnswer(resp, c.sentID, &m); instead != nil || err != nil {
 		defer c.close()
-		if c.cancelled() {
+		if err != nil && c.cancelled() {
 			return upstream.Message(http.StatusOK, c.fail(errCancelled)), nil
 		}
-		return nil, err
-	}
-	var m mcp.Message
-	if _, err := mcp.ScanAnswer(body, &m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, c.sentID) {
-		c.close()
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return resp, nil // package request reports the error
+		return instead, err
 	}
 	if m.IsError && m.ErrorCode == mcp.CodeHeaderMismatch && c.readSchema() {
-		if resp, err = c.send(nil); err != nil {
+		next, err := c.send(nil)
+		if err != nil {
 			c.close()
 			return nil, err
 		}
-		return c.take(resp)
+		return c.take(next)
 	}
 	text := c.translate(&m)
 	if text == nil { // the result has questions
@@ -189,12 +167,9 @@ func (c *callToModern) whole(resp *upstream.Response) (*upstream.Response, error
 		return Stream(c), nil
 	}
 	c.close()
-	reply := upstream.Message(http.StatusOK, text)
-	reply.Refused = c.Refused()
-	if after := resp.Header.Get("Retry-After"); after != "" {
-		reply.Header.Add("Retry-After", after)
-	}
-	return reply, nil
+	out := reply(resp, http.StatusOK, text)
+	out.Refused = c.Refused()
+	return out, nil
 }
 
 // send posts the request, with answers if it is a retry.
@@ -231,12 +206,7 @@ func (c *callToModern) send(given map[string]json.RawMessage) (*upstream.Respons
 // header returns the header of the request for an upstream that reads the mirrored
 // headers.
 func (c *callToModern) header() mcp.Header {
-	h := make(mcp.Header, 0, len(c.request.Header)+4)
-	for _, f := range c.request.Header {
-		if len(f.Name) < 4 || !bytes.EqualFold([]byte(f.Name[:4]), []byte("mcp-")) {
-			h = append(h, f)
-		}
-	}
+	h := withoutMirrors(c.request.Header)
 	h.Add(mcp.HeaderMethod, c.message.Method)
 	if name, ok := c.message.MirroredName(); ok {
 		h.Add(mcp.HeaderName, mcp.EncodeHeader(name))

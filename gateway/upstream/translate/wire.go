@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"svc/gateway/mcp"
@@ -142,6 +144,80 @@ func (l *limit) Count(n int) error {
 		return &upstream.Error{Op: "translate", Kind: upstream.ErrTooLarge}
 	}
 	return nil
+}
+
+// translatable reports whether a response of one message is translated. With another status the upstream
+// did not execute the request, or the response is not from it.
+func translatable(resp *upstream.Response) bool {
+	return resp.MediaType() == JSON && resp.Status != http.StatusUnauthorized && resp.Status < 500 && (resp.Status < 300 || resp.Status >= 400)
+}
+
+// readAnswer reads a response of one message to the request with an id. If it is none, or cannot be
+// read, the result is the response to return: package request reports the error. Otherwise it is nil.
+func readAnswer(resp *upstream.Response, id []byte, m *mcp.Message) (instead *upstream.Response, err error) {
+	body, err := readAll(resp)
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := mcp.ScanAnswer(body, m); err != nil || m.Kind != mcp.Response || len(m.ID) > 0 && !mcp.SameID(m.ID, id) {
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return resp, nil
+	}
+	return nil, nil
+}
+
+// reply returns a response whose message replaces that of the upstream.
+func reply(resp *upstream.Response, status int, text []byte) *upstream.Response {
+	out := upstream.Message(status, text)
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		out.Header.Add("Retry-After", after)
+	}
+	return out
+}
+
+// closing is a body that also closes something else.
+type closing struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (b *closing) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// detach copies the data that is valid only during the client's request: a call with a stream
+// outlives it. m is the message of the request.
+func detach(r *upstream.Request, m *mcp.Message) error {
+	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
+	if err := mcp.Scan(r.Body, m); err != nil {
+		return invalid(err)
+	}
+	m.Detach()
+	return nil
+}
+
+// withoutMirrors returns the header without the fields that belong to MCP: each revision has its
+// own, which mirror the message.
+func withoutMirrors(h mcp.Header) mcp.Header {
+	out := make(mcp.Header, 0, len(h)+4)
+	for _, f := range h {
+		if len(f.Name) < 4 || !strings.EqualFold(f.Name[:4], "mcp-") {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// unusedRoom returns the capacity of a buffer after its written beginning; nil if the data did
+// not fit.
+func unusedRoom(room, written []byte) []byte {
+	if len(written) > cap(room) {
+		return nil
+	}
+	return room[len(written):len(written)]
 }
 
 // Source produces the messages of a stream. Next is called by one goroutine at a time;

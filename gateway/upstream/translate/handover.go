@@ -2,11 +2,8 @@ package translate
 
 import (
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,15 +63,7 @@ type Exchange struct {
 // NewHandover returns the endpoint of a replica with a random name. store is called when the store
 // is needed; it returns false if there is none.
 func NewHandover(store func() (Store, bool), key []byte, log *slog.Logger) (*Exchange, error) {
-	derived, err := hkdf.Key(sha256.New, key, nil, "handover between replicas", 32)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(derived)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
+	aead, err := newAEAD(key, "handover between replicas")
 	if err != nil {
 		return nil, err
 	}

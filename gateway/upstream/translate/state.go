@@ -52,7 +52,13 @@ type sealer struct {
 
 // newSealer returns a sealer for a key that replicas may share.
 func newSealer(key []byte, instance string) (*sealer, error) {
-	derived, err := hkdf.Key(sha256.New, key, nil, "requestState", 32)
+	aead, err := newAEAD(key, "requestState")
+	return &sealer{aead: aead, instance: instance}, err
+}
+
+// newAEAD returns the encryption for one purpose. The key is derived from one that replicas may share.
+func newAEAD(key []byte, purpose string) (cipher.AEAD, error) {
+	derived, err := hkdf.Key(sha256.New, key, nil, purpose, 32)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +66,7 @@ func newSealer(key []byte, instance string) (*sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &sealer{aead: aead, instance: instance}, nil
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // seal returns the text of a state.

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"errors"
 	"io"
 
@@ -19,10 +20,10 @@ func (c *turn) broken(err error) ([]byte, error) {
 	}
 	c.t.opts.Logger.Warn("an upstream failed after a question was answered", "upstream", c.t.opts.Upstream.Name, "request_id", c.requestID, "error", err)
 	c.finish(cancelled)
-	return c.failed(inWords(err), isUnknown), nil
+	return c.failed(cmp.Or(inWords(err), "the upstream failed"), isUnknown), nil
 }
 
-// inWords describes for a client how an upstream failed.
+// inWords describes for a client how an upstream failed; empty for other errors.
 func inWords(err error) string {
 	var failure *upstream.Error
 	switch {
@@ -31,7 +32,7 @@ func inWords(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the upstream ended its answer too early"
 	}
-	return "the upstream failed"
+	return ""
 }
 
 // forget ends the idle sessions of a key, because the upstream has lost one of them.

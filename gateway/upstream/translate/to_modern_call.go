@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -373,17 +374,10 @@ func (c *callToModern) pause() error {
 // fail returns the response of a call that cannot continue. The upstream has received the
 // request, perhaps several times.
 func (c *callToModern) fail(err error) []byte {
-	var failure *upstream.Error
-	after, text := " after a question of the upstream", err.Error()
-	switch {
-	case c.cancelled():
+	after, text := " after a question of the upstream", cmp.Or(inWords(err), err.Error())
+	if c.cancelled() {
 		after, text = "", errCancelled.Error()
-	case errors.As(err, &failure):
-		text = "the upstream failed: " + failure.Kind.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		text = "the upstream ended its answer too early"
-	}
-	if !c.cancelled() {
+	} else {
 		c.Refuse(&refusal.InputFailed, text)
 	}
 	text = "The call could not be completed" + after + ": " + text + ". What it did before that may have had effects (request " + c.request.RequestID + ")."

@@ -61,7 +61,8 @@ type round struct {
 	// response of the client.
 	given  map[string]json.RawMessage
 	failed error
-	done   chan struct{} // closed when all are answered, or one has failed
+	done   chan struct{} // closed by end, when all are answered, or one has failed
+	end    func()
 }
 
 // question is one question of a result.
@@ -72,7 +73,8 @@ func (q *questions) ask(who *upstream.Caller, h *hello, m *mcp.Message) (*round,
 	if who == nil || !who.HasSession {
 		return nil, errNoSession
 	}
-	r := &round{session: who.Session, asked: map[string]question{}, given: map[string]json.RawMessage{}, done: make(chan struct{})}
+	done := make(chan struct{})
+	r := &round{session: who.Session, asked: map[string]question{}, given: map[string]json.RawMessage{}, done: done, end: sync.OnceFunc(func() { close(done) })}
 	for it := mcp.Members(m.Body, mcp.Find(m.Body, m.Spans.Result, "inputRequests")); it.Next(); {
 		if len(r.requests) == maxInOneResult {
 			return nil, fmt.Errorf("%w: one result has more than %d", errTooMany, maxInOneResult)
@@ -198,11 +200,7 @@ func (q *questions) answer(id session.ID, m *mcp.Message) bool {
 		r.failed = fmt.Errorf("the client answered %s with error %d: %.200q", asked.method, m.ErrorCode, message)
 	}
 	if r.left--; r.left == 0 || r.failed != nil {
-		select {
-		case <-r.done:
-		default:
-			close(r.done)
-		}
+		r.end()
 	}
 	return true
 }
@@ -221,11 +219,7 @@ func (q *questions) end(id session.ID) {
 		q.drop(key)
 		if r.failed == nil {
 			r.failed = errors.New("the client ended its session")
-			select {
-			case <-r.done:
-			default:
-				close(r.done)
-			}
+			r.end()
 		}
 	}
 }

@@ -34,7 +34,7 @@ type ToLegacy struct {
 	pool    *pool
 	seal    *sealer
 	held    held
-	remotes remoteTurns
+	remotes sync.Map // by the mailbox for the responses: context.CancelFunc of a call that continues for another replica
 	visits  visits
 	// listening counts the subscriptions of each principal.
 	listening *Quota[poolKey]

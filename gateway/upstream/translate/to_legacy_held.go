@@ -27,9 +27,7 @@ var errHeld = errors.New("too many calls wait for an answer to a question")
 // concurrent use.
 type held struct {
 	bounds Holds
-
-	mu  sync.Mutex
-	all map[string]*holding
+	all    sync.Map // *holding by name
 }
 
 // holding is one held call.
@@ -45,56 +43,40 @@ func (h *held) add(c *callToLegacy, question []byte, late func()) (name string, 
 	if !h.bounds.Take(c.principal, 1) {
 		return "", errHeld
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.all == nil {
-		h.all = map[string]*holding{}
-	}
 	name = rand.Text()
-	h.all[name] = &holding{call: c, question: question, timer: time.AfterFunc(holdTime, func() {
+	h.all.Store(name, &holding{call: c, question: question, timer: time.AfterFunc(holdTime, func() {
 		if h.take(name) != nil {
 			late()
 		}
-	})}
+	})})
 	return name, nil
 }
 
 // peek returns the question of a held call, which stays held; nil if there is none. The
 // call itself may only be used after take.
 func (h *held) peek(name string) (question []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if at := h.all[name]; at != nil {
-		return at.question
+	if at, ok := h.all.Load(name); ok {
+		return at.(*holding).question
 	}
 	return nil
 }
 
 // take removes a held call and returns it to the first caller; nil to all others.
 func (h *held) take(name string) *callToLegacy {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	at := h.all[name]
-	if at == nil {
+	at, ok := h.all.LoadAndDelete(name)
+	if !ok {
 		return nil
 	}
-	at.timer.Stop()
-	delete(h.all, name)
-	h.bounds.Give(at.call.principal, 1)
-	return at.call
+	one := at.(*holding)
+	one.timer.Stop()
+	h.bounds.Give(one.call.principal, 1)
+	return one.call
 }
 
 // drain removes and returns all held calls.
-func (h *held) drain() []*callToLegacy {
-	h.mu.Lock()
-	names := make([]string, 0, len(h.all))
-	for name := range h.all {
-		names = append(names, name)
-	}
-	h.mu.Unlock()
-	var out []*callToLegacy
-	for _, name := range names {
-		if c := h.take(name); c != nil {
+func (h *held) drain() (out []*callToLegacy) {
+	for name := range h.all.Range {
+		if c := h.take(name.(string)); c != nil {
 			out = append(out, c)
 		}
 	}

@@ -83,13 +83,13 @@ const (
 // execution.
 func (c *callToLegacy) failed(why, became string) []byte {
 	c.refused.Refuse(&refusal.InputFailed, why)
-	return failed(&c.message, c.id, c.requestID, why, became)
+	return failed(c.message.Method, c.id, c.requestID, why, became)
 }
 
 // failed returns the error response after a question.
-func failed(m *mcp.Message, id []byte, requestID, why, became string) []byte {
+func failed(method string, id []byte, requestID, why, became string) []byte {
 	text := "The call could not be completed after a question of the upstream: " + why + ". " + became + " (request " + requestID + ")."
-	if m.Method == mcp.MethodToolsCall {
+	if method == mcp.MethodToolsCall {
 		return mcp.AppendToolError(nil, id, text, true)
 	}
 	return mcp.AppendError(nil, id, refusal.InputFailed.Code, refusal.InputFailed.Message+": "+text, refusal.InputFailed.Reason, requestID)
@@ -100,7 +100,7 @@ var errGone = errors.New("the call no longer waits for this answer: it was answe
 
 // gone responds to a retry whose call no longer exists.
 func gone(m *mcp.Message, requestID string) *upstream.Response {
-	return refused(http.StatusOK, failed(m, m.ID, requestID, errGone.Error(), isUnknown), &refusal.InputFailed, errGone.Error())
+	return refused(http.StatusOK, failed(m.Method, m.ID, requestID, errGone.Error(), isUnknown), &refusal.InputFailed, errGone.Error())
 }
 
 // retry takes the answers to a question, and continues its call.

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,28 +54,23 @@ func (t *ToLegacy) kindEnd() string   { return "end:" + t.opts.Upstream.Name }
 // remote is the response to a retry whose call another replica holds. It is a
 // [Source].
 type remote struct {
-	t        *ToLegacy
-	instance string
-	box      string
-	message  mcp.Message // the request of the client
-	request  upstream.Request
-	ctx      context.Context
-	cancel   context.CancelFunc
-	close    sync.Once
-	ended    bool // changed by Next only
+	t          *ToLegacy
+	instance   string
+	box        string
+	method, id string // of the client's request
+	requestID  string
+	ctx        context.Context
+	cancel     context.CancelFunc
+	close      sync.Once
+	ended      bool // changed by Next only
 	Refusing
 }
 
 // handOver passes a retry to the replica that holds its call.
 func (t *ToLegacy) handOver(ctx context.Context, r *upstream.Request, m *mcp.Message, st *state, text string, answer []byte) (*upstream.Response, error) {
-	o := &remote{t: t, instance: st.Instance, box: rand.Text(), request: *r}
-	o.request.Body = slices.Clone(r.Body)
-	if err := mcp.Scan(o.request.Body, &o.message); err != nil {
-		return nil, &upstream.Error{Upstream: t.opts.Upstream.Name, Op: "translate", Kind: upstream.ErrInvalidRequest, Err: err}
-	}
-	o.message.Detach()
+	o := &remote{t: t, instance: st.Instance, box: rand.Text(), method: strings.Clone(m.Method), id: string(m.ID), requestID: r.RequestID}
 	err := t.opts.Replicas.Send(ctx, st.Instance, t.kindRetry(), remoteRetry{
-		Held: st.Held, Reply: o.box, ID: o.message.ID, RequestID: r.RequestID, State: text, Answer: slices.Clone(answer),
+		Held: st.Held, Reply: o.box, ID: m.ID, RequestID: r.RequestID, State: text, Answer: answer,
 	})
 	switch {
 	case errors.Is(err, ErrNone):
@@ -126,7 +121,7 @@ func (o *remote) Next(before func()) ([]byte, error) {
 func (o *remote) fail(why string) []byte {
 	o.ended = true
 	o.Refuse(&refusal.InputFailed, why)
-	return failed(&o.message, o.message.ID, o.request.RequestID, why, isUnknown)
+	return failed(o.method, []byte(o.id), o.requestID, why, isUnknown)
 }
 
 // Close implements Source.
@@ -140,27 +135,11 @@ func (o *remote) Close() error {
 	return nil
 }
 
-// remoteTurns are the calls of this replica that continue for other replicas.
-type remoteTurns struct {
-	mu  sync.Mutex
-	all map[string]context.CancelFunc // by the mailbox for the responses
-}
-
-func (r *remoteTurns) set(box string, cancel context.CancelFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]context.CancelFunc{}
-	}
-	r.all[box] = cancel
-}
-
-func (r *remoteTurns) end(box string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if cancel := r.all[box]; cancel != nil {
-		cancel()
-		delete(r.all, box)
+// endRemote ends a call of this replica that continues for another one, by the mailbox for the
+// responses.
+func (t *ToLegacy) endRemote(box string) {
+	if cancel, ok := t.remotes.LoadAndDelete(box); ok {
+		cancel.(context.CancelFunc)()
 	}
 }
 
@@ -187,8 +166,8 @@ func (t *ToLegacy) takeRetry(ctx context.Context, body []byte) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestTurn)
-	t.remotes.set(in.Reply, cancel)
-	defer t.remotes.end(in.Reply)
+	t.remotes.Store(in.Reply, cancel)
+	defer t.endRemote(in.Reply)
 	c.goOn(ctx, in.RequestID, in.ID, in.Answer)
 	source := &turn{callToLegacy: c, number: c.turnNumber()}
 	defer source.Close()
@@ -228,6 +207,6 @@ func (t *ToLegacy) takeRetry(ctx context.Context, body []byte) {
 func (t *ToLegacy) takeEnd(_ context.Context, body []byte) {
 	var in remoteEnd
 	if json.Unmarshal(body, &in) == nil {
-		t.remotes.end(in.Reply)
+		t.endRemote(in.Reply)
 	}
 }

@@ -81,15 +81,15 @@ func (t *ToLegacy) Close() {
 		}
 		for _, c := range t.pool.close() {
 			c.stopListening()
-			wg.Go(func() { t.client(nil, "").End(ctx, c.session) })
+			wg.Go(func() { t.client(&upstream.Request{}).End(ctx, c.session) })
 		}
 		wg.Wait()
 	})
 }
 
-// client sends the gateway's own messages.
-func (t *ToLegacy) client(who *upstream.Caller, hops string) *client.Client {
-	return &client.Client{Transport: t.opts.Direct, Name: "svc-session", Hops: hops, Caller: who}
+// client sends the gateway's own messages on behalf of a request.
+func (t *ToLegacy) client(r *upstream.Request) *client.Client {
+	return &client.Client{Transport: t.opts.Direct, Name: "svc-session", Hops: r.Header.Get(mcp.HeaderHops), Caller: r.Caller}
 }
 
 // discard ends a session in the background.
@@ -101,7 +101,7 @@ func (t *ToLegacy) discard(c *conn) {
 	if c.session.ID == "" {
 		return
 	}
-	if !t.opts.Background.Run(func(ctx context.Context) { t.client(nil, "").End(ctx, c.session) }) {
+	if !t.opts.Background.Run(func(ctx context.Context) { t.client(&upstream.Request{}).End(ctx, c.session) }) {
 		t.opts.Logger.Warn("a session at an upstream was not ended: too many background calls", "upstream", t.opts.Upstream.Name)
 	}
 }
@@ -186,7 +186,7 @@ func (t *ToLegacy) acquire(ctx context.Context, r *upstream.Request, s *sender, 
 func (t *ToLegacy) open(ctx context.Context, r *upstream.Request, s *sender) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout+t.opts.startTimeout())
 	defer cancel()
-	asking := t.client(r.Caller, r.Header.Get(mcp.HeaderHops))
+	asking := t.client(r)
 	own := append(mcp.AppendString([]byte(`{"name":"svc","version":`), t.opts.Version), '}')
 	info := s.info
 	if len(info) == 0 {

@@ -14,7 +14,6 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
-	"svc/gateway/upstream/client"
 )
 
 // maxResumptions bounds how often a stream that ends before its response is resumed.
@@ -70,7 +69,7 @@ const (
 // call sends a request of a client in a session of the pool.
 func (t *ToLegacy) call(ctx context.Context, r *upstream.Request, m *mcp.Message, s *sender) (*upstream.Response, error) {
 	resp, early, c, err := t.start(ctx, r, m, s)
-	if err == nil && early == nil && SessionLost(resp, c.conn.session) && !(MayAnswer(resp) && t.client(r.Caller, r.Header.Get(mcp.HeaderHops)).Alive(ctx, c.conn.session)) {
+	if err == nil && early == nil && SessionLost(resp, c.conn.session) && !(MayAnswer(resp) && t.client(r).Alive(ctx, c.conn.session)) {
 		resp.Body.Close()
 		t.pool.forget(c.key)
 		c.finish(bad)
@@ -199,7 +198,7 @@ func (c *callToLegacy) setLevel() {
 		return
 	}
 	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "level", Value: c.level})
-	if c.client().SetLevel(c.ctx, c.conn.session, params) == nil {
+	if c.t.client(&c.request).SetLevel(c.ctx, c.conn.session, params) == nil {
 		c.conn.level = level
 	}
 }
@@ -207,10 +206,6 @@ func (c *callToLegacy) setLevel() {
 // offers reports whether the upstream declared a capability.
 func (c *conn) offers(capability string) bool {
 	return mcp.Find(c.opened.Body, mcp.Find(c.opened.Body, c.opened.Spans.Result, "capabilities"), capability).Present()
-}
-
-func (c *callToLegacy) client() *client.Client {
-	return c.t.client(c.request.Caller, c.request.Header.Get(mcp.HeaderHops))
 }
 
 // body returns the request without the members of the revision without sessions, and with
@@ -263,7 +258,7 @@ func (c *callToLegacy) asked(m *mcp.Message, beside bool) []byte {
 	question := m.Method == mcp.MethodElicit || m.Method == mcp.MethodSample
 	switch {
 	case m.Method == mcp.MethodPing:
-		_ = c.client().Respond(c.ctx, c.conn.session, appendResult(nil, m.ID, []byte("{}")))
+		_ = c.t.client(&c.request).Respond(c.ctx, c.conn.session, appendResult(nil, m.ID, []byte("{}")))
 		return nil
 	case !question || !mayAsk(c.message.Method) || !c.declares(m.Method):
 		c.respond(mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked this", refusal.Generation.Reason, c.requestID))
@@ -340,7 +335,8 @@ func (c *callToLegacy) leave(how ending) (farewell func(context.Context)) {
 	}
 	c.conn.stopListening()
 	notice := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"the client has left"}}`, mcp.NotificationCancelled, c.sentID)
-	client := c.t.client(c.request.Caller.Clone(), c.request.Header.Get(mcp.HeaderHops))
+	client := c.t.client(&c.request)
+	client.Caller = client.Caller.Clone()
 	return func(ctx context.Context) {
 		_ = client.Send(ctx, c.conn.session, notice)
 		client.End(ctx, c.conn.session)

@@ -137,7 +137,7 @@ func wanted(m *mcp.Message) (uris [][]byte, cause string) {
 
 // subscribe subscribes to resources, and returns those that the upstream accepted.
 func (l *subscription) subscribe(uris [][]byte) (accepted [][]byte) {
-	client := l.t.client(l.request.Caller, l.request.Header.Get(mcp.HeaderHops))
+	client := l.t.client(&l.request)
 	for _, uri := range uris {
 		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "uri", Value: uri})
 		if _, err := client.Call(l.ctx, l.conn.session, mcp.MethodResourcesSubscribe, params, maxOpening); err == nil {
@@ -176,7 +176,7 @@ func (l *subscription) Next(before func()) ([]byte, error) {
 		l.pause = minReopening
 		switch {
 		case m.Kind == mcp.Request:
-			l.reject(m)
+			_ = l.t.client(&l.request).Respond(l.ctx, l.conn.session, nobodyToAsk(m, l.request.RequestID))
 		case m.Kind == mcp.Notification && slices.Contains(l.methods, m.Method):
 			params := mcp.AppendObject(nil, m.Body, m.Spans.Params, nil, mcp.Member{Name: "_meta", Value: l.meta(m.Body, m.Spans.Meta)})
 			return mcp.AppendObject(nil, m.Body, mcp.Span{End: len(m.Body)}, nil, mcp.Member{Name: "params", Value: params}), nil
@@ -187,10 +187,7 @@ func (l *subscription) Next(before func()) ([]byte, error) {
 // open opens the GET stream of the session. If the upstream has none, the subscription
 // waits for its end without messages.
 func (l *subscription) open() {
-	out := l.request
-	out.Session, out.Header = l.conn.session, slices.Clone(l.request.Header)
-	out.Header.Set("Accept", EventStream)
-	out.Timeouts = &upstream.Timeouts{FirstByte: l.t.opts.Upstream.Timeout}
+	out := l.t.standaloneRequest(&l.request, l.conn.session)
 	resp, err := l.t.opts.Direct.Listen(l.ctx, &out)
 	switch {
 	case err != nil:
@@ -232,15 +229,6 @@ func (l *subscription) use(resp *upstream.Response) {
 func (l *subscription) rest() {
 	retry.Wait(l.ctx, l.pause)
 	l.pause = min(2*l.pause, maxReopening)
-}
-
-// reject rejects a request of the upstream: outside of a call there is no client to ask.
-func (l *subscription) reject(m *mcp.Message) {
-	body := mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, l.request.RequestID)
-	if m.Method == mcp.MethodPing {
-		body = appendResult(nil, m.ID, []byte("{}"))
-	}
-	_ = l.t.client(l.request.Caller, l.request.Header.Get(mcp.HeaderHops)).Respond(l.ctx, l.conn.session, body)
 }
 
 // Close implements Source.

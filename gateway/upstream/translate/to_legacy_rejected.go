@@ -17,7 +17,7 @@ type rejection struct {
 // respond sends the response to a request of the upstream. A broken connection also breaks
 // the call; but an upstream that rejects the response may wait for it forever.
 func (c *callToLegacy) respond(body []byte) {
-	err := c.client().Respond(c.ctx, c.conn.session, body)
+	err := c.t.client(&c.request).Respond(c.ctx, c.conn.session, body)
 	if err == nil || c.ctx.Err() != nil {
 		return
 	}

@@ -63,11 +63,7 @@ func (c *callToLegacy) listenBeside() bool {
 			c.conn.beside = nil
 			return false
 		}
-		at = &standalone{t: t, request: c.request, opened: make(chan struct{}), ended: make(chan struct{})}
-		at.request.Session, at.request.Body, at.request.LastEventID = c.conn.session, nil, ""
-		at.request.Header = withoutMirrors(c.request.Header)
-		at.request.Header.Set("Accept", EventStream)
-		at.request.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Upstream.Timeout}
+		at = &standalone{t: t, request: t.standaloneRequest(&c.request, c.conn.session), opened: make(chan struct{}), ended: make(chan struct{})}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
 		at.cancel = cancel
 		c.conn.beside = at
@@ -169,43 +165,49 @@ func (s *standalone) run(ctx context.Context) {
 // deliver delivers a message to the running call.
 func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
 	if m.Kind == mcp.Request && m.Method == mcp.MethodPing {
-		s.reply(ctx, appendResult(nil, m.ID, []byte("{}")))
+		s.reply(ctx, m)
 		return
 	}
 	s.mu.Lock()
 	to, gone := s.to, s.gone
 	s.mu.Unlock()
-	select { // a nil channel is never ready
-	case to <- m:
-		return
-	case <-ctx.Done():
-		return
-	case <-gone:
-	case <-closedIf(to == nil):
+	if to != nil {
+		select {
+		case to <- m:
+			return
+		case <-ctx.Done():
+			return
+		case <-gone:
+		}
 	}
 	if m.Kind == mcp.Request {
-		s.reply(ctx, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, s.request.RequestID))
+		s.reply(ctx, m)
 	}
 }
 
-// closedIf returns a channel that is ready if set is true, and otherwise never.
-func closedIf(set bool) <-chan struct{} {
-	if !set {
-		return nil
-	}
-	return closedChannel
-}
-
-var closedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-func (s *standalone) reply(ctx context.Context, body []byte) {
+// reply responds to a request of the upstream outside of a call.
+func (s *standalone) reply(ctx context.Context, m *mcp.Message) {
 	ctx, cancel := context.WithTimeout(ctx, idleReplyTimeout)
 	defer cancel()
-	_ = s.t.client(s.request.Caller, s.request.Header.Get(mcp.HeaderHops)).Respond(ctx, s.request.Session, body)
+	_ = s.t.client(&s.request).Respond(ctx, s.request.Session, nobodyToAsk(m, s.request.RequestID))
+}
+
+// nobodyToAsk is the response to a request of an upstream outside of a call.
+func nobodyToAsk(m *mcp.Message, requestID string) []byte {
+	if m.Method == mcp.MethodPing {
+		return appendResult(nil, m.ID, []byte("{}"))
+	}
+	return mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "the client cannot be asked outside of a call", refusal.Generation.Reason, requestID)
+}
+
+// standaloneRequest returns the request that opens the standalone stream of a session, with the
+// caller and the header of r.
+func (t *ToLegacy) standaloneRequest(r *upstream.Request, at mcp.Session) upstream.Request {
+	out := *r
+	out.Session, out.Body, out.LastEventID, out.Header = at, nil, "", withoutMirrors(r.Header)
+	out.Header.Set("Accept", EventStream)
+	out.Timeouts = &upstream.Timeouts{FirstByte: t.opts.Upstream.Timeout}
+	return out
 }
 
 // posted is the result of a request.

@@ -200,7 +200,7 @@ func (c *call) respond(ctx context.Context, limits upstream.Timeouts) (*upstream
 		}
 		return message(body, ""), nil
 	}
-	return upstream.Stream(&callStream{call: c, ctx: ctx, between: limits.Between, out: event(nil, body)}), nil
+	return upstream.Events(&callStream{call: c, ctx: ctx, between: limits.Between, first: body}), nil
 }
 
 // abandon ends a call whose caller no longer waits, and cancels it at the program.
@@ -229,73 +229,39 @@ func (c *call) abandon() {
 // cancelPatience bounds the wait for other writers before a cancellation is written.
 const cancelPatience = 5 * time.Second
 
-// event appends a message as an event.
-func event(dst, body []byte) []byte {
-	return mcp.AppendEvent(dst, mcp.Event{Type: messageType, Data: body, HasData: true})
-}
-
-var messageType = []byte("message")
-
 // errBodyClosed is the error of a read after Close.
 var errBodyClosed = errors.New("the body was closed")
 
-// callStream is the body of a streamed response. It ends after the response message.
+// callStream is the messages of a streamed response, which ends after the response message. It is
+// a [upstream.Source].
 type callStream struct {
 	call    *call
 	ctx     context.Context
 	between time.Duration
-	before  func() // see upstream.Response.BeforeWait
-
-	out   []byte // the data that is read next
-	last  bool
-	err   error
-	close sync.Once
+	first   []byte // a message that has arrived
+	last    bool
 }
 
-// BeforeWait is [upstream.HTTPResponse.BeforeWait].
-func (s *callStream) BeforeWait(before func()) { s.before = before }
-
-// Read implements io.Reader.
-func (s *callStream) Read(b []byte) (int, error) {
-	for len(s.out) == 0 {
-		if s.err == nil {
-			s.err = s.fill()
-		}
-		if s.err != nil {
-			return 0, s.err
-		}
-	}
-	n := copy(b, s.out)
-	s.out = s.out[n:]
-	return n, nil
-}
-
-// fill waits for the next message.
-func (s *callStream) fill() error {
+// Next implements [upstream.Source].
+func (s *callStream) Next(before func()) (body []byte, err error) {
 	if s.last {
-		return io.EOF
+		return nil, io.EOF
 	}
-	body, last := s.call.take()
-	if body == nil {
-		if s.before != nil {
-			s.before()
-		}
-		var err error
-		if body, last, err = s.call.wait(s.ctx, s.between); err != nil {
-			return err
-		}
+	if body, s.first = s.first, nil; body != nil {
+		return body, nil
 	}
-	s.out, s.last = event(s.out[:0], body), last
-	return nil
+	if body, s.last = s.call.take(); body == nil {
+		before()
+		body, s.last, err = s.call.wait(s.ctx, s.between)
+	}
+	return body, err
 }
 
-// Close implements io.Closer. If the response message has not arrived, the call is
+// Close implements [upstream.Source]. If the response message has not arrived, the call is
 // canceled.
 func (s *callStream) Close() error {
-	s.close.Do(func() {
-		close(s.call.closed)
-		s.call.abandon()
-	})
+	close(s.call.closed)
+	s.call.abandon()
 	return nil
 }
 

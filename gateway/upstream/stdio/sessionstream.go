@@ -86,16 +86,13 @@ func (s *sessionStream) end() {
 	}
 }
 
-// sessionListener is the body of the response that the client reads.
+// sessionListener is the messages of the response that the client reads. It is a [upstream.Source].
 type sessionListener struct {
 	of     *sessionStream
 	t      *Transport
 	ctx    context.Context
 	wake   chan struct{}
 	closed chan struct{}
-	before func() // see upstream.Response.BeforeWait
-	out    []byte
-	close  sync.Once
 }
 
 func (l *sessionListener) notify() {
@@ -105,45 +102,34 @@ func (l *sessionListener) notify() {
 	}
 }
 
-// BeforeWait is [upstream.HTTPResponse.BeforeWait].
-func (l *sessionListener) BeforeWait(before func()) { l.before = before }
-
-// Read implements io.Reader.
-func (l *sessionListener) Read(b []byte) (int, error) {
-	for len(l.out) == 0 {
+// Next implements [upstream.Source].
+func (l *sessionListener) Next(before func()) ([]byte, error) {
+	for {
 		body, over := l.of.take(l)
 		switch {
 		case over:
-			return 0, io.EOF
+			return nil, io.EOF
 		case body != nil:
-			l.out = event(l.out[:0], body)
-			continue
+			return body, nil
 		}
-		if l.before != nil {
-			l.before()
-		}
+		before()
 		select {
 		case <-l.wake:
 		case <-l.closed:
-			return 0, errBodyClosed
+			return nil, errBodyClosed
 		case <-l.ctx.Done():
-			return 0, l.t.failContext(l.ctx, opRead, true)
+			return nil, l.t.failContext(l.ctx, opRead, true)
 		}
 	}
-	n := copy(b, l.out)
-	l.out = l.out[n:]
-	return n, nil
 }
 
-// Close implements io.Closer.
+// Close implements [upstream.Source].
 func (l *sessionListener) Close() error {
-	l.close.Do(func() {
-		close(l.closed)
-		l.of.mu.Lock()
-		defer l.of.mu.Unlock()
-		if l.of.listener == l {
-			l.of.listener = nil
-		}
-	})
+	close(l.closed)
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if l.of.listener == l {
+		l.of.listener = nil
+	}
 	return nil
 }

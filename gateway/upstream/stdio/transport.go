@@ -174,7 +174,7 @@ func (t *Transport) Listen(ctx context.Context, r *upstream.Request) (*upstream.
 	case s == nil:
 		return upstream.Empty(http.StatusNotFound), nil
 	}
-	return upstream.Stream(s.sessionStream.listen(ctx, t)), nil
+	return upstream.Events(s.sessionStream.listen(ctx, t)), nil
 }
 
 // End implements upstream.Transport.

@@ -80,7 +80,7 @@ func (t *ToLegacy) call(ctx context.Context, r *upstream.Request, m *mcp.Message
 	}
 	switch {
 	case early != nil:
-		return Stream(&turn{callToLegacy: c, number: c.turnNumber(), first: early}), nil
+		return upstream.Events(&turn{callToLegacy: c, number: c.turnNumber(), first: early}), nil
 	case resp.Status == http.StatusOK && resp.MediaType() == EventStream:
 		if err := c.keep(); err != nil {
 			resp.Body.Close()
@@ -132,7 +132,7 @@ func (c *callToLegacy) peek() (*upstream.Response, error) {
 		return upstream.Message(http.StatusNotFound, first), nil
 	}
 	source.first = first
-	return Stream(source), nil
+	return upstream.Events(source), nil
 }
 
 // start acquires a session and sends the request in it. If a message for the client

@@ -26,7 +26,7 @@ const (
 )
 
 // subscription is the response to one subscriptions/listen: a session of its own, and its
-// GET stream. It is a [Source].
+// GET stream. It is a [upstream.Source].
 type subscription struct {
 	t *ToLegacy
 	sender
@@ -74,7 +74,7 @@ func (t *ToLegacy) listen(ctx context.Context, r *upstream.Request, m *mcp.Messa
 	l.info, l.declared, l.level = slices.Clone(l.info), slices.Clone(l.declared), nil
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.agree(m, uris)
-	return Stream(l), nil
+	return upstream.Events(l), nil
 }
 
 // agree returns the acknowledgment: the part of the client's request that the upstream
@@ -147,7 +147,7 @@ func (l *subscription) subscribe(uris [][]byte) (accepted [][]byte) {
 	return accepted
 }
 
-// Next implements Source. It continues until the client disconnects: a stream that
+// Next implements [upstream.Source]. It continues until the client disconnects: a stream that
 // the upstream ends is opened again.
 func (l *subscription) Next(before func()) ([]byte, error) {
 	for {
@@ -231,13 +231,10 @@ func (l *subscription) rest() {
 	l.pause = min(2*l.pause, maxReopening)
 }
 
-// Close implements Source.
+// Close implements [upstream.Source].
 func (l *subscription) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return nil
-	}
 	l.closed = true
 	l.cancel()
 	if l.answer != nil {
@@ -248,5 +245,3 @@ func (l *subscription) Close() error {
 	l.t.discard(l.conn)
 	return nil
 }
-
-var _ io.Closer = (*subscription)(nil)

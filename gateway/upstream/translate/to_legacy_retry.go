@@ -52,7 +52,7 @@ func (t *ToLegacy) kindRetry() string { return "retry:" + t.opts.Upstream.Name }
 func (t *ToLegacy) kindEnd() string   { return "end:" + t.opts.Upstream.Name }
 
 // remote is the response to a retry whose call another replica holds. It is a
-// [Source].
+// [upstream.Source].
 type remote struct {
 	t          *ToLegacy
 	instance   string
@@ -61,7 +61,6 @@ type remote struct {
 	requestID  string
 	ctx        context.Context
 	cancel     context.CancelFunc
-	close      sync.Once
 	ended      bool // changed by Next only
 	Refusing
 }
@@ -82,10 +81,10 @@ func (t *ToLegacy) handOver(ctx context.Context, r *upstream.Request, m *mcp.Mes
 		return resp, nil
 	}
 	o.ctx, o.cancel = context.WithCancel(ctx)
-	return Stream(o), nil
+	return upstream.Events(o), nil
 }
 
-// Next implements Source.
+// Next implements [upstream.Source].
 func (o *remote) Next(before func()) ([]byte, error) {
 	if o.ended {
 		return nil, io.EOF
@@ -124,13 +123,11 @@ func (o *remote) fail(why string) []byte {
 	return failed(o.method, []byte(o.id), o.requestID, why, isUnknown)
 }
 
-// Close implements Source.
+// Close implements [upstream.Source].
 func (o *remote) Close() error {
-	o.close.Do(func() {
-		o.cancel()
-		o.t.opts.Background.Run(func(ctx context.Context) {
-			_ = o.t.opts.Replicas.Send(ctx, o.instance, o.t.kindEnd(), remoteEnd{o.box})
-		})
+	o.cancel()
+	o.t.opts.Background.Run(func(ctx context.Context) {
+		_ = o.t.opts.Replicas.Send(ctx, o.instance, o.t.kindEnd(), remoteEnd{o.box})
 	})
 	return nil
 }

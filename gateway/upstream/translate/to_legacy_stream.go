@@ -10,7 +10,7 @@ import (
 )
 
 // turn is the part of the call that responds to one request of the client. It is a
-// [Source].
+// [upstream.Source].
 type turn struct {
 	*callToLegacy
 	number int
@@ -19,7 +19,7 @@ type turn struct {
 
 // stream returns the response to the client's current request.
 func (c *callToLegacy) stream() *upstream.Response {
-	return Stream(&turn{callToLegacy: c, number: c.turnNumber()})
+	return upstream.Events(&turn{callToLegacy: c, number: c.turnNumber()})
 }
 
 // turnNumber is the number of the client's current request.
@@ -36,7 +36,7 @@ func (t *turn) mine() bool {
 	return t.state == running && t.turns == t.number
 }
 
-// Close implements Source. If the client disconnects before the response, the call is
+// Close implements [upstream.Source]. If the client disconnects before the response, the call is
 // canceled.
 func (t *turn) Close() error {
 	if t.mine() {
@@ -71,7 +71,7 @@ func (c *callToLegacy) waiter() func() {
 	return c.wait
 }
 
-// Next implements Source.
+// Next implements [upstream.Source].
 func (c *turn) Next(before func()) ([]byte, error) {
 	if first := c.first; first != nil {
 		c.first = nil

@@ -28,7 +28,7 @@ const (
 	patienceWait = time.Minute // for an upstream that requests to be asked again
 )
 
-// callToModern is one request of a client, and its retries. It is a [Source].
+// callToModern is one request of a client, and its retries. It is a [upstream.Source].
 type callToModern struct {
 	t       *ToModern
 	request upstream.Request
@@ -93,7 +93,7 @@ func (c *callToModern) take(resp *upstream.Response) (*upstream.Response, error)
 			return nil, err
 		}
 		c.answer = NewMessages(resp, c.wait)
-		return Stream(c), nil
+		return upstream.Events(c), nil
 	case translatable(resp):
 		return c.whole(resp)
 	}
@@ -165,7 +165,7 @@ func (c *callToModern) whole(resp *upstream.Response) (*upstream.Response, error
 		if err := c.keep(); err != nil {
 			return nil, err
 		}
-		return Stream(c), nil
+		return upstream.Events(c), nil
 	}
 	c.close()
 	out := reply(resp, http.StatusOK, text)
@@ -248,7 +248,7 @@ func (c *callToModern) wait() {
 	}
 }
 
-// Next implements Source.
+// Next implements [upstream.Source].
 func (c *callToModern) Next(before func()) ([]byte, error) {
 	c.before = before
 	for {
@@ -410,7 +410,7 @@ func (c *callToModern) close() {
 	}
 }
 
-// Close implements Source.
+// Close implements [upstream.Source].
 func (c *callToModern) Close() error {
 	c.close()
 	c.mu.Lock()

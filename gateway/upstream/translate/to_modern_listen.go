@@ -153,7 +153,7 @@ func (t *ToModern) unwatch(id session.ID) {
 	t.forgetWatch(id)
 }
 
-// listener is the GET stream of a session. It is a [Source].
+// listener is the GET stream of a session. It is a [upstream.Source].
 type listener struct {
 	t       *ToModern
 	request upstream.Request
@@ -185,7 +185,7 @@ func (t *ToModern) Listen(ctx context.Context, r *upstream.Request) (*upstream.R
 		return upstream.Empty(http.StatusMethodNotAllowed), nil
 	}
 	l.use(resp)
-	return Stream(l), nil
+	return upstream.Events(l), nil
 }
 
 // attach makes l the stream of its session's subscriptions.
@@ -273,7 +273,7 @@ func (l *listener) reopened() bool {
 	return l.changed && l.ctx.Err() == nil
 }
 
-// Next implements Source. It forwards notifications, without the members of the
+// Next implements [upstream.Source]. It forwards notifications, without the members of the
 // revision without sessions.
 func (l *listener) Next(before func()) ([]byte, error) {
 	for {
@@ -300,7 +300,7 @@ func (l *listener) Next(before func()) ([]byte, error) {
 	}
 }
 
-// Close implements Source.
+// Close implements [upstream.Source].
 func (l *listener) Close() error {
 	l.cancel()
 	if who := l.request.Caller; who != nil {

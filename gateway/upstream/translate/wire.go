@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
@@ -71,9 +70,6 @@ func NewMessages(resp *upstream.Response, before func()) *Messages {
 	}
 	return m
 }
-
-// Stream reports whether the response is an event stream.
-func (m *Messages) Stream() bool { return m.events != nil }
 
 // Next returns the text of the next message, which the caller may keep; io.EOF at the
 // end, and the errors of the body.
@@ -220,41 +216,6 @@ func unusedRoom(room, written []byte) []byte {
 	return room[len(written):len(written)]
 }
 
-// Source produces the messages of a stream. Next is called by one goroutine at a time;
-// Close may be called by another, also more than once, and ends a blocked Next.
-type Source interface {
-	// Next returns the next message, io.EOF at the end of the stream. It calls before
-	// whenever it is about to block.
-	Next(before func()) ([]byte, error)
-	Close() error
-}
-
-// Stream returns a response that is an event stream of the messages of source.
-func Stream(source Source) *upstream.Response {
-	return upstream.Stream(&stream{source: source})
-}
-
-// stream is the body of an event stream.
-type stream struct {
-	source Source
-	before func()
-	left   []byte // the rest of the event that is being read
-	err    error
-	closed sync.Once
-}
-
-// BeforeWait is [upstream.HTTPResponse.BeforeWait].
-func (s *stream) BeforeWait(f func()) { s.before = f }
-
-// OnRefused is [upstream.Response.OnRefused], if the source has one.
-func (s *stream) OnRefused(f func(*upstream.Refused)) {
-	if source, ok := s.source.(interface {
-		OnRefused(func(*upstream.Refused))
-	}); ok {
-		source.OnRefused(f)
-	}
-}
-
 // Refusing stores the function that is called when the gateway ends a call instead of its
 // upstream. The zero value is ready for use, by one goroutine at a time.
 type Refusing struct {
@@ -280,31 +241,3 @@ func (o *Refusing) Refuse(why *refusal.Refusal, cause string) {
 
 // Refused returns the refusal that ended the call; nil if there is none.
 func (o *Refusing) Refused() *upstream.Refused { return o.before }
-
-// Read implements io.Reader.
-func (s *stream) Read(p []byte) (int, error) {
-	for len(s.left) == 0 {
-		if s.err != nil {
-			return 0, s.err
-		}
-		var message []byte
-		if message, s.err = s.source.Next(s.wait); s.err == nil {
-			s.left = mcp.AppendEvent(nil, mcp.Event{Type: []byte("message"), Data: message, HasData: true})
-		}
-	}
-	n := copy(p, s.left)
-	s.left = s.left[n:]
-	return n, nil
-}
-
-func (s *stream) wait() {
-	if s.before != nil {
-		s.before()
-	}
-}
-
-// Close implements io.Closer.
-func (s *stream) Close() (err error) {
-	s.closed.Do(func() { err = s.source.Close() })
-	return err
-}

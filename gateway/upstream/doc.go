@@ -4,7 +4,7 @@
 //	message   package client        the gateway's own messages: sessions, lists, probes
 //	   │      package translate     a client of one protocol generation, a server of the other
 //	   │      breaker.go            messages in flight, and the breaker of upstreams[].breaker
-//	   ▼      Transport             posts a message, opens a stream, ends a session     transport.go
+//	   ▼      Transport             posts a message, opens a stream, ends a session     transport.go, events.go
 //	          ├── HTTP              over Client, with Credentials                       http.go
 //	          │     package credentials   tokens: the gateway's, each caller's, an operator's
 //	          └── package stdio     a program: processes, accounts, Landlock

@@ -246,3 +246,16 @@ func (p *pool) close() []*conn {
 	p.wake()
 	return out
 }
+
+// forget ends the idle sessions of a key, because the upstream has lost one of them.
+func (p *pool) forget(key poolKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle[key]) > 0 {
+		c := p.idle[key][0]
+		p.remove(c)
+		p.total--
+		p.discard(c)
+	}
+	p.wake()
+}

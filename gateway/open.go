@@ -109,18 +109,12 @@ func (g *Gateway) openSearch(cfg *config.File) {
 	if !c.Enabled || c.Mode != config.ToolSearchSynthesize {
 		return
 	}
-	var upstreams []string
-	if !cfg.Federation.Enabled { // the search reads the merged lists instead
-		upstreams = g.services.Router.Upstreams() // tools of other upstreams cannot be called
-	}
-	g.services.Search = &search.Service{MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Refresher: search.New(search.Options{
-		Lists: g.services.Lists, Upstreams: upstreams, Route: g.services.Router.Match, Reserved: search.Name,
-		Interval: max(c.RefreshInterval, time.Second), Logger: g.services.Log,
-		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged, Keep: g.services.Named(nil),
-	})}
-	if g.services.Federation != nil {
-		g.services.Search.Merged = g.services.Federation
-	}
+	g.services.Search = search.New(search.Options{
+		MaxResults: c.MaxResults, Call: c.Calls(cfg.Federation.Enabled), Merged: g.services.Federation.Merge(), Lists: g.services.Lists,
+		Upstreams: g.services.Router.Upstreams(), Names: g.services.Names, Route: g.services.Router.Match, // tools of other upstreams cannot be called
+		Interval: max(c.RefreshInterval, time.Second), Logger: g.services.Log, Now: g.services.Now,
+		State: filepath.Join(cfg.StateDirectory(), "tool-definitions.json"), Changed: g.toolChanged,
+	})
 }
 
 // openObserver opens telemetry. State is called at a scrape, when all parts are open.

@@ -29,8 +29,8 @@ type LeftOut struct {
 // concurrent use.
 type Catalog struct {
 	names   *Names
-	items   [mcp.NumListKinds][]*Item // upstreams in the order of the file, items in that of the upstream
-	byKey   [mcp.NumListKinds]map[string]*Item
+	items   [mcp.NumListKinds][]*Item        // upstreams in the order of the file, items in that of the upstream
+	byKey   [mcp.NumListKinds]map[string]int // index in items by visible name
 	heads   *heads
 	leftOut []LeftOut
 	gone    [mcp.NumListKinds]gone
@@ -38,21 +38,24 @@ type Catalog struct {
 
 // Build merges lists. Listings may come in any order; an upstream without one has no items.
 // previous is the previous catalog, or nil: with it a cursor of an earlier page continues at its
-// position. The owners decide which upstream keeps a name that several list; a name without an
-// owner goes to the first upstream in the order of the file.
+// position, and unchanged items are the same ones. The owners decide which upstream keeps a name
+// that several list; a name without an owner goes to the first upstream in the order of the file.
+// With nil names all items have the upstreams' own names, and listings are in the order of the file.
 func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) *Catalog {
 	c := &Catalog{names: names}
 	owners.next()
 	listings = slices.Clone(listings)
-	slices.SortStableFunc(listings, func(a, b Listing) int { return cmp.Compare(names.order[a.Upstream], names.order[b.Upstream]) })
+	if names != nil {
+		slices.SortStableFunc(listings, func(a, b Listing) int { return cmp.Compare(names.order[a.Upstream], names.order[b.Upstream]) })
+	}
 	for _, kind := range mcp.ListKinds {
-		c.byKey[kind] = map[string]*Item{}
+		c.byKey[kind] = map[string]int{}
 	}
 	var read [][]*Item // items whose name they can own
 	var all []*Item
 	for i := range listings {
 		for _, kind := range claimOrder {
-			items := c.read(&listings[i], kind)
+			items := c.read(&listings[i], kind, previous)
 			read, all = append(read, items), append(all, items...)
 		}
 	}
@@ -62,9 +65,6 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 		c.own(owners, items)
 	}
 	for _, kind := range mcp.ListKinds {
-		for i, it := range c.items[kind] {
-			it.index = i
-		}
 		c.gone[kind] = goneSince(previous, c, kind)
 	}
 	return c
@@ -75,7 +75,7 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Resource}
 
 // read returns the valid items of one upstream and kind, and records the others as left out.
-func (c *Catalog) read(l *Listing, kind mcp.ListKind) (items []*Item) {
+func (c *Catalog) read(l *Listing, kind mcp.ListKind, previous *Catalog) (items []*Item) {
 	seen := map[string]bool{}
 	leave := func(it *Item, why Reason) {
 		out := LeftOut{Upstream: l.Upstream, Kind: kind, Reason: why}
@@ -98,6 +98,11 @@ func (c *Catalog) read(l *Listing, kind mcp.ListKind) (items []*Item) {
 			continue
 		}
 		seen[it.Visible] = true
+		if previous != nil {
+			if old, ok := previous.Item(kind, it.Visible); ok && old.Same(it) {
+				it = old
+			}
+		}
 		items = append(items, it)
 	}
 	return items
@@ -110,8 +115,8 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 			c.leftOut = append(c.leftOut, LeftOut{Upstream: it.Upstream, Kind: it.Kind, Own: it.Own, Visible: it.Visible, Reason: ReasonClaimed, Owner: owner})
 			continue
 		}
+		c.byKey[it.Kind][it.Visible] = len(c.items[it.Kind])
 		c.items[it.Kind] = append(c.items[it.Kind], it)
-		c.byKey[it.Kind][it.Visible] = it
 	}
 }
 
@@ -143,8 +148,11 @@ func (c *Catalog) Items(kind mcp.ListKind) []*Item { return c.items[kind] }
 
 // Item returns the item with a visible name.
 func (c *Catalog) Item(kind mcp.ListKind, visible string) (*Item, bool) {
-	it, ok := c.byKey[kind][visible]
-	return it, ok
+	i, ok := c.byKey[kind][visible]
+	if !ok {
+		return nil, false
+	}
+	return c.items[kind][i], true
 }
 
 // Page returns up to limit items of a kind that the caller may see, beginning after the item

@@ -25,10 +25,11 @@ func goneSince(previous, now *Catalog, kind mcp.ListKind) gone {
 	if before := previous.gone[kind]; len(before) < maxGone {
 		out = maps.Clone(before)
 	}
-	maps.DeleteFunc(out, func(key, _ string) bool { return now.byKey[kind][key] != nil })
+	listed := func(key string) bool { _, ok := now.byKey[kind][key]; return ok }
+	maps.DeleteFunc(out, func(key, _ string) bool { return listed(key) })
 	items := previous.items[kind]
 	for i, it := range items {
-		if now.byKey[kind][it.Visible] != nil {
+		if listed(it.Visible) {
 			continue
 		}
 		if out == nil {
@@ -44,8 +45,8 @@ func goneSince(previous, now *Catalog, kind mcp.ListKind) gone {
 
 // behind returns the index after an item, also after a removed one.
 func (c *Catalog) behind(kind mcp.ListKind, after string) (index int, ok bool) {
-	if it := c.byKey[kind][after]; it != nil {
-		return it.index + 1, true
+	if i, ok := c.byKey[kind][after]; ok {
+		return i + 1, true
 	}
 	for range len(c.gone[kind]) {
 		next, ok := c.gone[kind][after]
@@ -55,8 +56,8 @@ func (c *Catalog) behind(kind mcp.ListKind, after string) (index int, ok bool) {
 		if next == "" {
 			return len(c.items[kind]), true
 		}
-		if it := c.byKey[kind][next]; it != nil {
-			return it.index, true
+		if i, ok := c.byKey[kind][next]; ok {
+			return i, true
 		}
 		after = next
 	}

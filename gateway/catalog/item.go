@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"strings"
+	"sync"
 
 	"svc/gateway/mcp"
 )
@@ -27,7 +28,27 @@ type Item struct {
 	// Digest is the digest of the upstream's definition.
 	Digest [sha256.Size]byte
 
-	index int // index among the items of its kind
+	fit   sync.Once // sets forms
+	forms [2][]byte // for the two protocol generations
+}
+
+// Same reports whether two items are the same definition of one upstream under the same name.
+func (it *Item) Same(other *Item) bool {
+	return it.Digest == other.Digest && it.Visible == other.Visible && it.Upstream == other.Upstream
+}
+
+// Form returns the form of the item for clients of a protocol generation ([Fit]); nil if they
+// cannot parse it.
+func (it *Item) Form(modern bool) []byte {
+	it.fit.Do(func() {
+		for i, modern := range [...]bool{false, true} {
+			it.forms[i], _ = Fit(it.Kind, it.JSON, modern)
+		}
+	})
+	if modern {
+		return it.forms[1]
+	}
+	return it.forms[0]
 }
 
 // key returns the member that identifies an item in requests: name, uri or uriTemplate.

@@ -45,6 +45,16 @@ type Offer struct {
 	Lists []List
 }
 
+// List returns the list of a kind; an empty one without it.
+func (o *Offer) List(kind mcp.ListKind) *List {
+	for i := range o.Lists {
+		if o.Lists[i].Kind == kind {
+			return &o.Lists[i]
+		}
+	}
+	return new(List)
+}
+
 // List is all pages of one kind.
 type List struct {
 	Kind mcp.ListKind

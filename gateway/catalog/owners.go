@@ -33,6 +33,8 @@ type Identity struct {
 type Owners struct {
 	path   string
 	saving sync.Mutex // serializes writes of the file; locked before mu
+	// route, if set, decides alone who owns a tool; then nothing is stored.
+	route func(tool string) (upstream string, ok bool)
 
 	sharing   sync.Mutex // serializes use of the store; locked before mu
 	shared    []*sharedMap
@@ -111,6 +113,11 @@ func OpenOwners(path string, identities []Identity) (*Owners, error) {
 	o.bornItems, o.bornTemplates = file.Items, file.Templates
 	o.changed = false
 	return o, nil
+}
+
+// RoutedOwners returns owners for which each tool belongs to the upstream that a call of it reaches.
+func RoutedOwners(route func(tool string) (upstream string, ok bool)) *Owners {
+	return &Owners{route: route}
 }
 
 // ReadOwned returns the keys of every kind that an upstream owns according to a file of owners;
@@ -210,6 +217,10 @@ func (o *Owners) next() {
 
 // claim makes upstream the owner of a key that has none, and returns the owner.
 func (o *Owners) claim(kind mcp.ListKind, key, upstream string) (owner string) {
+	if o.route != nil {
+		owner, _ = o.route(key)
+		return owner
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	k := ownerKey{kind, key}

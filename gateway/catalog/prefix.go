@@ -185,8 +185,11 @@ func (l *LeftOut) Remedy() string {
 }
 
 // Visible returns the name under which clients see an upstream's tool or prompt, or why they do
-// not see it. The keys of other kinds are not changed.
+// not see it. The keys of other kinds are not changed. Nil Names change nothing.
 func (n *Names) Visible(upstream string, kind mcp.ListKind, own string) (string, Reason) {
+	if n == nil {
+		return own, ""
+	}
 	c := n.upstreams[upstream]
 	if c == nil {
 		return "", ReasonHidden

@@ -56,10 +56,10 @@ type Need struct {
 	// Kinds are read at intervals. An upstream of which no part needs a kind is read only for
 	// callers.
 	Kinds []mcp.ListKind
-	// Interval is the longest time between two readings.
+	// Interval is the longest time between two readings of Kinds.
 	Interval time.Duration
 	// Merged is set if clients get the lists. Then private lists are read when their callers
-	// request them, and the last lists stay in memory.
+	// request them.
 	Merged bool
 	// Check returns the reason why the lists of a reading are of no use, which is a failure of the
 	// reading; it may be nil.
@@ -75,6 +75,7 @@ type Need struct {
 type Reader struct {
 	opts    ReaderOptions
 	feeds   []*Feed
+	merges  []*Merge
 	private privateLists
 	turns   turns
 	wanted  wanted
@@ -114,14 +115,17 @@ func (r *Reader) Feed(name string) *Feed {
 	return nil
 }
 
-// Run reads the needed lists repeatedly until ctx ends, and returns when all goroutines have
-// stopped. Call it once.
+// Run reads and merges the needed lists repeatedly until ctx ends, and returns when all goroutines
+// have stopped. Call it once.
 func (r *Reader) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, fd := range r.feeds {
 		if len(fd.kinds) > 0 {
 			wg.Go(func() { fd.follow(ctx) })
 		}
+	}
+	for _, m := range r.merges {
+		wg.Go(func() { m.awaitFirst(ctx) })
 	}
 	wg.Go(func() { r.announcements(ctx) })
 	wg.Wait()

@@ -109,9 +109,9 @@ func (fd *Feed) Cached(c *upstream.Caller) *Offer {
 	return fd.reader.private.last(key)
 }
 
-// Turn waits until a caller may read private lists: one that is known only by its address, for one
+// turn waits until a caller may read private lists: one that is known only by its address, for one
 // request at a time. ok is false if ctx ends before.
-func (r *Reader) Turn(ctx context.Context, c *upstream.Caller) (release func(), ok bool) {
+func (r *Reader) turn(ctx context.Context, c *upstream.Caller) (release func(), ok bool) {
 	if _, cached := c.CacheKey(); cached || c == nil || c.Principal == nil {
 		return func() {}, true
 	}

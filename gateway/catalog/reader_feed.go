@@ -31,6 +31,7 @@ type Feed struct {
 	kinds    []mcp.ListKind
 	interval time.Duration
 	merged   bool
+	kept     bool // the last lists stay in memory, for a Merge
 
 	lister   Lister        // of the goroutine of follow
 	asked    chan struct{} // closed when the upstream was read once
@@ -47,7 +48,7 @@ type Feed struct {
 	away      atomic.Bool
 
 	mu       sync.Mutex
-	listed   *Offer // the last valid offer, as the upstream sent it; nil unless the lists are merged
+	listed   *Offer // the last valid offer, as the upstream sent it; nil unless it is kept
 	offer    *Offer // the offer without withheld definitions
 	goodAt   time.Time
 	readAt   time.Time     // time of the last reading, failed or not
@@ -63,15 +64,15 @@ func (fd *Feed) Follow(n Need) {
 			fd.kinds = append(fd.kinds, kind)
 		}
 	}
-	if len(fd.needs) == 0 || n.Interval < fd.interval {
+	if len(n.Kinds) > 0 && (fd.interval == 0 || n.Interval < fd.interval) {
 		fd.interval = n.Interval
 	}
 	fd.needs, fd.merged = append(fd.needs, n), fd.merged || n.Merged
 }
 
-// Ready waits until each of some upstreams was read once, or ctx ends, and reports whether all
+// ready waits until each of some upstreams was read once, or ctx ends, and reports whether all
 // were.
-func Ready(ctx context.Context, feeds []*Feed) bool {
+func ready(ctx context.Context, feeds []*Feed) bool {
 	for _, fd := range feeds {
 		select {
 		case <-fd.asked:
@@ -129,9 +130,9 @@ func (fd *Feed) Health() (failures uint64, failing bool) {
 	return fd.failures, fd.err != nil
 }
 
-// Last returns the last valid offer of merged lists, the time of its reading, and whether a
+// last returns the last valid offer of lists that are kept, the time of its reading, and whether a
 // reading has failed since.
-func (fd *Feed) Last() (offer *Offer, at time.Time, failing bool) {
+func (fd *Feed) last() (offer *Offer, at time.Time, failing bool) {
 	fd.mu.Lock()
 	defer fd.mu.Unlock()
 	return fd.offer, fd.goodAt, fd.err != nil
@@ -298,7 +299,7 @@ func (fd *Feed) refresh(ctx context.Context) (offer *Offer, pause time.Duration,
 	}
 	pause = fd.pause(listed)
 	offer = r.keep(fd.Name, listed)
-	if fd.merged {
+	if fd.kept {
 		fd.mu.Lock()
 		fd.listed, fd.offer, fd.goodAt = listed, offer, r.opts.Now()
 		fd.mu.Unlock()

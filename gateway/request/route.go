@@ -2,7 +2,6 @@ package request
 
 import (
 	"context"
-	"slices"
 
 	"svc/gateway/auth"
 	"svc/gateway/catalog"
@@ -40,32 +39,6 @@ func NamesOf(upstreams []upstream.Config) (*catalog.Names, error) {
 		return nil, nil
 	}
 	return catalog.NewNames(naming)
-}
-
-// Named returns an upstream's offer with the names that clients see, after filtering by keep,
-// which may be nil.
-func (t *Table) Named(keep func(string, *catalog.Offer) *catalog.Offer) func(string, *catalog.Offer) *catalog.Offer {
-	if t.Names == nil {
-		return keep
-	}
-	return func(name string, o *catalog.Offer) *catalog.Offer {
-		if keep != nil {
-			o = keep(name, o)
-		}
-		named := *o
-		named.Lists = slices.Clone(o.Lists)
-		for i := range named.Lists {
-			list := &named.Lists[i]
-			items := make([][]byte, 0, len(list.Items))
-			for _, item := range list.Items {
-				if item = t.Names.Rename(name, list.Kind, item); item != nil {
-					items = append(items, item)
-				}
-			}
-			list.Items = items
-		}
-		return &named
-	}
 }
 
 // Found is the route of a request. Upstream is nil if no upstream was found.

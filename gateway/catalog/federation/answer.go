@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -100,7 +101,7 @@ type answer struct {
 func (a *answer) may(it *catalog.Item) bool { return a.mayAsk(it.Kind, it.Upstream, it.Visible) }
 
 func (a *answer) mayAsk(kind mcp.ListKind, upstream, visible string) bool {
-	return viewOf(a.caller).Shows(kind, upstream, visible) && (a.opts.May == nil || a.opts.May(a.caller, kind, upstream, visible))
+	return catalog.ViewOf(a.caller).Shows(kind, upstream, visible) && (a.opts.May == nil || a.opts.May(a.caller, kind, upstream, visible))
 }
 
 // message returns a complete response with a result, which is a JSON object.
@@ -143,14 +144,14 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 			return a.refuse(&refusal.Cursor, err.Error())
 		}
 	}
-	v, sent := a.shownTo(ctx, a.caller, kind), false
+	v, sent := a.merge.For(ctx, a.caller, kind), false
 	defer func() {
 		if !sent {
-			v.end()
+			v.End()
 		}
 	}()
-	page, more, ok := v.catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
-		return v.fits.of(it, a.modern) != nil && a.may(it)
+	page, more, ok := v.Catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
+		return it.Form(a.modern) != nil && a.may(it)
 	})
 	if after != "" && !ok {
 		return a.refuse(&refusal.Cursor, catalog.ErrCursor.Error())
@@ -171,7 +172,7 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 		}
 		if a.modern {
 			out = append(out, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
-			out = strconv.AppendInt(out, v.holds(len(down) > 0).Milliseconds(), 10)
+			out = strconv.AppendInt(out, holds(v, len(down) > 0).Milliseconds(), 10)
 		}
 		if len(down) > 0 {
 			names, _ := json.Marshal(down)
@@ -182,15 +183,26 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 	}
 	items := make([][]byte, len(page))
 	for i, it := range page {
-		items[i] = v.fits.of(it, a.modern)
+		items[i] = it.Form(a.modern)
 	}
 	body := whole(items...)
-	if err := v.count(len(body)); err != nil {
+	if err := v.Count(len(body)); err != nil {
 		return a.refuse(&refusal.Overloaded, err.Error())
 	}
 	resp := made(body, func() *upstream.Parts { return listParts(kind, page, items, whole) })
-	resp.Body, sent = &releasing{resp.Body, v.end}, true
+	resp.Body, sent = &releasing{resp.Body, v.End}, true
 	return resp
+}
+
+// releasing is the body of an answer, at whose end the lists in it are released.
+type releasing struct {
+	io.ReadCloser
+	release func()
+}
+
+func (r *releasing) Close() error {
+	defer r.release()
+	return r.ReadCloser.Close()
 }
 
 // listParts returns the items of a page, grouped by upstream.
@@ -228,21 +240,21 @@ func (a *answer) scope() []byte {
 }
 
 // holds returns how long a client may cache a list.
-func (v *shown) holds(down bool) time.Duration {
+func holds(v *catalog.Shown, down bool) time.Duration {
 	switch {
 	case down:
 		return downTTL
-	case v.hasTTL:
-		return min(v.ttl, maxTTL)
+	case v.HasTTL:
+		return min(v.TTL, maxTTL)
 	}
 	return maxTTL
 }
 
 // downOf returns the unavailable upstreams of which the caller may use an item, as far as their
 // items are known.
-func (a *answer) downOf(v *shown, kind mcp.ListKind) []string {
+func (a *answer) downOf(v *catalog.Shown, kind mcp.ListKind) []string {
 	var out []string
-	for _, name := range v.down {
+	for _, name := range v.Down {
 		if a.uses(v, name) {
 			out = append(out, name)
 		}
@@ -252,16 +264,16 @@ func (a *answer) downOf(v *shown, kind mcp.ListKind) []string {
 
 // uses reports whether the caller may use an item of an upstream. If no items are known, a name
 // with its prefix represents all.
-func (a *answer) uses(v *shown, upstream string) bool {
+func (a *answer) uses(v *catalog.Shown, upstream string) bool {
 	known, may := a.known(v, upstream)
 	return may || !known
 }
 
 // known reports whether items of an upstream are known, and whether the caller may use one of
 // them.
-func (a *answer) known(v *shown, upstream string) (known, may bool) {
+func (a *answer) known(v *catalog.Shown, upstream string) (known, may bool) {
 	for _, kind := range mcp.ListKinds {
-		for _, it := range v.catalog.Items(kind) {
+		for _, it := range v.Catalog.Items(kind) {
 			if it.Upstream != upstream {
 				continue
 			}
@@ -286,7 +298,7 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 		version = mcp.Revision20251125
 	}
 	v := a.describing(ctx)
-	defer v.end()
+	defer v.End()
 	return a.describe(v, func(of description) string {
 		return `{"protocolVersion":"` + version + `","capabilities":` + of.capabilities(false) + `,"serverInfo":` + a.serverInfo() + a.instructionsMember(of) + "}"
 	})
@@ -296,11 +308,11 @@ func (a *answer) initialize(ctx context.Context) *upstream.Response {
 // other generation are translated.
 func (a *answer) discover(ctx context.Context) *upstream.Response {
 	v := a.describing(ctx)
-	defer v.end()
+	defer v.End()
 	names, _ := json.Marshal(mcp.Revisions())
 	return a.describe(v, func(of description) string {
 		return `{"resultType":"complete","supportedVersions":` + string(names) + `,"capabilities":` + of.capabilities(true) +
-			`,"ttlMs":` + strconv.FormatInt(v.holds(len(v.down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"` + a.instructionsMember(of) +
+			`,"ttlMs":` + strconv.FormatInt(holds(v, len(v.Down) > 0).Milliseconds(), 10) + `,"cacheScope":"private"` + a.instructionsMember(of) +
 			`,"_meta":{"io.modelcontextprotocol/serverInfo":` + a.serverInfo() + `}}`
 	})
 }

@@ -29,10 +29,6 @@ const compareTime = 10 * time.Second
 // difference in each.
 type difference struct{ before, after []*catalog.Item }
 
-func sameItem(x, y *catalog.Item) bool {
-	return x.Digest == y.Digest && x.Visible == y.Visible && x.Upstream == y.Upstream
-}
-
 // differences compares the lists of a view, by kind.
 func differences(v *auth.View, before, after *catalog.Catalog) (out [mcp.NumListKinds]difference) {
 	in := func(items []*catalog.Item) []*catalog.Item {
@@ -43,10 +39,10 @@ func differences(v *auth.View, before, after *catalog.Catalog) (out [mcp.NumList
 	}
 	for _, kind := range mcp.ListKinds {
 		a, b := in(before.Items(kind)), in(after.Items(kind))
-		for len(a) > 0 && len(b) > 0 && sameItem(a[0], b[0]) {
+		for len(a) > 0 && len(b) > 0 && a[0].Same(b[0]) {
 			a, b = a[1:], b[1:]
 		}
-		for len(a) > 0 && len(b) > 0 && sameItem(a[len(a)-1], b[len(b)-1]) {
+		for len(a) > 0 && len(b) > 0 && a[len(a)-1].Same(b[len(b)-1]) {
 			a, b = a[:len(a)-1], b[:len(b)-1]
 		}
 		out[kind] = difference{a, b}
@@ -60,22 +56,22 @@ func (f *Federation) may(w *watcher, it *catalog.Item) bool {
 }
 
 // notifyShared notifies the clients for whom a merged list has changed under their views and rules.
-func (f *Federation) notifyShared(before, after *snapshot) {
+func (f *Federation) notifyShared(before, after *catalog.Catalog) {
 	views := map[*auth.View][mcp.NumListKinds]difference{}
 	for _, w := range f.watchers.list() {
-		v := viewOf(w.caller)
+		v := catalog.ViewOf(w.caller)
 		differing, known := views[v]
 		if !known {
-			differing = differences(v, before.catalog, after.catalog)
+			differing = differences(v, before, after)
 			views[v] = differing
 		}
 		var kinds []mcp.ListKind
 		for _, kind := range mcp.ListKinds {
 			d := differing[kind]
-			seen := func(items []*catalog.Item, forms fits) []*catalog.Item {
-				return slices.DeleteFunc(slices.Clone(items), func(it *catalog.Item) bool { return forms.of(it, w.subscription != nil) == nil || !f.may(w, it) })
+			seen := func(items []*catalog.Item) []*catalog.Item {
+				return slices.DeleteFunc(slices.Clone(items), func(it *catalog.Item) bool { return it.Form(w.subscription != nil) == nil || !f.may(w, it) })
 			}
-			if len(d.before)+len(d.after) > maxCompared || !slices.EqualFunc(seen(d.before, before.fits), seen(d.after, after.fits), sameItem) {
+			if len(d.before)+len(d.after) > maxCompared || !slices.EqualFunc(seen(d.before), seen(d.after), (*catalog.Item).Same) {
 				kinds = append(kinds, kind)
 			}
 		}
@@ -92,7 +88,7 @@ func (f *Federation) seenOf(w *watcher, upstream string, offer *catalog.Offer) (
 		kind, h := offer.Lists[i].Kind, sha256.New()
 		for _, raw := range offer.Lists[i].Items {
 			it, ok := f.names.Item(upstream, kind, raw)
-			if ok && viewOf(w.caller).Shows(kind, upstream, it.Visible) && f.may(w, it) {
+			if ok && catalog.ViewOf(w.caller).Shows(kind, upstream, it.Visible) && f.may(w, it) {
 				h.Write(it.Digest[:])
 				_, _ = io.WriteString(h, it.Visible+"\n") // a hash.Hash returns no errors
 			}
@@ -105,7 +101,7 @@ func (f *Federation) seenOf(w *watcher, upstream string, offer *catalog.Offer) (
 // noteSeen stores the private lists that the client of a new stream was shown.
 func (f *Federation) noteSeen(w *watcher) {
 	for _, fd := range f.feeds {
-		if offer := fd.Cached(w.caller); offer != nil && viewOf(w.caller).Has(fd.Name) {
+		if offer := fd.Cached(w.caller); offer != nil && catalog.ViewOf(w.caller).Has(fd.Name) {
 			f.compareSeen(w, fd.Name, offer)
 		}
 	}
@@ -185,7 +181,7 @@ func (f *Federation) notifyPrivate(ctx context.Context, fd *catalog.Feed, privat
 	within, cancel := context.WithTimeout(ctx, compareTime)
 	defer cancel()
 	watched := func(w *watcher) []mcp.ListKind {
-		return slices.DeleteFunc(slices.Clone(private), func(k mcp.ListKind) bool { return !viewOf(w.caller).Lists(k, fd.Name) })
+		return slices.DeleteFunc(slices.Clone(private), func(k mcp.ListKind) bool { return !catalog.ViewOf(w.caller).Lists(k, fd.Name) })
 	}
 	callers := map[[sha256.Size]byte][]*watcher{}
 	for _, w := range f.watchers.list() {

@@ -33,7 +33,7 @@ type described struct {
 
 // describe responds with the self-description of the gateway. The contributions of the upstreams
 // are the parts of the response.
-func (a *answer) describe(v *shown, write func(description) string) *upstream.Response {
+func (a *answer) describe(v *catalog.Shown, write func(description) string) *upstream.Response {
 	all := a.description(v)
 	return made(a.message([]byte(write(all))), func() *upstream.Parts {
 		parts := &upstream.Parts{Join: func(results [][]byte) []byte {
@@ -69,13 +69,13 @@ func (a *answer) describe(v *shown, write func(description) string) *upstream.Re
 
 // description collects the self-descriptions of the upstreams. Instructions are included for
 // upstreams of which the caller may use an item.
-func (a *answer) description(v *shown) (all description) {
+func (a *answer) description(v *catalog.Shown) (all description) {
 	for _, fd := range a.feeds {
-		if !viewOf(a.caller).Has(fd.Name) {
+		if !catalog.ViewOf(a.caller).Has(fd.Name) {
 			continue
 		}
-		of := described{upstream: fd.Name, capabilities: v.declared[fd.Name]}
-		if offer := v.offers[fd.Name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
+		of := described{upstream: fd.Name, capabilities: a.declared.of(fd.Name)}
+		if offer := v.Offers[fd.Name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
 			if text := cleanInstructions(offer.Instructions); text != "" {
 				if _, may := a.known(v, fd.Name); may {
 					of.instructions = text
@@ -124,17 +124,17 @@ func (d description) capabilities(modern bool) string {
 // describing returns the caller's items for the self-description. Private lists are read if an
 // upstream with such lists has instructions, because these are only for callers who may use an
 // item of it.
-func (a *answer) describing(ctx context.Context) *shown {
-	v := a.shownTo(ctx, a.caller)
+func (a *answer) describing(ctx context.Context) *catalog.Shown {
+	v := a.merge.For(ctx, a.caller)
 	if a.opts.Config.Instructions == InstructionsNone {
 		return v
 	}
-	for name := range v.private {
-		if !viewOf(a.caller).Has(name) {
+	for name := range v.Private {
+		if !catalog.ViewOf(a.caller).Has(name) {
 			continue
 		}
-		if offer := v.offers[name]; offer != nil && offer.Instructions != "" {
-			return a.shownTo(ctx, a.caller, mcp.ListKinds[:]...)
+		if offer := v.Offers[name]; offer != nil && offer.Instructions != "" {
+			return a.merge.For(ctx, a.caller, mcp.ListKinds[:]...)
 		}
 	}
 	return v

@@ -72,16 +72,11 @@ type Federation struct {
 	// declared are the capabilities that upstreams provide.
 	declared *declarations
 	cursors  catalog.Cursors
+	merge    *catalog.Merge
 	feeds    []*catalog.Feed // in the order of the file
 	mark     string          // mark of the lines around an upstream's instructions
-	// first is closed when the first lists were merged; begun is set right before.
-	first chan struct{}
-	begun atomic.Bool
 
-	building sync.Mutex  // serializes rebuilds
 	unshared atomic.Bool // the last access to the store of the owners failed
-	current  atomic.Pointer[snapshot]
-	merged   mergedLists
 	watchers watchers
 	private  map[string]*privateChange // by upstream
 	// seen are the URIs in results, and lookups the times of the last lookups of unknown names.
@@ -94,14 +89,13 @@ var _ upstream.Transport = (*Federation)(nil)
 // New returns a Federation of all upstreams of opts.Lists. It sends nothing. Owners that cannot be read are logged,
 // and the next lists decide again.
 func New(opts Options) (*Federation, error) {
-	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, first: make(chan struct{}), seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
+	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
 	var naming []catalog.Naming
 	var identities []catalog.Identity
 	for _, fd := range f.feeds {
 		naming = append(naming, NamingOf(fd.Config))
 		identities = append(identities, Identity(fd.Config))
 		f.private[fd.Name] = &privateChange{wake: make(chan struct{}, 1)}
-		fd.Follow(catalog.Need{Kinds: mcp.ListKinds[:], Interval: opts.Config.RefreshInterval, Merged: true, Read: func(_ *catalog.Offer, announced []mcp.ListKind) { f.read(fd, announced) }})
 	}
 	var err error
 	if f.names, err = catalog.NewNames(naming); err != nil {
@@ -137,11 +131,25 @@ func New(opts Options) (*Federation, error) {
 	var mark [8]byte
 	_, _ = rand.Read(mark[:]) // crypto/rand never fails
 	f.mark = hex.EncodeToString(mark[:])
+	f.merge = catalog.NewMerge(catalog.MergeOptions{
+		Lists: opts.Lists, Feeds: f.feeds, Need: catalog.Need{Kinds: mcp.ListKinds[:], Interval: opts.Config.RefreshInterval, Merged: true},
+		Names: f.names, Owners: f.owners, Wait: opts.Config.ListTimeout, StaleFor: opts.Config.StaleFor, Now: opts.Now, Changed: f.changed,
+	})
+	for _, fd := range f.feeds { // after the merge has followed it
+		fd.Follow(catalog.Need{Read: func(_ *catalog.Offer, announced []mcp.ListKind) { f.announce(fd, announced) }})
+	}
 	if err := f.TakeReleases(); err != nil {
 		f.opts.Logger.Warn("names that were released still have their owners", "error", err, "fix", "svc tools release again, then SIGHUP")
 	}
-	f.current.Store(f.build(nil))
 	return f, nil
+}
+
+// Merge returns the merged lists; nil for a nil Federation.
+func (f *Federation) Merge() *catalog.Merge {
+	if f == nil {
+		return nil
+	}
+	return f.merge
 }
 
 // NamingOf returns the naming of the items of an upstream.
@@ -168,14 +176,13 @@ func Identity(c *upstream.Config) catalog.Identity {
 // OwnersFile returns the file of the owners of names.
 func OwnersFile(stateDir string) string { return filepath.Join(stateDir, "federation-owners.json") }
 
-// Run merges the first lists and applies the names of other replicas until ctx ends, and returns when all
+// Run applies the names of other replicas and notifies clients until ctx ends, and returns when all
 // goroutines have stopped. Call it once. On a nil Federation it does nothing.
 func (f *Federation) Run(ctx context.Context) {
 	if f == nil {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { f.awaitFirst(ctx) })
 	for _, fd := range f.feeds {
 		wg.Go(func() { f.followPrivate(ctx, fd) })
 	}
@@ -186,15 +193,15 @@ func (f *Federation) Run(ctx context.Context) {
 	f.save()
 }
 
-// awaitFirst closes first when every upstream was read once, or list_timeout has passed: before,
-// the order of the file decides which upstream owns a name.
-func (f *Federation) awaitFirst(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, f.opts.Config.ListTimeout)
-	defer cancel()
-	catalog.Ready(ctx, f.feeds)
-	f.begun.Store(true) // readings that end from here on trigger a merge themselves
-	f.rebuild()
-	close(f.first)
+// changed stores what a merge has decided, reports omitted items, and notifies the watching clients.
+func (f *Federation) changed(before, after *catalog.Snapshot) {
+	for name, offer := range after.Offers {
+		f.declared.note(name, offer.Capabilities)
+	}
+	f.report(before.Catalog, after.Catalog)
+	f.notifyShared(before.Catalog, after.Catalog)
+	f.reportStore()
+	f.save()
 }
 
 // save writes the owners and capabilities to their files.
@@ -207,13 +214,9 @@ func (f *Federation) save() {
 	}
 }
 
-// read merges the lists again after a reading of an upstream.
-func (f *Federation) read(fd *catalog.Feed, announced []mcp.ListKind) {
-	if !f.begun.Load() {
-		return
-	}
-	f.rebuild()
-	private := f.current.Load().private[fd.Name]
+// announce has the private lists of an upstream compared after a change.
+func (f *Federation) announce(fd *catalog.Feed, announced []mcp.ListKind) {
+	private := f.merge.Last().Private[fd.Name]
 	f.private[fd.Name].add(slices.DeleteFunc(slices.Clone(announced), func(k mcp.ListKind) bool { return !slices.Contains(private, k) }))
 }
 
@@ -240,19 +243,19 @@ func (f *Federation) Stats() []Stats {
 	if f == nil {
 		return nil
 	}
-	now := f.current.Load()
+	now := f.merge.Last().Catalog
 	out := make([]Stats, 0, len(f.feeds))
 	for _, fd := range f.feeds {
 		s := Stats{Upstream: fd.Name}
 		s.Failures, s.Unavailable = fd.Health()
 		for _, kind := range mcp.ListKinds {
-			for _, it := range now.catalog.Items(kind) {
+			for _, it := range now.Items(kind) {
 				if it.Upstream == fd.Name {
 					s.Items++
 				}
 			}
 		}
-		for _, left := range now.catalog.LeftOut() {
+		for _, left := range now.LeftOut() {
 			if left.Upstream == fd.Name && left.Reason != catalog.ReasonHidden {
 				s.LeftOut++
 			}

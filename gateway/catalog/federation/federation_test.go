@@ -530,16 +530,13 @@ func TestListsReadForCallersAreCountedAndBounded(t *testing.T) {
 			if err := resp.Body.Close(); err != nil || account.Held() != 0 {
 				t.Errorf("%v: %d bytes are counted after the answer, %v", c.Principal, account.Held(), err)
 			}
-			// The search and the call by name (mcp_search, mcp_call) use the tools after Tools has returned.
-			tools, release := b.Tools(t.Context(), c)
-			if len(tools.Items(mcp.Tool)) != 8 || (release != nil) != (c.Principal.Kind == auth.KindIP) {
-				t.Fatalf("%v: %d tools, release %t", c.Principal, len(tools.Items(mcp.Tool)), release != nil)
-			}
-			if release == nil {
-				continue
+			// The search and the call by name (mcp_search, mcp_call) use the tools until End.
+			v := b.merge.For(t.Context(), c, mcp.Tool)
+			if n := len(v.Catalog.Items(mcp.Tool)); n != 8 || v.Alone() != (c.Principal.Kind == auth.KindIP) {
+				t.Fatalf("%v: %d tools, alone %t", c.Principal, n, v.Alone())
 			}
 			held := account.Held()
-			if release(); held < 2*8*1000<<10 || account.Held() != 0 {
+			if v.End(); v.Alone() && held < 2*8*1000<<10 || account.Held() != 0 {
 				t.Errorf("%v: %d bytes are counted while the tools are used, %d after that", c.Principal, held, account.Held())
 			}
 		}

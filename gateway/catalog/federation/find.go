@@ -3,7 +3,6 @@ package federation
 import (
 	"context"
 
-	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
@@ -39,7 +38,7 @@ func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Messa
 		if answers(m) {
 			return Found{Upstream: Name}
 		}
-		if v := viewOf(c); f.opts.Fallback == "" || !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
+		if v := catalog.ViewOf(c); f.opts.Fallback == "" || !v.Has(f.opts.Fallback) || v != nil && mustName(m.Method) {
 			return f.nobody(m) // whether an item is in a view is known only by its name
 		}
 		return Found{Upstream: f.opts.Fallback}
@@ -49,7 +48,7 @@ func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Messa
 	}
 	found, ok := f.find(ctx, c, kind, visible, at, routed)
 	if !ok && kind != mcp.Tool {
-		if f.opts.Fallback != "" && viewOf(c).Shows(kind, f.opts.Fallback, visible) {
+		if f.opts.Fallback != "" && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {
 			return Found{Upstream: f.opts.Fallback}
 		}
 		return f.nobody(m)
@@ -64,14 +63,6 @@ func (f *Federation) nobody(m *mcp.Message) Found {
 		return Found{Upstream: Name}
 	}
 	return Found{}
-}
-
-// viewOf returns the view that a client uses; nil for none.
-func viewOf(c *upstream.Caller) *auth.View {
-	if c == nil {
-		return nil
-	}
-	return c.View
 }
 
 // Announced handles an upstream's notification that one of its lists has changed, and reports
@@ -121,11 +112,11 @@ func mustName(method string) bool {
 // the upstreams' lists are read again, also in the last one, so that the response time does not
 // reveal items outside of the view.
 func (f *Federation) find(ctx context.Context, c *upstream.Caller, kind mcp.ListKind, visible string, at mcp.Span, routed string) (Found, bool) {
-	v := viewOf(c)
+	v := catalog.ViewOf(c)
 	if routed != "" && v.Shows(kind, routed, visible) {
 		return f.at(routed, kind, visible, at)
 	}
-	f.now() // applies the owners of a first list
+	f.merge.Current() // applies the owners of a first list
 	owner, owned := f.owner(kind, visible)
 	if owned && routed == "" && v.Shows(kind, owner, visible) {
 		return f.at(owner, kind, visible, at)

@@ -97,10 +97,10 @@ func (f *Federation) ask(ctx context.Context, c *upstream.Caller) {
 	defer cancel()
 	var waiting sync.WaitGroup
 	for _, fd := range f.feeds {
-		if !fd.PerCaller() && viewOf(c).Has(fd.Name) {
+		if !fd.PerCaller() && catalog.ViewOf(c).Has(fd.Name) {
 			waiting.Go(func() { _ = fd.Ask(ctx, true) }) // the last lists stay in use
 		}
 	}
-	f.shownTo(ctx, c, mcp.ListKinds[:]...).end()
+	f.merge.For(ctx, c, mcp.ListKinds[:]...).End()
 	waiting.Wait()
 }

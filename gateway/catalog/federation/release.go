@@ -116,8 +116,6 @@ func (f *Federation) TakeReleases() error {
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	if f.begun.Load() {
-		f.rebuild()
-	}
+	f.merge.Rebuild()
 	return nil
 }

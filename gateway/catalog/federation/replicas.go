@@ -34,8 +34,8 @@ func (f *Federation) followReplicas(ctx context.Context) {
 		}
 		changed, _ := f.owners.Poll() // the error is reported below
 		f.reportStore()
-		if changed && f.begun.Load() {
-			f.rebuild()
+		if changed {
+			f.merge.Rebuild()
 		}
 	}
 }

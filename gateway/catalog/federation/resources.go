@@ -25,7 +25,7 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 	if len(uris) == 0 {
 		return nil, nil
 	}
-	a.shownTo(ctx, a.caller, mcp.Resource, mcp.Template).end() // private items have owners after this
+	a.merge.For(ctx, a.caller, mcp.Resource, mcp.Template).End() // private items have owners after this
 	for _, uri := range uris[:min(len(uris), maxSubscribed)] {
 		owner, ok := a.owner(mcp.Resource, uri)
 		if !ok || len(uri) > catalog.MaxKey || slices.Contains(all, uri) || !a.mayAsk(mcp.Resource, owner, uri) {

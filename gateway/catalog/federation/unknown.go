@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
@@ -58,10 +59,11 @@ func (a *answer) unknown() *upstream.Response {
 // offersTasks reports whether an upstream of the caller's view has tasks in the client's
 // generation, according to its last declaration.
 func (a *answer) offersTasks() bool {
-	for upstream, declared := range a.current.Load().declared {
-		if !viewOf(a.caller).Has(upstream) {
+	for _, fd := range a.feeds {
+		if !catalog.ViewOf(a.caller).Has(fd.Name) {
 			continue
 		}
+		declared := a.declared.of(fd.Name)
 		var extensions map[string]json.RawMessage
 		if !a.modern && declared["tasks"] != nil || a.modern && json.Unmarshal(declared["extensions"], &extensions) == nil && extensions[tasksExtension] != nil {
 			return true

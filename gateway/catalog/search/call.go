@@ -21,7 +21,7 @@ const callDefinition = `{"name":"` + CallName + `","title":"Call a tool that was
 
 // Calls reports whether a message asks for the call of another tool.
 func (s *Service) Calls(m *mcp.Message) bool {
-	return s != nil && s.Call && m.Method == mcp.MethodToolsCall && m.Name == CallName
+	return s != nil && s.opts.Call && m.Method == mcp.MethodToolsCall && m.Name == CallName
 }
 
 // Unwrap replaces m by the call in its arguments. Other members of its params are

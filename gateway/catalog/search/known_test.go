@@ -1,7 +1,9 @@
 package search
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +27,7 @@ func TestChangesAreNoticedAcrossRestarts(t *testing.T) {
 				told = append(told, upstream+"/"+tool)
 			}})
 			stop := running(r)
-			r.Ready(t.Context())
+			r.present(t.Context())
 			synctest.Wait()
 			stop()
 		})
@@ -66,8 +68,13 @@ func TestDamagedHashes(t *testing.T) {
 		if _, err := readKnown(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %v, want %s", text, err, want)
 		}
-		if r := New(Options{State: path}); r.Index().Len() != 0 {
-			t.Error("not begun anew")
+		var log bytes.Buffer
+		s := open([]source{{"u", &fake{}}}, Options{State: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if s.compare("u", []*Tool{{Name: "a"}}) != 0 || !strings.Contains(log.String(), "are unknown") {
+			t.Errorf("%.40s: not begun anew: %s", text, &log)
+		}
+		if all, err := readKnown(path); err != nil || len(all["u"]) != 1 {
+			t.Errorf("%.40s: not replaced: %v, %v", text, all, err)
 		}
 	}
 	if err := writeKnown(filepath.Join(path, "no", "such"), nil); err == nil {

@@ -3,30 +3,75 @@ package search
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
-// awaitLists bounds how long a search waits for the first lists of upstreams after the
-// start.
-const awaitLists = 3 * time.Second
-
-// Service responds to tools/list and implements the search tool instead of the
-// upstreams. A nil service responds to nothing.
-type Service struct {
-	*Refresher
+// Options are the parameters of New.
+type Options struct {
 	// MaxResults bounds the tools of one result.
 	MaxResults int
 	// Call enables the gateway's own tool that calls another tool by name.
 	Call bool
-	// Merged are the lists to search instead of the upstreams' own; nil for the
-	// upstreams' own.
-	Merged Merged
+	// Merged are the lists to search; nil without federation. Then those of Upstreams are merged,
+	// and changes of their definitions are reported.
+	Merged *catalog.Merge
+	// Lists reads the lists of the upstreams. It runs apart from the service.
+	Lists     *catalog.Reader
+	Upstreams []string
+	// Names are the names that clients see; nil if they are the upstreams' own.
+	Names *catalog.Names
+	// Route returns the upstream that a tool is called at.
+	Route func(tool string) (upstream string, ok bool)
+	// Interval is the maximum time between two lists of one upstream.
+	Interval time.Duration
+	// State is the file of the definition hashes; if empty they are kept in
+	// memory only.
+	State string
+	// Changed is called when the definition of a tool has changed; may be nil. It
+	// is called from several goroutines.
+	Changed func(upstream, tool string)
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
 
-	indexes indexes
+// Service responds to tools/list and implements the search tool instead of the
+// upstreams. A nil service responds to nothing. Its methods are safe for concurrent use.
+type Service struct {
+	opts        Options
+	lists       *catalog.Merge  // that are searched
+	indexes     indexes         // of them
+	feeds       []*catalog.Feed // of Upstreams
+	definitions definitions     // of the same
+}
+
+// New returns a service. It must be called before the reader runs.
+func New(opts Options) *Service {
+	s := &Service{opts: opts, lists: opts.Merged}
+	if s.opts.Logger == nil {
+		s.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if s.lists != nil {
+		return s
+	}
+	for _, name := range opts.Upstreams {
+		s.feeds = append(s.feeds, opts.Lists.Feed(name))
+	}
+	s.openDefinitions()
+	s.lists = s.identity()
+	for _, fd := range s.feeds { // after the merge has followed it
+		fd.Follow(catalog.Need{Read: func(o *catalog.Offer, _ []mcp.ListKind) {
+			if o != nil {
+				s.take(fd, o)
+			}
+		}})
+	}
+	return s
 }
 
 // Takes reports whether the service responds to a message.
@@ -50,12 +95,12 @@ func (s *Service) Answer(ctx context.Context, c *upstream.Caller, m *mcp.Message
 		if may("", Name) {
 			tools = append(tools, definition)
 		}
-		if s.Call && may("", CallName) {
+		if s.opts.Call && may("", CallName) {
 			tools = append(tools, callDefinition)
 		}
 		return appendList(nil, m.ID, modern, tools), nil
 	}
-	args, err := parseArguments(m.Spans.Arguments.Of(m.Body), s.MaxResults)
+	args, err := parseArguments(m.Spans.Arguments.Of(m.Body), s.opts.MaxResults)
 	if err != nil {
 		return nil, refuse(err)
 	}
@@ -76,12 +121,4 @@ func refuse(err error) *refusal.Refusal {
 		return &refusal.SearchLimit
 	}
 	return &refusal.SearchArguments
-}
-
-// Stats returns the states of the upstreams' lists.
-func (s *Service) Stats() []Stats {
-	if s == nil {
-		return nil
-	}
-	return s.Refresher.Stats()
 }

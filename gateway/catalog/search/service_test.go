@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/session/bodies"
 	"svc/gateway/upstream"
 )
 
@@ -28,7 +30,7 @@ func search(arguments string) string {
 }
 
 func TestWhatTheServiceTakes(t *testing.T) {
-	s := &Service{Refresher: New(Options{})}
+	s := new(Service)
 	for body, want := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`: true,
 		search(`{}`): true,
@@ -53,8 +55,8 @@ func TestWhatTheServiceTakes(t *testing.T) {
 func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tools: `{"name":"order_get","description":"Look an order up"},{"name":"order_delete","description":"Delete an order"}`}
-		s := &Service{Refresher: open([]source{{"u", f}}, Options{Route: everywhere("u"), Reserved: Name, Interval: time.Minute}), MaxResults: 10}
-		stop := running(s.Refresher)
+		s := open([]source{{"u", f}}, Options{Route: everywhere("u"), Interval: time.Minute})
+		stop := running(s)
 		defer stop()
 		const capable = `"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`
 		only := func(names ...string) func(string, string) bool {
@@ -105,7 +107,7 @@ func TestTheServiceAnswersWithWhatTheCallerMayCall(t *testing.T) {
 // Right after the start a search waits for the lists, for a bounded time.
 func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{Refresher: open([]source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Options{Route: everywhere("u"), Interval: time.Minute}), MaxResults: 10}
+		s := open([]source{{"u", &fake{tools: `{"name":"order_get"}`}}}, Options{Route: everywhere("u"), Interval: time.Minute})
 		began := time.Now()
 		got, refused := s.Answer(context.Background(), nil, scanned(t, search(`{"query":"order"}`)), "", func(string, string) bool { return true })
 		if refused != nil || strings.Contains(string(got), "order_get") || time.Since(began) != awaitLists {
@@ -114,45 +116,48 @@ func TestASearchWaitsForTheFirstLists(t *testing.T) {
 	})
 }
 
-// merged has one tool, in a catalog for each call that is in use until release.
-type merged struct {
-	t          *testing.T
-	used, ends int
-}
-
-func (m *merged) Tools(context.Context, *upstream.Caller) (tools *catalog.Catalog, release func()) {
-	names, err := catalog.NewNames([]catalog.Naming{{Upstream: "u"}})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	owners, err := catalog.OpenOwners("", []catalog.Identity{{Upstream: "u"}})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	l := catalog.Listing{Upstream: "u"}
-	l.Items[mcp.Tool] = [][]byte{[]byte(`{"name":"order_get","inputSchema":{"type":"object","properties":{"id":{"type":"string","x-mcp-header":"Id"}}}}`)}
-	m.used++
-	return catalog.Build(names, owners, nil, []catalog.Listing{l}), func() { m.ends++ }
-}
-
 // The lists that were read for one call (limits.body_bytes) are released when the result is
 // complete, or the headers are written, and their index is not kept.
 func TestListsOfOneCallAreReleasedAfterTheirUse(t *testing.T) {
-	lists := &merged{t: t}
-	s := &Service{Merged: lists, MaxResults: 10}
-	asked := 0
-	got, refused := s.Answer(t.Context(), nil, scanned(t, search(`{"query":"order"}`)), "", func(_, tool string) bool {
-		if asked++; lists.ends != 0 {
-			t.Errorf("released before %s was found", tool)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{tools: `{"name":"order_get","inputSchema":{"type":"object","properties":{"id":{"type":"string","x-mcp-header":"Id"}}}}`, hints: `,"cacheScope":"private"`}
+		held := bodies.New()
+		held.SetLimit(1 << 20)
+		names, err := catalog.NewNames([]catalog.Naming{{Upstream: "u"}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
+		owners, err := catalog.OpenOwners("", []catalog.Identity{{Upstream: "u"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := catalog.NewReader(catalog.ReaderOptions{
+			Upstreams: []upstream.Config{{Name: "u"}}, Targets: map[string]*upstream.Upstream{"u": {Direct: f}}, Timeout: time.Second, Now: time.Now, Bodies: held,
+		})
+		merged := catalog.NewMerge(catalog.MergeOptions{
+			Lists: reader, Feeds: reader.Feeds(), Need: catalog.Need{Kinds: []mcp.ListKind{mcp.Tool}, Interval: time.Minute, Merged: true},
+			Names: names, Owners: owners, Wait: time.Second, Now: time.Now, Changed: func(_, _ *catalog.Snapshot) {},
+		})
+		s := New(Options{Lists: reader, Merged: merged, MaxResults: 10})
+		defer running(s)()
+		c := &upstream.Caller{Principal: &auth.Principal{Kind: auth.KindIP, Value: "192.0.2.1"}}
+		asked := 0
+		got, refused := s.Answer(t.Context(), c, scanned(t, search(`{"query":"order"}`)), "", func(_, tool string) bool {
+			if asked++; held.Held() == 0 {
+				t.Errorf("released before %s was found", tool)
+			}
+			return true
+		})
+		if refused != nil || !strings.Contains(string(got), "order_get") || asked == 0 || held.Held() != 0 || len(s.indexes.kept) != 0 {
+			t.Errorf("%s %+v: asked %d times, %d bytes are counted, %d indexes kept", got, refused, asked, held.Held(), len(s.indexes.kept))
+		}
+		var h mcp.Header
+		s.Mirror(t.Context(), c, &h, scanned(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"order_get","arguments":{"id":"7"}}}`), "")
+		if h.Get(mcp.HeaderParamPrefix+"Id") != "7" || held.Held() != 0 {
+			t.Errorf("%v: %d bytes are counted", h, held.Held())
+		}
+		if s.Stats() != nil {
+			t.Errorf("with merged lists there are states of lists: %+v", s.Stats())
+		}
 	})
-	if refused != nil || !strings.Contains(string(got), "order_get") || asked == 0 || lists.used != 1 || lists.ends != 1 || len(s.indexes.kept) != 0 {
-		t.Errorf("%s %+v: asked %d times, %d lists, %d released, %d indexes kept", got, refused, asked, lists.used, lists.ends, len(s.indexes.kept))
-	}
-	var h mcp.Header
-	s.Mirror(t.Context(), nil, &h, scanned(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"order_get","arguments":{"id":"7"}}}`), "")
-	if h.Get(mcp.HeaderParamPrefix+"Id") != "7" || lists.used != 2 || lists.ends != 2 {
-		t.Errorf("%v: %d lists, %d released", h, lists.used, lists.ends)
-	}
 }

@@ -1,11 +1,10 @@
-package federation
+package catalog
 
 import (
 	"crypto/sha256"
 	"slices"
 	"sync"
 
-	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
 )
@@ -22,10 +21,9 @@ type callerKey [sha256.Size]byte
 // merged is the catalog of one caller with its private lists, merged from a snapshot and offers.
 // It is immutable.
 type merged struct {
-	snapshot *snapshot
-	offers   []*catalog.Offer
-	catalog  *catalog.Catalog
-	fits     fits
+	snapshot *Snapshot
+	offers   []*Offer
+	catalog  *Catalog
 	bytes    int
 }
 
@@ -53,19 +51,27 @@ func mergedKey(c *upstream.Caller, kinds []mcp.ListKind) callerKey {
 }
 
 // get returns the cached catalog for a key if it was merged from the same snapshot and offers,
-// otherwise the result of build. before is the previous catalog, or nil.
-func (l *mergedLists) get(key callerKey, s *snapshot, offers []*catalog.Offer, build func(before *merged) *merged) *merged {
+// otherwise the result of build. previous is the catalog of the key before, or that of the snapshot.
+func (l *mergedLists) get(key callerKey, s *Snapshot, offers []*Offer, build func(previous *Catalog) *Catalog) *Catalog {
 	if key == (callerKey{}) {
-		return build(nil)
+		return build(s.Catalog)
 	}
 	l.mu.Lock()
 	before := l.byKey[key]
 	l.mu.Unlock()
-	if before != nil && before.snapshot == s && slices.Equal(before.offers, offers) {
-		return before
+	previous := s.Catalog
+	if before != nil {
+		if before.snapshot == s && slices.Equal(before.offers, offers) {
+			return before.catalog
+		}
+		previous = before.catalog
 	}
-	m := build(before)
-	m.snapshot, m.offers = s, offers
+	m := &merged{snapshot: s, offers: offers, catalog: build(previous)}
+	for _, items := range m.catalog.items {
+		for _, it := range items {
+			m.bytes += len(it.JSON)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byKey == nil {
@@ -82,7 +88,7 @@ func (l *mergedLists) get(key callerKey, s *snapshot, offers []*catalog.Offer, b
 		l.byKey[key] = m
 		l.bytes += m.bytes
 	}
-	return m
+	return m.catalog
 }
 
 // drop removes the catalog of a key. The caller holds mu.
@@ -91,20 +97,4 @@ func (l *mergedLists) drop(key callerKey) {
 		l.bytes -= m.bytes
 		delete(l.byKey, key)
 	}
-}
-
-// mergeLists merges the lists of one caller. It reuses the known forms of unchanged items.
-func (f *Federation) mergeLists(s *snapshot, before *merged, listings []catalog.Listing) *merged {
-	previous := s
-	if before != nil {
-		previous = &snapshot{catalog: before.catalog, fits: before.fits}
-	}
-	c := catalog.Build(f.names, f.owners, previous.catalog, listings)
-	m := &merged{catalog: c, fits: fitsOf(c, previous)}
-	for _, kind := range mcp.ListKinds {
-		for _, it := range c.Items(kind) {
-			m.bytes += len(it.JSON)
-		}
-	}
-	return m
 }

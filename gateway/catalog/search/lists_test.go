@@ -76,24 +76,31 @@ type source struct {
 	transport upstream.Transport
 }
 
-// open returns a refresher of upstreams, with a reader of its own.
-func open(sources []source, opts Options) *Refresher {
+// open returns a service that searches the lists of upstreams, with a reader of its own.
+func open(sources []source, opts Options) *Service {
 	reader := catalog.ReaderOptions{Version: "test", Logger: opts.Logger, Now: time.Now, Targets: map[string]*upstream.Upstream{}}
 	for _, s := range sources {
 		reader.Upstreams = append(reader.Upstreams, upstream.Config{Name: s.name})
 		reader.Targets[s.name] = &upstream.Upstream{Direct: s.transport}
 		opts.Upstreams = append(opts.Upstreams, s.name)
 	}
-	opts.Lists = catalog.NewReader(reader)
+	opts.Lists, opts.Now, opts.MaxResults = catalog.NewReader(reader), time.Now, 10
 	return New(opts)
 }
 
-// running runs the reader of a refresher in a synctest bubble until the test ends it.
-func running(r *Refresher) (stop func()) {
+// running runs the reader of a service in a synctest bubble until the test ends it.
+func running(s *Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { r.opts.Lists.Run(ctx); close(done) }()
+	go func() { s.opts.Lists.Run(ctx); close(done) }()
 	return func() { cancel(); <-done }
+}
+
+// present returns the index of a caller without lists of its own, after the first lists were read.
+func (s *Service) present(ctx context.Context) *Index {
+	index, release := s.indexFor(ctx, nil)
+	release()
+	return index
 }
 
 // A list that is incomplete or beyond the bounds of the search is not used, with the reason.
@@ -123,7 +130,7 @@ func TestListLeavesBadDefinitionsOut(t *testing.T) {
 	for _, item := range []string{`{"name":"a"}`, `7`, `{"name":""}`, `{"name":"a","description":"again"}`, `{"name":"b","inputSchema":[]}`, `{"name":"c"}`} {
 		list.Items = append(list.Items, []byte(item))
 	}
-	if got, left, why := parse("up", &list); fmt.Sprint(names(got)) != "[a c]" || left != 4 || why == nil {
+	if got, left, why := new(Service).parse("up", &list); fmt.Sprint(names(got)) != "[a c]" || left != 4 || why == nil {
 		t.Errorf("got %v, left out %d: %v", names(got), left, why)
 	}
 }
@@ -185,8 +192,8 @@ func TestBackoff(t *testing.T) {
 		if n := len(good.times()); n != 181 {
 			t.Errorf("the healthy upstream was asked %d times in 3 hours", n)
 		}
-		if r.Index().Len() != 2 {
-			t.Errorf("%d tools in the index, want those of both", r.Index().Len())
+		if r.present(t.Context()).Len() != 2 {
+			t.Errorf("%d tools in the index, want those of both", r.present(t.Context()).Len())
 		}
 		stats := r.Stats()
 		if !stats[0].BackingOff || stats[0].Failures != uint64(len(at)) || stats[0].Tools != 1 || stats[1].BackingOff {
@@ -208,8 +215,8 @@ func TestHealthyUpstreamsPopulate(t *testing.T) {
 		bad, good := &fake{err: errors.New("down")}, &fake{tools: `{"name":"good"}`}
 		r := open([]source{{"bad", bad}, {"good", good}}, Options{Route: everywhere("good"), Interval: time.Minute})
 		defer running(r)()
-		if !r.Ready(t.Context()) || r.Index().Len() != 1 {
-			t.Errorf("%d tools", r.Index().Len())
+		if n := r.present(t.Context()).Len(); n != 1 {
+			t.Errorf("%d tools", n)
 		}
 		bad.set(func(f *fake) { f.err, f.panic = nil, true })
 		<-time.After(31 * time.Second)
@@ -225,14 +232,40 @@ func TestIndexFollowsRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fake{tools: `{"name":"both"},{"name":"lost"},{"name":"mcp_search"}`}, &fake{tools: `{"name":"both"},{"name":"mine"}`}
 		route := func(tool string) (string, bool) { return "b", tool != "lost" }
-		r := open([]source{{"a", a}, {"b", b}}, Options{Route: route, Reserved: Name, Interval: time.Minute})
+		r := open([]source{{"a", a}, {"b", b}}, Options{Route: route, Interval: time.Minute})
 		defer running(r)()
-		r.Ready(t.Context())
-		got := r.Index().Search("both mine lost mcp_search", 9, everyone)
+		r.present(t.Context())
+		got := r.present(t.Context()).Search("both mine lost mcp_search", 9, everyone)
 		if len(got) != 2 || got[0].Upstream != "b" || got[1].Upstream != "b" {
 			t.Errorf("found %v", names(got))
 		}
 	})
+}
+
+// Without federation the tools of an upstream are found under any name that can be called, and its
+// own mcp_call unless the gateway has that tool. A list that is read again unchanged has the same
+// index.
+func TestToolsAreFoundUnderTheirOwnNames(t *testing.T) {
+	for call, want := range map[bool]string{false: "[files/größe mcp_call]", true: "[files/größe]"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{tools: `{"name":"files/größe"},{"name":"mcp_call"},{"name":"mcp_search"}`}
+			r := open([]source{{"u", f}}, Options{Route: everywhere("u"), Interval: time.Minute, Call: call})
+			defer running(r)()
+			x := r.present(t.Context())
+			if got := names(x.Search("files größe mcp call search", 9, everyone)); fmt.Sprint(got) != want {
+				t.Errorf("mcp_call listed %v: found %v, want %v", call, got, want)
+			}
+			<-time.After(2*time.Minute + time.Second)
+			if n := len(f.times()); n != 3 || r.present(t.Context()) != x {
+				t.Errorf("another index after %d readings of the same list", n)
+			}
+			f.set(func(f *fake) { f.tools += `,{"name":"more"}` })
+			<-time.After(time.Minute)
+			if r.present(t.Context()) == x {
+				t.Error("the same index after a change")
+			}
+		})
+	}
 }
 
 // A private list is never in the index; a list that becomes private is removed from
@@ -242,14 +275,14 @@ func TestPrivateListsAreLeftOut(t *testing.T) {
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"public"`}
 		r := open([]source{{"u", f}}, Options{Route: everywhere("u"), Interval: time.Minute})
 		defer running(r)()
-		r.Ready(t.Context())
-		if r.Index().Len() != 1 {
-			t.Fatalf("%d tools", r.Index().Len())
+		r.present(t.Context())
+		if r.present(t.Context()).Len() != 1 {
+			t.Fatalf("%d tools", r.present(t.Context()).Len())
 		}
 		f.set(func(f *fake) { f.hints = `,"cacheScope":"private"` })
 		<-time.After(61 * time.Second)
-		if r.Index().Len() != 0 || !r.Stats()[0].Private || r.Stats()[0].Tools != 0 {
-			t.Errorf("%d tools, %+v", r.Index().Len(), r.Stats())
+		if r.present(t.Context()).Len() != 0 || !r.Stats()[0].Private || r.Stats()[0].Tools != 0 {
+			t.Errorf("%d tools, %+v", r.present(t.Context()).Len(), r.Stats())
 		}
 	})
 }
@@ -258,12 +291,12 @@ func TestPrivateListsAreLeftOut(t *testing.T) {
 // for all readings, and again after it was public in between.
 func TestPrivateListsAreAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer // read while the refresher is idle
+		var log bytes.Buffer // read while the reader is idle
 		f := &fake{tools: `{"name":"a"}`, hints: `,"cacheScope":"private"`}
 		r := open([]source{{"u", f}}, Options{Route: everywhere("u"), Interval: time.Minute,
 			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		defer running(r)()
-		r.Ready(t.Context())
+		r.present(t.Context())
 		scope := func(scope string) {
 			f.set(func(f *fake) { f.hints = `,"cacheScope":"` + scope + `"` })
 			<-time.After(3*time.Minute + time.Second)
@@ -327,16 +360,6 @@ func TestChangedDefinitionsAreTold(t *testing.T) {
 			t.Errorf("told %v, %+v", told, r.Stats())
 		}
 	})
-}
-
-// Ready returns when its context ends.
-func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
-	r := open([]source{{"u", &fake{}}}, Options{Route: everywhere("u"), Interval: time.Minute})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if r.Ready(ctx) {
-		t.Error("ready before Run")
-	}
 }
 
 // Results are valid JSON of bounded size for any tools.

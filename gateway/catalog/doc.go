@@ -11,21 +11,24 @@
 //	                               │
 //	                             pins      what was listed, and what of it is approved
 //	                               │
+//	                           merge.go    one catalog of several upstreams, again after each reading
+//	                               │         prefix.go   the visible name
+//	                               │         owners.go   who owns a name; without federation, where its
+//	                               │                     route leads
+//	                               │         catalog.go  one list of each kind
+//	                               │       merge_caller.go  with federation, also the private lists
+//	                               │                        of one caller
 //	      ┌────────────────────────┴───────────┐
-//	 with federation                       without: each list has its own routes
-//	      │                                    │
-//	 item_check.go  what no SDK rejects        │
-//	 prefix.go      the visible name       prefix.go   the visible name
-//	 owners.go      who owns a name            │
-//	 catalog.go     one list of each kind      │
-//	 federation     answers, list_changed      │
-//	      └───────────────┬────────────────────┘
-//	                   search   the index of mcp_search
+//	 federation                             search   the index of mcp_search
+//	   item_check.go  what no SDK rejects
+//	   answers, list_changed
 //
 // The reader reads a list once for all that need it; what nobody needs is not read. It has the
-// pauses, the failures, the subscriptions to changes and the bounds. The others have what they
-// make of a list: federation merges, pins compare, search indexes. Apart from the file of owners,
-// merging is pure.
+// pauses, the failures, the subscriptions to changes and the bounds. Pins compare what it reads. A
+// [Merge] makes one catalog of it, which federation lists to clients and search makes an index of.
+// Without federation nobody lists it to clients, and there is a merge only for tool search: its names
+// are those of the upstreams' own lists, and private lists are not in it. Apart from the file of
+// owners, merging is pure.
 //
 // One item that does not match the schema of the protocol revision makes official SDKs reject the
 // whole list, and with it the items of all other upstreams. So item_check.go has the schemas of the

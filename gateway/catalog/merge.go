@@ -93,9 +93,6 @@ type Snapshot struct {
 	until time.Time
 }
 
-// Last returns the last snapshot, which may have items that must no longer be listed.
-func (m *Merge) Last() *Snapshot { return m.current.Load() }
-
 // Current returns the current snapshot.
 func (m *Merge) Current() *Snapshot {
 	s := m.current.Load()

@@ -6,5 +6,6 @@
 // The gateway uses it as its default upstream, through [upstream.Transport]: its responses are
 // judged, recorded and relayed like those of any other upstream. Package catalog decides which
 // names clients see, who owns them and how a list is divided into pages; [catalog.Reader] reads the
-// upstreams. The gateway forwards calls; this package does not.
+// upstreams, and [catalog.Merge] merges what they list. The gateway forwards calls; this package
+// does not.
 package federation

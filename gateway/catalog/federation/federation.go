@@ -216,7 +216,7 @@ func (f *Federation) save() {
 
 // announce has the private lists of an upstream compared after a change.
 func (f *Federation) announce(fd *catalog.Feed, announced []mcp.ListKind) {
-	private := f.merge.Last().Private[fd.Name]
+	private := f.merge.Current().Private[fd.Name]
 	f.private[fd.Name].add(slices.DeleteFunc(slices.Clone(announced), func(k mcp.ListKind) bool { return !slices.Contains(private, k) }))
 }
 
@@ -243,7 +243,7 @@ func (f *Federation) Stats() []Stats {
 	if f == nil {
 		return nil
 	}
-	now := f.merge.Last().Catalog
+	now := f.merge.Current().Catalog
 	out := make([]Stats, 0, len(f.feeds))
 	for _, fd := range f.feeds {
 		s := Stats{Upstream: fd.Name}

@@ -164,7 +164,7 @@ func (s *Service) Stats() []Stats {
 		return nil
 	}
 	tools := map[string]int{}
-	for _, t := range s.index(s.lists.Last().Catalog).tools {
+	for _, t := range s.index(s.lists.Current().Catalog).tools {
 		tools[t.Upstream]++
 	}
 	s.definitions.mu.Lock()

@@ -17,15 +17,31 @@ const (
 	maxKnownFile = 64 << 20
 )
 
+// hash is the hash of a definition, in hex on disk.
+type hash [sha256.Size]byte
+
+// MarshalText is [encoding.TextMarshaler].
+func (h hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText is [encoding.TextUnmarshaler].
+func (h *hash) UnmarshalText(text []byte) error {
+	raw, err := hex.DecodeString(string(text))
+	if err != nil || len(raw) != len(h) {
+		return fmt.Errorf("%q is no hash of a definition", text)
+	}
+	*h = hash(raw)
+	return nil
+}
+
 // known contains the hashes of the definitions of one upstream, by name,
 // including tools that are no longer listed.
-type known map[string][sha256.Size]byte
+type known map[string]hash
 
 // knownFile is the form on disk, so that a change while the gateway was stopped
-// is detected too: hashes in hex by upstream and tool.
+// is detected too.
 type knownFile struct {
-	Version   int                          `json:"version"`
-	Upstreams map[string]map[string]string `json:"upstreams"`
+	Version   int              `json:"version"`
+	Upstreams map[string]known `json:"upstreams"`
 }
 
 // readKnown reads the hashes of all upstreams. A missing file contains none.
@@ -34,32 +50,12 @@ func readKnown(path string) (map[string]known, error) {
 	if found, err := files.ReadJSON(path, maxKnownFile, &file, &file.Version, knownVersion); !found {
 		return nil, err
 	}
-	all := make(map[string]known, len(file.Upstreams))
-	for upstream, tools := range file.Upstreams {
-		k := make(known, len(tools))
-		for name, text := range tools {
-			var hash [sha256.Size]byte
-			if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) || len(text) != 2*len(hash) {
-				return nil, fmt.Errorf("%s: the hash of %q of upstream %q is invalid", path, name, upstream)
-			}
-			k[name] = hash
-		}
-		all[upstream] = k
-	}
-	return all, nil
+	return file.Upstreams, nil
 }
 
 // writeKnown replaces the file, creating its directory if it is missing.
 func writeKnown(path string, all map[string]known) error {
-	file := knownFile{Version: knownVersion, Upstreams: make(map[string]map[string]string, len(all))}
-	for upstream, k := range all {
-		tools := make(map[string]string, len(k))
-		for name, hash := range k {
-			tools[name] = hex.EncodeToString(hash[:])
-		}
-		file.Upstreams[upstream] = tools
-	}
-	data, err := json.Marshal(file)
+	data, err := json.Marshal(knownFile{Version: knownVersion, Upstreams: all})
 	if err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ func TestDamagedHashes(t *testing.T) {
 	for text, want := range map[string]string{
 		``:              `unexpected end`,
 		`{"version":2}`: `version 2`,
-		`{"version":1,"upstreams":{"u":{"a":"00"}}}`:                               `hash of "a"`,
-		`{"version":1,"upstreams":{"u":{"a":"` + strings.Repeat("zz", 32) + `"}}}`: `hash of "a"`,
+		`{"version":1,"upstreams":{"u":{"a":"00"}}}`:                               `no hash of a definition`,
+		`{"version":1,"upstreams":{"u":{"a":"` + strings.Repeat("zz", 32) + `"}}}`: `no hash of a definition`,
 		`{"version":1,"upstreams":7}`:                                              `cannot unmarshal`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

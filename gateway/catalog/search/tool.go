@@ -34,7 +34,7 @@ type Tool struct {
 	InputSchema json.RawMessage
 
 	params []param
-	digest [sha256.Size]byte // of the whole definition
+	digest hash // of the whole definition
 }
 
 // param is a parameter in the index.
@@ -83,7 +83,7 @@ func parseTool(upstream string, raw []byte) (*Tool, error) {
 
 // digest is the hash of a definition, independent of the order of its members.
 // _meta may change with every response and is excluded.
-func digest(m map[string]json.RawMessage) [sha256.Size]byte {
+func digest(m map[string]json.RawMessage) hash {
 	whole := make(map[string]any, len(m))
 	for name, raw := range m {
 		if name == "_meta" {

@@ -17,8 +17,8 @@ import (
 	"svc/store"
 	"svc/store/bolt"
 	"svc/store/clickhouse"
+	"svc/store/move"
 	"svc/store/postgres"
-	"svc/store/transfer"
 )
 
 // migrateOptions select the source and the target of 'svc store migrate'.
@@ -96,7 +96,7 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 	if o.dryRun {
 		return o.plan(ctx, env, source)
 	}
-	opts := transfer.Options{From: source, Base: env.Now().Add(-time.Hour).UnixNano()}
+	opts := move.Options{From: source, Base: env.Now().Add(-time.Hour).UnixNano()}
 	if opts.To, err = o.openTarget(ctx); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 		open = append(open, traces.Close)
 		opts.TracesTo = traces
 	}
-	unfinished, err := transfer.Check(ctx, opts)
+	unfinished, err := move.Check(ctx, opts)
 	if err != nil {
 		return explained(err)
 	}
@@ -118,7 +118,7 @@ func (o *migrateOptions) run(ctx context.Context, env process.Env) (err error) {
 	}
 	p := &migrationProgress{env: env, began: env.Now(), last: env.Now()}
 	opts.Report = p.report
-	err = transfer.Run(ctx, opts)
+	err = move.Run(ctx, opts)
 	p.end()
 	if err != nil {
 		return explained(err)
@@ -146,21 +146,21 @@ func withTraceStore(url string) string {
 // explained adds advice to the error of a migration.
 func explained(err error) error {
 	switch {
-	case errors.Is(err, transfer.ErrNotEmpty):
+	case errors.Is(err, move.ErrNotEmpty):
 		return command.Failed(err, "name an empty database, or a file that does not exist yet")
-	case errors.Is(err, transfer.ErrOtherMigration):
+	case errors.Is(err, move.ErrOtherMigration):
 		return command.Failed(err, "name the stores that the unfinished migration was between, or empty the target")
-	case errors.Is(err, transfer.ErrDiffers):
+	case errors.Is(err, move.ErrDiffers):
 		return command.Failed(err, "empty the target and begin again; the source is as it was, unless a server wrote to it meanwhile")
 	case errors.Is(err, postgres.ErrInUse):
 		return command.Failed(err, "stop every 'svc serve' on it")
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable):
-		return command.Failed(err, transfer.AdviceUnfinished)
+		return command.Failed(err, move.AdviceUnfinished)
 	}
 	return err
 }
 
-func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (transfer.Source, error) {
+func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (move.Source, error) {
 	if o.from.onPostgres() {
 		s, err := postgres.OpenSource(ctx, o.from.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
 		switch {
@@ -188,7 +188,7 @@ func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (trans
 	return s, nil
 }
 
-func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error) {
+func (o *migrateOptions) openTarget(ctx context.Context) (move.Target, error) {
 	if o.to.onPostgres() {
 		s, err := postgres.OpenTarget(ctx, o.to.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
 		switch {
@@ -210,7 +210,7 @@ func (o *migrateOptions) openTarget(ctx context.Context) (transfer.Target, error
 	return s, nil
 }
 
-func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Transfer, error) {
+func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Moved, error) {
 	s, err := clickhouse.OpenTarget(ctx, o.traceStore, clickhouse.Options{Timeout: 10 * time.Minute, Logger: o.log, Migrate: !o.dryRun})
 	if err != nil {
 		return nil, command.Failed(fmt.Errorf("--trace-store: %w", err), "look at hosts, ports, user and database of --trace-store")
@@ -219,8 +219,8 @@ func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Transfer, 
 }
 
 // plan counts the rows to move, and checks the target if it exists.
-func (o *migrateOptions) plan(ctx context.Context, env process.Env, source transfer.Source) error {
-	counts, err := transfer.Count(ctx, source)
+func (o *migrateOptions) plan(ctx context.Context, env process.Env, source move.Source) error {
+	counts, err := move.Count(ctx, source)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (o *migrateOptions) plan(ctx context.Context, env process.Env, source trans
 		return explained(err)
 	}
 	var rows [][]string
-	for _, kind := range transfer.Kinds {
+	for _, kind := range move.Kinds {
 		rows = append(rows, []string{string(kind), strconv.FormatInt(counts[kind], 10)})
 	}
 	if err := command.ShowTable(env, []string{"KIND", "ROWS"}, rows); err != nil {
@@ -239,10 +239,10 @@ func (o *migrateOptions) plan(ctx context.Context, env process.Env, source trans
 }
 
 // checkTarget opens an existing target; it does not create one.
-func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, source transfer.Source) (err error) {
+func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, source move.Source) (err error) {
 	var open closing
 	defer func() { err = errors.Join(err, open.close()) }()
-	opts := transfer.Options{From: source}
+	opts := move.Options{From: source}
 	if o.traceStore != "" {
 		info, err := clickhouse.Describe(ctx, o.traceStore)
 		if err != nil {
@@ -281,7 +281,7 @@ func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, sourc
 		return err
 	}
 	open = append(open, opts.To.Close)
-	_, err = transfer.Check(ctx, opts)
+	_, err = move.Check(ctx, opts)
 	return err
 }
 
@@ -289,7 +289,7 @@ func (o *migrateOptions) checkTarget(ctx context.Context, env process.Env, sourc
 // redrawn, elsewhere in a line now and then.
 type migrationProgress struct {
 	env         process.Env
-	step        transfer.Step
+	step        move.Step
 	began, last time.Time
 	first       int64 // number of rows at the start, or at the start of the comparison
 	started     time.Time
@@ -297,7 +297,7 @@ type migrationProgress struct {
 	shown       bool
 }
 
-func (p *migrationProgress) report(s transfer.Step) {
+func (p *migrationProgress) report(s move.Step) {
 	now := p.env.Now()
 	if p.started.IsZero() || s.Comparing != p.comparing {
 		p.started, p.first, p.comparing = now, s.Done, s.Comparing

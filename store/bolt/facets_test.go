@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
-	"svc/store/transfer"
+	"svc/store/move"
 )
 
 // TestFacets compares the facets of a block with the traces themselves: few and many
@@ -182,9 +182,9 @@ func TestFacetsOfGaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Advance(time.Hour)
-	var list []transfer.Trace
+	var list []move.Trace
 	for i := range 400 {
-		list = append(list, transfer.Trace{Number: int64(i + 1 + i/30*(maxGap+1)), Trace: store.Trace{ID: fmt.Sprint(i), AgentName: "a",
+		list = append(list, move.Trace{Number: int64(i + 1 + i/30*(maxGap+1)), Trace: store.Trace{ID: fmt.Sprint(i), AgentName: "a",
 			Status: store.TraceSuccess, SessionID: fmt.Sprint("session", i/2), CreatedAt: clockStart.Add(time.Duration(i) * time.Second)}})
 	}
 	err = s.commit(func(tx *bbolt.Tx) error {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"svc/store/transfer"
+	"svc/store/move"
 )
 
 // role is the purpose for which a handle opens the database.
@@ -44,7 +44,7 @@ func (s *Store) enter(ctx context.Context, r role) error {
 		}
 		marker, err := markerOf(ctx, tx)
 		if err == nil && marker != nil && r != importing {
-			err = fmt.Errorf("the database %s is %w: %s", s.where, transfer.ErrUnfinished, transfer.AdviceUnfinished)
+			err = fmt.Errorf("the database %s is %w: %s", s.where, move.ErrUnfinished, move.AdviceUnfinished)
 		}
 		if err != nil || r == tool {
 			return err

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"svc/store"
+	"svc/store/move"
 	"svc/store/record"
 	"svc/store/rollup"
-	"svc/store/transfer"
 )
 
 // carrier reads and writes the rows of one kind for a migration.
@@ -26,54 +26,54 @@ type emit func(key []byte, v any) error
 
 // carried defines the rows that a migration to another engine transfers. Tables that
 // belong to none of them are in notCarried, with the reason.
-var carried = map[transfer.Kind]carrier{
-	transfer.Watermarks: {[]string{"marks"}, `SELECT count(*) FROM marks`,
+var carried = map[move.Kind]carrier{
+	move.Watermarks: {[]string{"marks"}, `SELECT count(*) FROM marks`,
 		func(d *data, after []byte, limit int, out emit) error {
 			var name []byte
 			var at int64
-			return d.each([]any{&name, &at}, func() error { return out(name, transfer.Watermark{Name: string(name), At: at}) },
+			return d.each([]any{&name, &at}, func() error { return out(name, move.Watermark{Name: string(name), At: at}) },
 				`SELECT name, at FROM marks WHERE name > $1 ORDER BY name LIMIT $2`, after, limit)
 		},
-		putOf(func(d *data, m *transfer.Watermark) error {
+		putOf(func(d *data, m *move.Watermark) error {
 			d.exec(`INSERT INTO marks (name, at) VALUES ($1, $2)`, []byte(m.Name), m.At)
 			return nil
 		})},
-	transfer.Tenants: {[]string{"tenants", "rollup_state"}, `SELECT count(*) FROM tenants WHERE number = $1`, exportTenant, putOf(putTenant)},
-	transfer.Records: {[]string{"records"}, `SELECT count(*) FROM records WHERE tenant = $1`, exportRecords,
+	move.Tenants: {[]string{"tenants", "rollup_state"}, `SELECT count(*) FROM tenants WHERE number = $1`, exportTenant, putOf(putTenant)},
+	move.Records: {[]string{"records"}, `SELECT count(*) FROM records WHERE tenant = $1`, exportRecords,
 		putOf(func(d *data, row *record.Row) error {
 			t := record.Of(engine{d.s}, d.id)
 			return t.PutRow(d, *row)
 		})},
-	transfer.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putOf(putResponse)},
-	transfer.TraceState: {[]string{"trace_state"}, `SELECT count(*) FROM trace_state WHERE tenant = $1`,
+	move.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putOf(putResponse)},
+	move.TraceState: {[]string{"trace_state"}, `SELECT count(*) FROM trace_state WHERE tenant = $1`,
 		func(d *data, after []byte, _ int, out emit) error {
 			if len(after) > 0 {
 				return nil
 			}
-			var s transfer.State
+			var s move.State
 			return d.each([]any{&s.Seq, &s.Horizon, &s.MinutesFrom}, func() error { return out([]byte{1}, s) },
 				`SELECT seq, horizon, minutes_from FROM trace_state WHERE tenant = $1`, d.n)
 		},
-		putOf(func(d *data, s *transfer.State) error {
+		putOf(func(d *data, s *move.State) error {
 			// Traces that retention hides have no rows in trace_ids.
 			d.exec(`UPDATE trace_state SET seq = $2, horizon = $3, purged = $3, minutes_from = $4 WHERE tenant = $1`, d.n, s.Seq, s.Horizon, s.MinutesFrom)
 			return nil
 		})},
-	transfer.Traces: {[]string{"traces", "trace_ids", "trace_batches"},
+	move.Traces: {[]string{"traces", "trace_ids", "trace_batches"},
 		`SELECT count(*) FROM traces WHERE tenant = $1 AND created >= (SELECT horizon FROM trace_state WHERE tenant = $1)`, nil, nil},
-	transfer.Statistics: {[]string{"rollups", "rollup_words", "rollup_deltas"}, `SELECT count(*) FROM rollups WHERE tenant = $1`, exportStatistics, putOf(putStatistic)},
-	transfer.Tools: {[]string{"tools"}, `SELECT count(*) FROM tools WHERE tenant = $1`, exportTools,
-		putOf(func(d *data, t *transfer.Tool) error {
+	move.Statistics: {[]string{"rollups", "rollup_words", "rollup_deltas"}, `SELECT count(*) FROM rollups WHERE tenant = $1`, exportStatistics, putOf(putStatistic)},
+	move.Tools: {[]string{"tools"}, `SELECT count(*) FROM tools WHERE tenant = $1`, exportTools,
+		putOf(func(d *data, t *move.Tool) error {
 			d.exec(`INSERT INTO tools (tenant, agent, tool, first, last, calls) VALUES ($1, $2, $3, $4, $5, $6)`, d.n, t.Agent, t.Tool, t.First, t.Last, t.Calls)
 			return nil
 		})},
-	transfer.PolicyFires: {[]string{"policy_fires"}, `SELECT count(*) FROM policy_fires WHERE tenant = $1`,
+	move.PolicyFires: {[]string{"policy_fires"}, `SELECT count(*) FROM policy_fires WHERE tenant = $1`,
 		func(d *data, after []byte, limit int, out emit) error {
-			var f transfer.Fires
+			var f move.Fires
 			return d.each([]any{&f.Policy, &f.N}, func() error { return out(f.Policy, f) },
 				`SELECT policy, n FROM policy_fires WHERE tenant = $1 AND policy > $2 ORDER BY policy LIMIT $3`, d.n, after, limit)
 		},
-		putOf(func(d *data, f *transfer.Fires) error {
+		putOf(func(d *data, f *move.Fires) error {
 			d.exec(`INSERT INTO policy_fires (tenant, policy, n) VALUES ($1, $2, $3)`, d.n, f.Policy, f.N)
 			return nil
 		})},
@@ -113,13 +113,13 @@ func exportTenant(d *data, after []byte, _ int, out emit) error {
 	var id, name, org, redaction []byte
 	var created int64
 	return d.each([]any{&id, &name, &org, &created, &redaction}, func() error {
-		return out([]byte{1}, transfer.Tenant{
+		return out([]byte{1}, move.Tenant{
 			TenantInfo:   store.TenantInfo{ID: string(id), Name: string(name), OrgID: string(org), CreatedAt: timeOf(created)},
 			RedactionKey: redaction})
 	}, `SELECT `+tenantColumns+`, redaction_key FROM tenants WHERE number = $1`, d.n)
 }
 
-func putTenant(d *data, t *transfer.Tenant) error { return d.addTenant(t.TenantInfo, t.RedactionKey) }
+func putTenant(d *data, t *move.Tenant) error { return d.addTenant(t.TenantInfo, t.RedactionKey) }
 
 // twoKeys returns the cursor of rows that are sorted by two columns.
 func twoKeys(a, b []byte) []byte { return append(append(append([]byte{}, a...), 0), b...) }
@@ -133,7 +133,7 @@ func exportResponses(d *data, after []byte, limit int, out emit) error {
 	var digest, body, raw []byte
 	var until int64
 	return d.each([]any{&digest, &body, &until, &raw}, func() error {
-		r := transfer.Response{Digest: digest, Body: body, Until: until}
+		r := move.Response{Digest: digest, Body: body, Until: until}
 		if err := parse(raw, &r.Response); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func exportResponses(d *data, after []byte, limit int, out emit) error {
 	}, `SELECT digest, body, until, response FROM requests WHERE tenant = $1 AND handle = '' AND digest > $2 ORDER BY digest LIMIT $3`, d.n, after, limit)
 }
 
-func putResponse(d *data, r *transfer.Response) error {
+func putResponse(d *data, r *move.Response) error {
 	return d.putDocument(r.Response, `INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, '', $4, $5)`, d.n, r.Digest, r.Body, r.Until)
 }
 
@@ -172,7 +172,7 @@ func exportStatistics(d *data, after []byte, limit int, out emit) error {
 	var bucket, agent, model, env int64
 	var a, m, e, raw []byte
 	return d.each([]any{&tbl, &bucket, &agent, &model, &env, &a, &m, &e, &raw}, func() error {
-		return out(statisticKey(int64(tbl), bucket, agent, model, env), transfer.Statistic{Table: rollup.Table(tbl).String(), Bucket: uint32(bucket),
+		return out(statisticKey(int64(tbl), bucket, agent, model, env), move.Statistic{Table: rollup.Table(tbl).String(), Bucket: uint32(bucket),
 			Agent: append([]byte{}, a...), Model: append([]byte{}, m...), Env: append([]byte{}, e...), Data: raw})
 	}, `SELECT r.tbl, r.bucket, r.agent, r.model, r.env, a.word, m.word, e.word, r.data FROM
 		(SELECT * FROM rollups WHERE tenant = $1 AND (tbl, bucket, agent, model, env) > ($2, $3, $4, $5, $6) ORDER BY tbl, bucket, agent, model, env LIMIT $7) r
@@ -180,7 +180,7 @@ func exportStatistics(d *data, after []byte, limit int, out emit) error {
 		ORDER BY r.tbl, r.bucket, r.agent, r.model, r.env`, d.n, from[0], from[1], from[2], from[3], from[4], limit)
 }
 
-func putStatistic(d *data, s *transfer.Statistic) error {
+func putStatistic(d *data, s *move.Statistic) error {
 	t, ok := rollup.TableNamed(s.Table)
 	if !ok {
 		return fmt.Errorf("unknown table of statistics %q", s.Table)
@@ -224,7 +224,7 @@ func (d *data) wordNumber(word []byte) (n int64, err error) {
 }
 
 func exportTools(d *data, after []byte, limit int, out emit) error {
-	var t transfer.Tool
+	var t move.Tool
 	a, b := splitKeys(after)
 	return d.each([]any{&t.Agent, &t.Tool, &t.First, &t.Last, &t.Calls}, func() error { return out(twoKeys(t.Agent, t.Tool), t) },
 		`SELECT agent, tool, first, last, calls FROM tools WHERE tenant = $1 AND (agent, tool) > ($2, $3) ORDER BY agent, tool LIMIT $4`, d.n, a, b, limit)

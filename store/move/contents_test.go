@@ -1,4 +1,4 @@
-package transfer_test
+package move_test
 
 import (
 	"fmt"

@@ -9,36 +9,36 @@ import (
 	"slices"
 	"time"
 
+	"svc/store/move"
 	"svc/store/rollup"
-	"svc/store/transfer"
 )
 
-// Transfer is a store of traces that a migration reads or fills.
-type Transfer struct{ *Store }
+// Moved is a store of traces that a migration reads or fills.
+type Moved struct{ *Store }
 
-var _ transfer.TraceTarget = (*Transfer)(nil)
+var _ move.TraceTarget = (*Moved)(nil)
 
 // OpenTarget opens a store to fill it.
-func OpenTarget(ctx context.Context, url string, opts Options) (*Transfer, error) {
+func OpenTarget(ctx context.Context, url string, opts Options) (*Moved, error) {
 	opts.MergeEvery = -1
 	s, err := Open(ctx, url, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Transfer{s}, nil
+	return &Moved{s}, nil
 }
 
-// transferWriter is the writer id of all traces of a migration. The migration chooses
+// moveWriter is the writer id of all traces of a migration. The migration chooses
 // their positions, so that a retried batch gets the same positions again.
-const transferWriter = 1
+const moveWriter = 1
 
-func (t *Transfer) of(ctx context.Context, id string, fn func(tn *tenant, sh *shard) error) error {
+func (t *Moved) of(ctx context.Context, id string, fn func(tn *tenant, sh *shard) error) error {
 	tn := &tenant{t.Store, id}
 	return tn.on(ctx, func(sh *shard) error { return fn(tn, sh) })
 }
 
 // Empty returns an error unless all tables of all shards are empty.
-func (t *Transfer) Empty(ctx context.Context) error {
+func (t *Moved) Empty(ctx context.Context) error {
 	return t.run(ctx, func() error {
 		for _, sh := range t.shards {
 			for _, table := range []string{"traces", "rollups", "generations", "horizons", "homes"} {
@@ -47,7 +47,7 @@ func (t *Transfer) Empty(ctx context.Context) error {
 					return err
 				}
 				if n > 0 {
-					return fmt.Errorf("%w: table %s on %s has %d rows", transfer.ErrNotEmpty, table, sh.name, n)
+					return fmt.Errorf("%w: table %s on %s has %d rows", move.ErrNotEmpty, table, sh.name, n)
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func (t *Transfer) Empty(ctx context.Context) error {
 }
 
 // ImportState writes the retention cutoffs of a tenant.
-func (t *Transfer) ImportState(ctx context.Context, id string, state transfer.State) error {
+func (t *Moved) ImportState(ctx context.Context, id string, state move.State) error {
 	if state.Horizon == 0 && state.MinutesFrom == 0 {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (t *Transfer) ImportState(ctx context.Context, id string, state transfer.St
 }
 
 // ImportTraces writes traces at given positions.
-func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, list []transfer.Trace, again bool) error {
+func (t *Moved) ImportTraces(ctx context.Context, id string, place int64, list []move.Trace, again bool) error {
 	return t.of(ctx, id, func(_ *tenant, sh *shard) error {
 		if err := t.settleHome(ctx, sh, id); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, lis
 			if there[seq] {
 				continue
 			}
-			if err := rows.add(id, seq, transferWriter, 0, &list[i].Trace); err != nil {
+			if err := rows.add(id, seq, moveWriter, 0, &list[i].Trace); err != nil {
 				return err
 			}
 		}
@@ -101,7 +101,7 @@ func (t *Transfer) ImportTraces(ctx context.Context, id string, place int64, lis
 // completed returns the positions of a batch that are stored. The traces of an
 // interrupted insert may be in one table and not in the tables derived from it: missing
 // rows are written.
-func (t *Transfer) completed(ctx context.Context, sh *shard, id string, place int64, list []transfer.Trace) (map[int64]bool, error) {
+func (t *Moved) completed(ctx context.Context, sh *shard, id string, place int64, list []move.Trace) (map[int64]bool, error) {
 	if err := awaitInserts(ctx, sh); err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (t *Transfer) completed(ctx context.Context, sh *shard, id string, place in
 	for i := range list {
 		low, high = min(low, list[i].CreatedAt.UnixNano()), max(high, list[i].CreatedAt.UnixNano())
 	}
-	mine := fmt.Sprintf("tenant = %s AND writer = %d AND %s", quote(id), transferWriter, between64("seq", place, place+int64(len(list))-1))
+	mine := fmt.Sprintf("tenant = %s AND writer = %d AND %s", quote(id), moveWriter, between64("seq", place, place+int64(len(list))-1))
 	traces := mine + " AND " + between64("created", low, high)
 	there, err := placesIn(ctx, sh, "traces", traces)
 	if err != nil || len(there) == 0 {
@@ -181,7 +181,7 @@ func numbers(list []int64) string {
 
 // ImportStatistics writes a generation of everything up to a position. A generation that
 // exists already is complete, because its row is written last.
-func (t *Transfer) ImportStatistics(ctx context.Context, id string, place int64, next func() (transfer.Kind, []transfer.Row, error)) error {
+func (t *Moved) ImportStatistics(ctx context.Context, id string, place int64, next func() (move.Kind, []move.Row, error)) error {
 	return t.of(ctx, id, func(tn *tenant, sh *shard) error {
 		old, err := tn.newestGeneration(ctx, sh)
 		if err != nil || old.version != 0 {
@@ -249,11 +249,11 @@ type useRows struct {
 	version, first, last, calls []int64
 }
 
-func (w *generationWriter) add(kind transfer.Kind, doc []byte) error {
+func (w *generationWriter) add(kind move.Kind, doc []byte) error {
 	w.some = true
 	switch kind {
-	case transfer.Statistics:
-		var s transfer.Statistic
+	case move.Statistics:
+		var s move.Statistic
 		if err := json.Unmarshal(doc, &s); err != nil {
 			return err
 		}
@@ -266,14 +266,14 @@ func (w *generationWriter) add(kind transfer.Kind, doc []byte) error {
 		if err := w.rows.add(w.tenant, day, w.next.version, rowKey{uint8(t), s.Bucket, string(s.Agent), string(s.Model), string(s.Env)}, string(s.Data)); err != nil {
 			return err
 		}
-	case transfer.Tools:
-		var u transfer.Tool
+	case move.Tools:
+		var u move.Tool
 		if err := json.Unmarshal(doc, &u); err != nil {
 			return err
 		}
 		w.use(string(u.Agent), string(u.Tool), u.First, u.Last, u.Calls)
-	case transfer.PolicyFires:
-		var f transfer.Fires
+	case move.PolicyFires:
+		var f move.Fires
 		if err := json.Unmarshal(doc, &f); err != nil {
 			return err
 		}
@@ -308,8 +308,8 @@ func (w *generationWriter) flush() error {
 }
 
 // Count counts the rows of a kind.
-func (t *Transfer) Count(ctx context.Context, id string, kind transfer.Kind) (n int64, err error) {
-	if kind == transfer.Traces {
+func (t *Moved) Count(ctx context.Context, id string, kind move.Kind) (n int64, err error) {
+	if kind == move.Traces {
 		err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
 			var count uint64
 			err := sh.row(ctx, "SELECT count() FROM traces WHERE tenant = "+quote(id)+" AND created >= "+horizonOf(id), &count)
@@ -328,20 +328,20 @@ func (t *Transfer) Count(ctx context.Context, id string, kind transfer.Kind) (n 
 }
 
 // Export returns the next rows of a kind that belongs to traces.
-func (t *Transfer) Export(ctx context.Context, id string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+func (t *Moved) Export(ctx context.Context, id string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
 	out := func(key, v any) error {
 		raw, err := json.Marshal(key)
 		if err != nil {
 			return err
 		}
-		row, err := transfer.NewRow(raw, v)
+		row, err := move.NewRow(raw, v)
 		list = append(list, row)
 		return err
 	}
 	err = t.of(ctx, id, func(tn *tenant, sh *shard) error {
 		switch kind {
-		case transfer.TraceState:
-			var s transfer.State
+		case move.TraceState:
+			var s move.State
 			if after != "" {
 				return nil
 			}
@@ -349,11 +349,11 @@ func (t *Transfer) Export(ctx context.Context, id string, kind transfer.Kind, af
 				return err
 			}
 			return out(1, s)
-		case transfer.Statistics:
+		case move.Statistics:
 			return tn.exportStatistics(ctx, sh, after, limit, out)
-		case transfer.Tools:
+		case move.Tools:
 			return tn.exportUses(ctx, sh, "agent != ''", after, limit, out)
-		case transfer.PolicyFires:
+		case move.PolicyFires:
 			return tn.exportUses(ctx, sh, "agent = ''", after, limit, out)
 		}
 		return fmt.Errorf("rows of kind %q are not stored on this engine", kind)
@@ -379,9 +379,9 @@ func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string,
 		quote(t.id), g.version, which, limit), []any{&u.agent, &u.tool, &c.first, &c.last, &c.calls}, func() error {
 		key := [2][]byte{[]byte(u.agent), []byte(u.tool)}
 		if u.agent == "" {
-			return out(key, transfer.Fires{Policy: key[1], N: c.calls})
+			return out(key, move.Fires{Policy: key[1], N: c.calls})
 		}
-		return out(key, transfer.Tool{Agent: key[0], Tool: key[1], First: c.first, Last: c.last, Calls: c.calls})
+		return out(key, move.Tool{Agent: key[0], Tool: key[1], First: c.first, Last: c.last, Calls: c.calls})
 	})
 }
 
@@ -420,7 +420,7 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl != %d OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
 		quote(t.id), days, rollup.Minute, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
 		[]any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
-			s := transfer.Statistic{Table: rollup.Table(k.table).String(), Bucket: k.bucket, Agent: []byte(k.agent), Model: []byte(k.model), Env: []byte(k.env), Data: []byte(data)}
+			s := move.Statistic{Table: rollup.Table(k.table).String(), Bucket: k.bucket, Agent: []byte(k.agent), Model: []byte(k.model), Env: []byte(k.env), Data: []byte(data)}
 			return out(key{uint32(k.table), k.bucket, s.Agent, s.Model, s.Env}, s)
 		})
 }
@@ -428,7 +428,7 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 // ExportTraces returns the next traces by their creation; all traces of one time are in
 // one page. Each row is one trace, even if two have the same id. A trace that is not in
 // the table of ids or not in the feed is an error.
-func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int) (list []transfer.Trace, err error) {
+func (t *Moved) ExportTraces(ctx context.Context, id, after string, limit int) (list []move.Trace, err error) {
 	err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
 		from := int64(-1)
 		if after != "" {
@@ -451,7 +451,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, id, after string, limit int
 		var r traceRow
 		return sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE %s AND created <= %d ORDER BY created", wholeColumns, where, upTo), r.whole(), func() error {
 			tr, err := r.trace()
-			list = append(list, transfer.Trace{Key: string(binary.BigEndian.AppendUint64(nil, uint64(upTo))), Trace: tr})
+			list = append(list, move.Trace{Key: string(binary.BigEndian.AppendUint64(nil, uint64(upTo))), Trace: tr})
 			return err
 		})
 	})
@@ -467,7 +467,7 @@ func countedAlike(ctx context.Context, sh *shard, id string) error {
 		}
 	}
 	if slices.Min(counts[:]) != slices.Max(counts[:]) {
-		return fmt.Errorf("%w: tenant %s has %d traces, %d ids and %d commits", transfer.ErrDiffers, id, counts[0], counts[1], counts[2])
+		return fmt.Errorf("%w: tenant %s has %d traces, %d ids and %d commits", move.ErrDiffers, id, counts[0], counts[1], counts[2])
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"svc/store/transfer"
+	"svc/store/move"
 )
 
 // TestEverythingIsCarried checks that every kind of rows is known here, and that every
@@ -15,9 +15,9 @@ func TestEverythingIsCarried(t *testing.T) {
 	for name := range notCarried {
 		known[name] = true
 	}
-	for _, kind := range transfer.Kinds {
+	for _, kind := range move.Kinds {
 		c, ok := carried[kind]
-		if !ok || kind != transfer.Traces && (c.export == nil || c.put == nil) {
+		if !ok || kind != move.Traces && (c.export == nil || c.put == nil) {
 			t.Errorf("%s are not carried", kind)
 		}
 		for _, name := range slices.Concat(c.buckets, c.indexes) {

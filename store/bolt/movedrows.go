@@ -6,8 +6,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"svc/store/move"
 	"svc/store/record"
-	"svc/store/transfer"
 )
 
 // carrier reads and writes the rows of one kind for a migration.
@@ -24,33 +24,33 @@ type each func(key []byte, v any) (bool, error)
 
 // carried defines the rows that a migration to another engine transfers. Buckets that
 // belong to none of them are in notCarried, with the reason.
-var carried = map[transfer.Kind]carrier{
-	transfer.Watermarks: {buckets: []string{string(bucketMarks)},
+var carried = map[move.Kind]carrier{
+	move.Watermarks: {buckets: []string{string(bucketMarks)},
 		export: func(tx *bbolt.Tx, _ data, _ string, after []byte, out each) error {
 			return eachRow(tx.Bucket(bucketMarks), after, out, func(k, v []byte) (any, error) {
-				return transfer.Watermark{Name: string(k), At: int64(number(v))}, nil
+				return move.Watermark{Name: string(k), At: int64(number(v))}, nil
 			})
 		},
-		put: putOf(func(w *filler, m *transfer.Watermark) error {
+		put: putOf(func(w *filler, m *move.Watermark) error {
 			return w.tx.Bucket(bucketMarks).Put([]byte(m.Name), bytes8(uint64(m.At)))
 		})},
-	transfer.Tenants: {buckets: []string{string(bucketTenants), inState}, indexes: []string{string(bucketTenantNames), string(bucketTenantOrgs), string(bucketData)},
+	move.Tenants: {buckets: []string{string(bucketTenants), inState}, indexes: []string{string(bucketTenantNames), string(bucketTenantOrgs), string(bucketData)},
 		export: exportTenant, put: putOf(putTenant)},
-	transfer.Records: {buckets: bucketNames(recordBuckets()), indexes: []string{string(bucketDigests)}, export: exportRecords,
+	move.Records: {buckets: bucketNames(recordBuckets()), indexes: []string{string(bucketDigests)}, export: exportRecords,
 		put: putOf(func(w *filler, row *record.Row) error {
 			t := record.Of(engine{}, w.tenant)
 			return t.PutRow(recordTx{d: w.data}, *row)
 		})},
-	transfer.Responses: {buckets: []string{inAnswers}, indexes: []string{inAnswerExpiry}, export: exportResponses, put: putOf(putTransferredResponse)},
-	transfer.TraceState: {buckets: []string{inState},
+	move.Responses: {buckets: []string{inAnswers}, indexes: []string{inAnswerExpiry}, export: exportResponses, put: putOf(putMovedResponse)},
+	move.TraceState: {buckets: []string{inState},
 		export: func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 			if len(after) > 0 {
 				return nil
 			}
-			_, err := out([]byte{1}, transfer.State{Seq: int64(d.counter(stateSeq)), Horizon: int64(d.counter(stateHorizon)), MinutesFrom: int64(d.counter(stateMinutesFrom))})
+			_, err := out([]byte{1}, move.State{Seq: int64(d.counter(stateSeq)), Horizon: int64(d.counter(stateHorizon)), MinutesFrom: int64(d.counter(stateMinutesFrom))})
 			return err
 		},
-		put: putOf(func(w *filler, s *transfer.State) error {
+		put: putOf(func(w *filler, s *move.State) error {
 			for name, v := range map[string]int64{stateSeq: s.Seq, stateHorizon: s.Horizon, stateMinutesFrom: s.MinutesFrom} {
 				if v == 0 {
 					continue
@@ -61,10 +61,10 @@ var carried = map[transfer.Kind]carrier{
 			}
 			return nil
 		})},
-	transfer.Traces:      {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inTraceFacets, inDict, inDictValues}},
-	transfer.Statistics:  {buckets: rollupNames(), indexes: []string{inDict, inDictValues}, export: exportStatistics, put: putOf(putStatistic)},
-	transfer.Tools:       {buckets: []string{inTools}, indexes: []string{inDict, inDictValues}, export: exportTools, put: putOf(putTool)},
-	transfer.PolicyFires: {buckets: []string{inPolicyFires}, export: exportFires, put: putOf(putFires)},
+	move.Traces:      {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inTraceFacets, inDict, inDictValues}},
+	move.Statistics:  {buckets: rollupNames(), indexes: []string{inDict, inDictValues}, export: exportStatistics, put: putOf(putStatistic)},
+	move.Tools:       {buckets: []string{inTools}, indexes: []string{inDict, inDictValues}, export: exportTools, put: putOf(putTool)},
+	move.PolicyFires: {buckets: []string{inPolicyFires}, export: exportFires, put: putOf(putFires)},
 }
 
 // notCarried are the buckets that are not transferred.
@@ -119,11 +119,11 @@ func exportTenant(tx *bbolt.Tx, d data, tenant string, after []byte, out each) e
 	if err != nil {
 		return err
 	}
-	_, err = out([]byte{1}, transfer.Tenant{TenantInfo: rec.TenantInfo, RedactionKey: rec.RedactionKey})
+	_, err = out([]byte{1}, move.Tenant{TenantInfo: rec.TenantInfo, RedactionKey: rec.RedactionKey})
 	return err
 }
 
-func putTenant(w *filler, t *transfer.Tenant) (err error) {
+func putTenant(w *filler, t *move.Tenant) (err error) {
 	w.data, err = addTenant(w.tx, tenantRecord{t.TenantInfo, t.RedactionKey})
 	return err
 }
@@ -134,11 +134,11 @@ func exportResponses(_ *bbolt.Tx, d data, _ string, after []byte, out each) erro
 		if err := json.Unmarshal(v, &rec); err != nil {
 			return nil, fmt.Errorf("%w %x: %w", errUnreadable, k, err)
 		}
-		return transfer.Response{Digest: k, Body: rec.Body, Until: rec.Expires.UnixNano(), Response: rec.Answer}, nil
+		return move.Response{Digest: k, Body: rec.Body, Until: rec.Expires.UnixNano(), Response: rec.Answer}, nil
 	})
 }
 
-func putTransferredResponse(w *filler, r *transfer.Response) error {
+func putMovedResponse(w *filler, r *move.Response) error {
 	if err := w.in(inAnswerExpiry).Put(append(bytes8(uint64(r.Until)), r.Digest...), []byte{}); err != nil {
 		return err
 	}

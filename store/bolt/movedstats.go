@@ -7,8 +7,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"svc/store/move"
 	"svc/store/rollup"
-	"svc/store/transfer"
 )
 
 func rollupNames() (names []string) {
@@ -60,7 +60,7 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 			if !ok {
 				return nil, fmt.Errorf("%w: row %x of %s", errUnreadable, k, t)
 			}
-			return transfer.Statistic{Table: t.String(), Bucket: key.Bucket, Agent: []byte(text.get(kindAgent, key.Agent)),
+			return move.Statistic{Table: t.String(), Bucket: key.Bucket, Agent: []byte(text.get(kindAgent, key.Agent)),
 				Model: []byte(text.get(kindModel, key.Model)), Env: []byte(text.get(kindEnv, key.Env)), Data: v}, nil
 		})
 		if err != nil || enough {
@@ -70,7 +70,7 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 	return nil
 }
 
-func putStatistic(w *filler, s *transfer.Statistic) error {
+func putStatistic(w *filler, s *move.Statistic) error {
 	t, ok := rollup.TableNamed(s.Table)
 	if !ok {
 		return fmt.Errorf("unknown table of statistics %q", s.Table)
@@ -126,14 +126,14 @@ func exportTools(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 		if !registered {
 			continue // a tool that no list contains
 		}
-		if more, err := out(k, transfer.Tool{Agent: []byte(id), Tool: []byte(text.get(kindTool, tool)), First: int64(first), Last: int64(last), Calls: int64(n)}); err != nil || !more {
+		if more, err := out(k, move.Tool{Agent: []byte(id), Tool: []byte(text.get(kindTool, tool)), First: int64(first), Last: int64(last), Calls: int64(n)}); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-func putTool(w *filler, t *transfer.Tool) error {
+func putTool(w *filler, t *move.Tool) error {
 	agent, err := w.number(agentWord(string(t.Agent), ""))
 	if err != nil {
 		return err
@@ -152,10 +152,10 @@ func putTool(w *filler, t *transfer.Tool) error {
 
 func exportFires(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 	return eachRow(d.in(inPolicyFires), after, out, func(k, v []byte) (any, error) {
-		return transfer.Fires{Policy: k, N: int64(number(v))}, nil
+		return move.Fires{Policy: k, N: int64(number(v))}, nil
 	})
 }
 
-func putFires(w *filler, f *transfer.Fires) error {
+func putFires(w *filler, f *move.Fires) error {
 	return w.in(inPolicyFires).Put(f.Policy, bytes8(uint64(f.N)))
 }

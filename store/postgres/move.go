@@ -9,46 +9,46 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"svc/store/transfer"
+	"svc/store/move"
 )
 
-// Transfer is a database that a migration reads or fills.
-type Transfer struct {
+// Moved is a database that a migration reads or fills.
+type Moved struct {
 	*Store
 	merged map[string]bool // tenants whose statistics of batches are all merged
 }
 
 var (
-	_ transfer.Source = (*Transfer)(nil)
-	_ transfer.Target = (*Transfer)(nil)
+	_ move.Source = (*Moved)(nil)
+	_ move.Target = (*Moved)(nil)
 )
 
-// transferTimeout bounds each transaction of a migration, because some count millions of
+// moveTimeout bounds each transaction of a migration, because some count millions of
 // rows.
-const transferTimeout = 30 * time.Minute
+const moveTimeout = 30 * time.Minute
 
 // OpenSource opens a database to read all of it. It returns [ErrInUse] if servers have it
 // open. Servers cannot open it until it is closed.
-func OpenSource(ctx context.Context, url string, opts Options) (*Transfer, error) {
-	return openTransfer(ctx, url, opts, exporting)
+func OpenSource(ctx context.Context, url string, opts Options) (*Moved, error) {
+	return openMoved(ctx, url, opts, exporting)
 }
 
 // OpenTarget opens a database to fill it.
-func OpenTarget(ctx context.Context, url string, opts Options) (*Transfer, error) {
-	return openTransfer(ctx, url, opts, importing)
+func OpenTarget(ctx context.Context, url string, opts Options) (*Moved, error) {
+	return openMoved(ctx, url, opts, importing)
 }
 
-func openTransfer(ctx context.Context, url string, opts Options, r role) (*Transfer, error) {
-	opts.Timeout = transferTimeout
+func openMoved(ctx context.Context, url string, opts Options, r role) (*Moved, error) {
+	opts.Timeout = moveTimeout
 	s, err := openAs(ctx, url, opts, r)
 	if err != nil {
 		return nil, err
 	}
-	return &Transfer{Store: s, merged: map[string]bool{}}, nil
+	return &Moved{Store: s, merged: map[string]bool{}}, nil
 }
 
 // of runs fn with the data of a tenant; the empty id stands for the database itself.
-func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) error) error {
+func (t *Moved) of(ctx context.Context, tenantID string, fn func(d *data) error) error {
 	if tenantID != "" {
 		return t.Store.tenant(tenantID).read(ctx, fn)
 	}
@@ -56,12 +56,12 @@ func (t *Transfer) of(ctx context.Context, tenantID string, fn func(d *data) err
 }
 
 // Export returns the next rows of a kind.
-func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
 	c, ok := carried[kind]
 	if !ok || c.export == nil {
 		return nil, fmt.Errorf("unknown kind of rows %q", kind)
 	}
-	if kind == transfer.Statistics || kind == transfer.Tools || kind == transfer.PolicyFires {
+	if kind == move.Statistics || kind == move.Tools || kind == move.PolicyFires {
 		if err := t.mergeAll(ctx, tenantID); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Ki
 	err = t.of(ctx, tenantID, func(d *data) error {
 		list = nil
 		return c.export(d, []byte(after), limit, func(key []byte, v any) error {
-			row, err := transfer.NewRow(key, v)
+			row, err := move.NewRow(key, v)
 			list = append(list, row)
 			return err
 		})
@@ -78,7 +78,7 @@ func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Ki
 }
 
 // mergeAll merges all statistics of batches of a tenant.
-func (t *Transfer) mergeAll(ctx context.Context, tenantID string) error {
+func (t *Moved) mergeAll(ctx context.Context, tenantID string) error {
 	if t.merged[tenantID] {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (t *Transfer) mergeAll(ctx context.Context, tenantID string) error {
 }
 
 // Count counts the rows of a kind.
-func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kind) (n int64, err error) {
+func (t *Moved) Count(ctx context.Context, tenantID string, kind move.Kind) (n int64, err error) {
 	c, ok := carried[kind]
 	if !ok {
 		return 0, fmt.Errorf("unknown kind of rows %q", kind)
@@ -117,7 +117,7 @@ func traceKey(n int64) string {
 }
 
 // ExportTraces returns the next traces in commit order. Hidden traces are left out.
-func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
+func (t *Moved) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []move.Trace, err error) {
 	err = t.of(ctx, tenantID, func(d *data) error {
 		list = nil
 		from, horizon := int64(0), int64(0)
@@ -139,7 +139,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, lim
 			for _, c := range commits {
 				from = c.n
 				if tr, ok := traces[c.seq]; ok {
-					list = append(list, transfer.Trace{Key: traceKey(c.n), Number: c.n, Trace: tr})
+					list = append(list, move.Trace{Key: traceKey(c.n), Number: c.n, Trace: tr})
 				}
 			}
 			if !more {
@@ -152,7 +152,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, lim
 }
 
 // Marker returns the marker of an unfinished migration.
-func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
+func (t *Moved) Marker(ctx context.Context) (marker []byte, err error) {
 	err = t.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		marker, err = markerOf(ctx, tx)
 		return err
@@ -161,7 +161,7 @@ func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
 }
 
 // Begin writes the first marker.
-func (t *Transfer) Begin(ctx context.Context, marker []byte) error {
+func (t *Moved) Begin(ctx context.Context, marker []byte) error {
 	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := lockAll(ctx, tx); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (t *Transfer) Begin(ctx context.Context, marker []byte) error {
 		var some bool
 		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tenants) OR EXISTS (SELECT 1 FROM marks)`).Scan(&some)
 		if err == nil && some {
-			err = transfer.ErrNotEmpty
+			err = move.ErrNotEmpty
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, `INSERT INTO migration (one, doc) VALUES (true, $1)`, marker)
@@ -179,19 +179,19 @@ func (t *Transfer) Begin(ctx context.Context, marker []byte) error {
 }
 
 // Finish removes the marker.
-func (t *Transfer) Finish(ctx context.Context, marker []byte) error {
+func (t *Moved) Finish(ctx context.Context, marker []byte) error {
 	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM migration WHERE doc = $1`, marker)
 		if err == nil && tag.RowsAffected() != 1 {
-			err = transfer.ErrOtherMigration
+			err = move.ErrOtherMigration
 		}
 		return err
 	})
 }
 
 // Import writes a batch together with its marker.
-func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
-	if b.Kind == transfer.Traces {
+func (t *Moved) Import(ctx context.Context, b move.Batch) error {
+	if b.Kind == move.Traces {
 		days := map[int64]bool{}
 		for i := range b.Traces {
 			days[dayOf(b.Traces[i].CreatedAt.UnixNano())] = true
@@ -203,18 +203,18 @@ func (t *Transfer) Import(ctx context.Context, b transfer.Batch) error {
 	return t.write(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE migration SET doc = $2 WHERE doc = $1`, b.From, b.Marker)
 		if err == nil && tag.RowsAffected() != 1 {
-			err = transfer.ErrOtherMigration
+			err = move.ErrOtherMigration
 		}
 		if err != nil || len(b.Rows)+len(b.Traces) == 0 {
 			return err
 		}
 		d := &data{ctx: ctx, tx: tx, s: t.Store, id: b.Tenant}
-		if b.Tenant != "" && b.Kind != transfer.Tenants {
+		if b.Tenant != "" && b.Kind != move.Tenants {
 			if d.n, err = t.Store.tenant(b.Tenant).number(ctx, tx); err != nil {
 				return err
 			}
 		}
-		if b.Kind == transfer.Traces {
+		if b.Kind == move.Traces {
 			return d.fill(b.Traces)
 		}
 		put := carried[b.Kind].put
@@ -234,7 +234,7 @@ const copiedIDs = `COPY trace_ids (tenant, id, created, seq) FROM STDIN BINARY`
 const filledBatch = 1000
 
 // commitsOf splits a list of traces into runs of consecutive numbers.
-func commitsOf(list []transfer.Trace) (parts [][]transfer.Trace) {
+func commitsOf(list []move.Trace) (parts [][]move.Trace) {
 	from := 0
 	for i := range list {
 		if i > from && (i-from == filledBatch || list[i].Number != list[i-1].Number+1) {
@@ -245,7 +245,7 @@ func commitsOf(list []transfer.Trace) (parts [][]transfer.Trace) {
 }
 
 // fill appends traces. Their statistics are transferred as separate rows.
-func (d *data) fill(list []transfer.Trace) error {
+func (d *data) fill(list []move.Trace) error {
 	commits := commitsOf(list)
 	orders := make([]int64, 0, len(commits))
 	var n int64

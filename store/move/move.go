@@ -1,4 +1,4 @@
-// Package transfer copies the contents of a store into an empty one, of the same engine or
+// Package move copies the contents of a store into an empty one, of the same engine or
 // of another one, for 'svc store migrate'.
 //
 // It defines the kinds of rows in a store and their engine-independent form, the
@@ -11,7 +11,7 @@
 // marker are written in one transaction, so each batch is written exactly once. If the
 // traces go to an engine without transactions, the marker is written after the batch, and
 // a resumed migration checks which traces of the next batch exist already.
-package transfer
+package move
 
 import (
 	"context"

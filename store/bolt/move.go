@@ -13,26 +13,26 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/move"
 	"svc/store/rollup"
-	"svc/store/transfer"
 )
 
-// Transfer is a store that a migration reads or fills.
-type Transfer struct {
+// Moved is a store that a migration reads or fills.
+type Moved struct {
 	*Store
 	tenant string               // the tenant whose numbers are cached
 	dict   map[dictEntry]uint32 // numbers of the tenant that were found or assigned
 }
 
 var (
-	_ transfer.Source = (*Transfer)(nil)
-	_ transfer.Target = (*Transfer)(nil)
+	_ move.Source = (*Moved)(nil)
+	_ move.Target = (*Moved)(nil)
 )
 
 // OpenSource opens the store at path to read all of it. Its lock prevents a server from
 // opening it. The file is not changed, except that an older schema is migrated first if
 // opts allow it.
-func OpenSource(path string, opts Options) (*Transfer, error) {
+func OpenSource(path string, opts Options) (*Moved, error) {
 	t, err := openSource(path)
 	if err != nil || t.schema == SchemaVersion() {
 		return t, err
@@ -50,7 +50,7 @@ func OpenSource(path string, opts Options) (*Transfer, error) {
 	return openSource(path)
 }
 
-func openSource(path string) (*Transfer, error) {
+func openSource(path string) (*Moved, error) {
 	if _, err := preflight(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func openSource(path string) (*Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transferOf(db, path, Options{})
+	t := movedOf(db, path, Options{})
 	err = t.view(context.Background(), func(tx *bbolt.Tx) (err error) {
 		if t.schema, err = schemaOf(tx, path); err == nil {
 			err = unfinished(tx, path)
@@ -72,7 +72,7 @@ func openSource(path string) (*Transfer, error) {
 }
 
 // Reader is a store that was opened to read only some of it.
-type Reader struct{ t *Transfer }
+type Reader struct{ t *Moved }
 
 // OpenReader opens the store at path for reading only: the file is not changed. Its schema
 // may be older than this program's. It waits like [Open] for a process that has the file open
@@ -103,7 +103,7 @@ func (r *Reader) ListTenants(ctx context.Context) ([]store.TenantInfo, error) {
 func (r *Reader) Close() error { return r.t.Close() }
 
 // OpenTarget opens the store at path to fill it, or creates one.
-func OpenTarget(path string, opts Options) (*Transfer, error) {
+func OpenTarget(path string, opts Options) (*Moved, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		err = create(path)
@@ -119,22 +119,22 @@ func OpenTarget(path string, opts Options) (*Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transferOf(db, path, opts)
+	t := movedOf(db, path, opts)
 	if t.schema, err = t.upgrade(opts.Migrate); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return t, nil
 }
 
-func transferOf(db *bbolt.DB, path string, opts Options) *Transfer {
+func movedOf(db *bbolt.DB, path string, opts Options) *Moved {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Transfer{Store: &Store{db: db, path: path, log: opts.Logger, closed: make(chan struct{})}}
+	return &Moved{Store: &Store{db: db, path: path, log: opts.Logger, closed: make(chan struct{})}}
 }
 
 // Close closes the file.
-func (t *Transfer) Close() error { return t.db.Close() }
+func (t *Moved) Close() error { return t.db.Close() }
 
 // keyMigration is the key in meta of the marker of an unfinished migration.
 var keyMigration = []byte("migration")
@@ -144,11 +144,11 @@ func unfinished(tx *bbolt.Tx, path string) error {
 	if tx.Bucket(bucketMeta).Get(keyMigration) == nil {
 		return nil
 	}
-	return &FileError{Path: path, Problem: transfer.ErrUnfinished.Error(), Advice: transfer.AdviceUnfinished, Err: transfer.ErrUnfinished}
+	return &FileError{Path: path, Problem: move.ErrUnfinished.Error(), Advice: move.AdviceUnfinished, Err: move.ErrUnfinished}
 }
 
 // of runs fn with the data of a tenant.
-func (t *Transfer) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx, d data) error) error {
+func (t *Moved) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx, d data) error) error {
 	return t.view(ctx, func(tx *bbolt.Tx) error {
 		if tenantID == "" {
 			return fn(tx, data{})
@@ -162,7 +162,7 @@ func (t *Transfer) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx
 }
 
 // Export returns the next rows of a kind.
-func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Kind, after string, limit int) (list []transfer.Row, err error) {
+func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
 	k, ok := carried[kind]
 	if !ok {
 		return nil, fmt.Errorf("unknown kind of rows %q", kind)
@@ -170,7 +170,7 @@ func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Ki
 	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
 		list = nil
 		return k.export(tx, d, tenantID, []byte(after), func(key []byte, v any) (bool, error) {
-			row, err := transfer.NewRow(key, v)
+			row, err := move.NewRow(key, v)
 			list = append(list, row)
 			return len(list) < limit, err
 		})
@@ -179,14 +179,14 @@ func (t *Transfer) Export(ctx context.Context, tenantID string, kind transfer.Ki
 }
 
 // Count counts the rows of a kind.
-func (t *Transfer) Count(ctx context.Context, tenantID string, kind transfer.Kind) (n int64, err error) {
+func (t *Moved) Count(ctx context.Context, tenantID string, kind move.Kind) (n int64, err error) {
 	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
 		n = 0
 		switch kind {
-		case transfer.Traces:
+		case move.Traces:
 			n, err = countTraces(d)
 			return err
-		case transfer.Statistics:
+		case move.Statistics:
 			for table := range rollup.NumTables {
 				n += int64(d.in(inRollup + table.String()).Stats().KeyN)
 			}
@@ -228,9 +228,9 @@ func countTraces(d data) (n int64, err error) {
 
 // ExportTraces returns the next traces in commit order. Traces that retention has
 // started to remove are left out.
-func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []transfer.Trace, err error) {
+func (t *Moved) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []move.Trace, err error) {
 	err = t.of(ctx, tenantID, func(_ *bbolt.Tx, d data) error {
-		list = make([]transfer.Trace, 0, limit)
+		list = make([]move.Trace, 0, limit)
 		horizon := int64(d.counter(stateHorizon))
 		text := dictReader{d: d}
 		c := d.in(inTraces).Cursor()
@@ -243,7 +243,7 @@ func (t *Transfer) ExportTraces(ctx context.Context, tenantID, after string, lim
 				continue
 			}
 			text.fill(&tr, r)
-			list = append(list, transfer.Trace{Key: string(k), Number: int64(number(k)), Trace: tr})
+			list = append(list, move.Trace{Key: string(k), Number: int64(number(k)), Trace: tr})
 		}
 		return nil
 	})
@@ -263,7 +263,7 @@ func seekAfter(c *bbolt.Cursor, after []byte) (k, v []byte) {
 }
 
 // Marker returns the marker of an unfinished migration.
-func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
+func (t *Moved) Marker(ctx context.Context) (marker []byte, err error) {
 	err = t.view(ctx, func(tx *bbolt.Tx) error {
 		if raw := tx.Bucket(bucketMeta).Get(keyMigration); raw != nil {
 			marker = append([]byte{}, raw...)
@@ -274,11 +274,11 @@ func (t *Transfer) Marker(ctx context.Context) (marker []byte, err error) {
 }
 
 // Begin writes the first marker.
-func (t *Transfer) Begin(_ context.Context, marker []byte) error {
+func (t *Moved) Begin(_ context.Context, marker []byte) error {
 	return t.commit(func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{bucketTenants, bucketMarks} {
 			if k, _ := tx.Bucket(name).Cursor().First(); k != nil {
-				return transfer.ErrNotEmpty
+				return move.ErrNotEmpty
 			}
 		}
 		return tx.Bucket(bucketMeta).Put(keyMigration, marker)
@@ -289,7 +289,7 @@ func (t *Transfer) Begin(_ context.Context, marker []byte) error {
 func moveMarker(tx *bbolt.Tx, from, to []byte) error {
 	b := tx.Bucket(bucketMeta)
 	if string(b.Get(keyMigration)) != string(from) {
-		return transfer.ErrOtherMigration
+		return move.ErrOtherMigration
 	}
 	if to == nil {
 		return b.Delete(keyMigration)
@@ -298,7 +298,7 @@ func moveMarker(tx *bbolt.Tx, from, to []byte) error {
 }
 
 // Finish removes the marker.
-func (t *Transfer) Finish(_ context.Context, marker []byte) error {
+func (t *Moved) Finish(_ context.Context, marker []byte) error {
 	return t.commit(func(tx *bbolt.Tx) error {
 		if err := moveMarker(tx, marker, nil); err != nil {
 			return err
@@ -309,7 +309,7 @@ func (t *Transfer) Finish(_ context.Context, marker []byte) error {
 }
 
 // Import writes a batch together with its marker.
-func (t *Transfer) Import(_ context.Context, b transfer.Batch) error {
+func (t *Moved) Import(_ context.Context, b move.Batch) error {
 	if t.tenant != b.Tenant || t.dict == nil {
 		t.tenant, t.dict = b.Tenant, map[dictEntry]uint32{}
 	}
@@ -324,7 +324,7 @@ func (t *Transfer) Import(_ context.Context, b transfer.Batch) error {
 		if root := tx.Bucket(bucketData).Bucket([]byte(b.Tenant)); b.Tenant != "" && root != nil {
 			w.data = data{root}
 		}
-		if b.Kind == transfer.Traces {
+		if b.Kind == move.Traces {
 			return w.addTraces(b.Traces)
 		}
 		for _, row := range b.Rows {
@@ -369,7 +369,7 @@ func (w *filler) number(e dictEntry) (uint32, error) {
 const maxGap = 16
 
 // addTraces appends traces.
-func (w *filler) addTraces(list []transfer.Trace) error {
+func (w *filler) addTraces(list []move.Trace) error {
 	traces, ids, blocks := w.in(inTraces), w.in(inTraceIDs), w.in(inTraceBlocks)
 	traces.FillPercent, blocks.FillPercent, ids.FillPercent = 0.95, 0.95, 0.9
 	tail, tailKey := newBlock(0), uint64(list[0].Number)

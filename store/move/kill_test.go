@@ -1,6 +1,6 @@
 //go:build unix
 
-package transfer_test
+package move_test
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"svc/store/bolt"
 	"svc/store/clickhouse"
 	"svc/store/clickhouse/clickhousetest"
+	"svc/store/move"
 	"svc/store/postgres"
 	"svc/store/postgres/postgrestest"
-	"svc/store/transfer"
 )
 
 // childVariable makes the test binary run a migration that kills itself: seed, source
@@ -61,9 +61,9 @@ func child(args []string) error {
 	}
 	k := &killer{r: rand.New(rand.NewPCG(seed, 0))}
 	k.left = 1 + k.r.IntN(8)
-	o := transfer.Options{From: from, To: &killedTarget{to, k}, TracesTo: &killedTraces{traces, k}, Base: time.Now().Add(-time.Hour).UnixNano()}
-	transfer.SmallBatches(&o)
-	return transfer.Run(ctx, o)
+	o := move.Options{From: from, To: &killedTarget{to, k}, TracesTo: &killedTraces{traces, k}, Base: time.Now().Add(-time.Hour).UnixNano()}
+	move.SmallBatches(&o)
+	return move.Run(ctx, o)
 }
 
 // killer kills its process during or shortly after a write.
@@ -80,7 +80,7 @@ func (k *killer) write(fn func() error) error {
 }
 
 type killedTarget struct {
-	transfer.Target
+	move.Target
 	k *killer
 }
 
@@ -88,20 +88,20 @@ func (t *killedTarget) Begin(ctx context.Context, marker []byte) error {
 	return t.k.write(func() error { return t.Target.Begin(ctx, marker) })
 }
 
-func (t *killedTarget) Import(ctx context.Context, b transfer.Batch) error {
+func (t *killedTarget) Import(ctx context.Context, b move.Batch) error {
 	return t.k.write(func() error { return t.Target.Import(ctx, b) })
 }
 
 type killedTraces struct {
-	transfer.TraceTarget
+	move.TraceTarget
 	k *killer
 }
 
-func (t *killedTraces) ImportTraces(ctx context.Context, tenant string, place int64, list []transfer.Trace, again bool) error {
+func (t *killedTraces) ImportTraces(ctx context.Context, tenant string, place int64, list []move.Trace, again bool) error {
 	return t.k.write(func() error { return t.TraceTarget.ImportTraces(ctx, tenant, place, list, again) })
 }
 
-func (t *killedTraces) ImportStatistics(ctx context.Context, tenant string, place int64, next func() (transfer.Kind, []transfer.Row, error)) error {
+func (t *killedTraces) ImportStatistics(ctx context.Context, tenant string, place int64, next func() (move.Kind, []move.Row, error)) error {
 	return t.k.write(func() error { return t.TraceTarget.ImportStatistics(ctx, tenant, place, next) })
 }
 
@@ -136,12 +136,12 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("after %d kills a server opens the target", killed)
 		}
 	}
-	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(from *bolt.Transfer) {
-		with(t, func() (*postgres.Transfer, error) { return postgres.OpenTarget(ctx, url, postgres.Options{}) }, func(to *postgres.Transfer) {
-			with(t, func() (*clickhouse.Transfer, error) {
+	with(t, func() (*bolt.Moved, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(from *bolt.Moved) {
+		with(t, func() (*postgres.Moved, error) { return postgres.OpenTarget(ctx, url, postgres.Options{}) }, func(to *postgres.Moved) {
+			with(t, func() (*clickhouse.Moved, error) {
 				return clickhouse.OpenTarget(ctx, traces, clickhouse.Options{Timeout: time.Minute})
-			}, func(tr *clickhouse.Transfer) {
-				if err := transfer.Run(ctx, transfer.Options{From: from, To: to, TracesTo: tr}); err != nil {
+			}, func(tr *clickhouse.Moved) {
+				if err := move.Run(ctx, move.Options{From: from, To: to, TracesTo: tr}); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -1,4 +1,4 @@
-package transfer_test
+package move_test
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"svc/store/bolt"
 	"svc/store/clickhouse"
 	"svc/store/clickhouse/clickhousetest"
+	"svc/store/move"
 	"svc/store/postgres"
 	"svc/store/postgres/postgrestest"
-	"svc/store/transfer"
 )
 
 var ctx = context.Background()
@@ -37,8 +37,8 @@ func must[T any](v T, err error) func(t testing.TB) T {
 type place struct {
 	name   string
 	open   func() (store.Engine, error)
-	source func() (transfer.Source, error)
-	target func() (transfer.Target, error)
+	source func() (move.Source, error)
+	target func() (move.Target, error)
 	// contents returns all stored data, as text.
 	contents func() []string
 }
@@ -46,16 +46,16 @@ type place struct {
 func boltAt(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	return place{"bolt", func() (store.Engine, error) { return bolt.Open(path, bolt.Options{NoSync: true}) },
-		func() (transfer.Source, error) { return bolt.OpenSource(path, bolt.Options{}) },
-		func() (transfer.Target, error) { return bolt.OpenTarget(path, bolt.Options{}) },
+		func() (move.Source, error) { return bolt.OpenSource(path, bolt.Options{}) },
+		func() (move.Target, error) { return bolt.OpenTarget(path, bolt.Options{}) },
 		func() []string { return contentsOfBolt(t, path) }}
 }
 
 func postgresAt(t testing.TB, server *postgrestest.Server) place {
 	url := server.Database(t)
 	return place{"postgres", func() (store.Engine, error) { return postgres.Open(ctx, url, postgres.Options{}) },
-		func() (transfer.Source, error) { return postgres.OpenSource(ctx, url, postgres.Options{}) },
-		func() (transfer.Target, error) { return postgres.OpenTarget(ctx, url, postgres.Options{}) },
+		func() (move.Source, error) { return postgres.OpenSource(ctx, url, postgres.Options{}) },
+		func() (move.Target, error) { return postgres.OpenTarget(ctx, url, postgres.Options{}) },
 		func() []string { return contentsOfPostgres(t, url) }}
 }
 
@@ -72,11 +72,11 @@ func with[T interface{ Close() error }](t testing.TB, open func() (T, error), fn
 }
 
 // migrate copies one store into another and returns its error.
-func migrate(t testing.TB, from, to place, traces transfer.TraceTarget) (err error) {
+func migrate(t testing.TB, from, to place, traces move.TraceTarget) (err error) {
 	t.Helper()
-	with(t, from.source, func(source transfer.Source) {
-		with(t, to.target, func(target transfer.Target) {
-			err = transfer.Run(ctx, transfer.Options{From: source, To: target, TracesTo: traces, Base: time.Now().Add(-time.Hour).UnixNano()})
+	with(t, from.source, func(source move.Source) {
+		with(t, to.target, func(target move.Target) {
+			err = move.Run(ctx, move.Options{From: source, To: target, TracesTo: traces, Base: time.Now().Add(-time.Hour).UnixNano()})
 		})
 	})
 	return err
@@ -86,9 +86,9 @@ func migrate(t testing.TB, from, to place, traces transfer.TraceTarget) (err err
 // stores covers each kind.
 func everyKind(t testing.TB, at place) {
 	t.Helper()
-	with(t, at.source, func(s transfer.Source) {
-		counts := must(transfer.Count(ctx, s))(t)
-		for _, kind := range transfer.Kinds {
+	with(t, at.source, func(s move.Source) {
+		counts := must(move.Count(ctx, s))(t)
+		for _, kind := range move.Kinds {
 			if counts[kind] == 0 {
 				t.Errorf("the store has no %s", kind)
 			}
@@ -133,7 +133,7 @@ func TestPairs(t *testing.T) {
 					stillWorks(t, st)
 				})
 				// A filled target rejects another migration.
-				if err := migrate(t, from, to, nil); !errors.Is(err, transfer.ErrNotEmpty) {
+				if err := migrate(t, from, to, nil); !errors.Is(err, move.ErrNotEmpty) {
 					t.Errorf("a migration into a filled store: %v", err)
 				}
 			})
@@ -153,10 +153,10 @@ func TestClickHouse(t *testing.T) {
 				fill(t, st, 400, 4)
 				want = answers(t, st, st)
 			})
-			openTraces := func() (*clickhouse.Transfer, error) {
+			openTraces := func() (*clickhouse.Moved, error) {
 				return clickhouse.OpenTarget(ctx, url, clickhouse.Options{Timeout: time.Minute})
 			}
-			with(t, openTraces, func(traces *clickhouse.Transfer) {
+			with(t, openTraces, func(traces *clickhouse.Moved) {
 				if err := migrate(t, pair.from, pair.to, traces); err != nil {
 					t.Fatal(err)
 				}
@@ -363,9 +363,9 @@ func TestUnfinished(t *testing.T) {
 			stopped := errors.New("stopped")
 			for stop := 3; ; stop += 17 {
 				var err error
-				with(t, from.source, func(source transfer.Source) {
-					with(t, to.target, func(target transfer.Target) {
-						err = transfer.Run(ctx, transfer.Options{From: source, To: &stopping{target, stop, stopped}})
+				with(t, from.source, func(source move.Source) {
+					with(t, to.target, func(target move.Target) {
+						err = move.Run(ctx, move.Options{From: source, To: &stopping{target, stop, stopped}})
 					})
 				})
 				if err == nil {
@@ -377,7 +377,7 @@ func TestUnfinished(t *testing.T) {
 				if st, err := to.open(); err == nil || !strings.Contains(err.Error(), "migration") {
 					t.Fatalf("a half filled store was opened: %v, %v", st, err)
 				}
-				if err := migrate(t, other, to, nil); !errors.Is(err, transfer.ErrOtherMigration) {
+				if err := migrate(t, other, to, nil); !errors.Is(err, move.ErrOtherMigration) {
 					t.Fatalf("a migration from another source went on: %v", err)
 				}
 			}
@@ -388,12 +388,12 @@ func TestUnfinished(t *testing.T) {
 
 // stopping fails after some batches, before or after the batch is written.
 type stopping struct {
-	transfer.Target
+	move.Target
 	left int
 	err  error
 }
 
-func (s *stopping) Import(ctx context.Context, b transfer.Batch) error {
+func (s *stopping) Import(ctx context.Context, b move.Batch) error {
 	if s.left--; s.left <= 0 {
 		if s.left%2 == 0 {
 			return s.err
@@ -411,18 +411,18 @@ func TestDiffers(t *testing.T) {
 	t.Parallel()
 	from, to := boltAt(t), boltAt(t)
 	with(t, from.open, func(st store.Engine) { fill(t, st, 50, 4) })
-	for name, change := range map[string]func(b *transfer.Batch){
-		"a trace is lost":    func(b *transfer.Batch) { b.Traces[0].ID += "x" },
-		"a trace is altered": func(b *transfer.Batch) { b.Traces[0].Cost++ },
+	for name, change := range map[string]func(b *move.Batch){
+		"a trace is lost":    func(b *move.Batch) { b.Traces[0].ID += "x" },
+		"a trace is altered": func(b *move.Batch) { b.Traces[0].Cost++ },
 	} {
 		to = boltAt(t)
 		var err error
-		with(t, from.source, func(source transfer.Source) {
-			with(t, to.target, func(target transfer.Target) {
-				err = transfer.Run(ctx, transfer.Options{From: source, To: &altering{target, change}})
+		with(t, from.source, func(source move.Source) {
+			with(t, to.target, func(target move.Target) {
+				err = move.Run(ctx, move.Options{From: source, To: &altering{target, change}})
 			})
 		})
-		if !errors.Is(err, transfer.ErrDiffers) || !strings.Contains(err.Error(), "traces of tenant") {
+		if !errors.Is(err, move.ErrDiffers) || !strings.Contains(err.Error(), "traces of tenant") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := to.open(); err == nil {
@@ -432,11 +432,11 @@ func TestDiffers(t *testing.T) {
 }
 
 type altering struct {
-	transfer.Target
-	change func(*transfer.Batch)
+	move.Target
+	change func(*move.Batch)
 }
 
-func (a *altering) Import(ctx context.Context, b transfer.Batch) error {
+func (a *altering) Import(ctx context.Context, b move.Batch) error {
 	if len(b.Traces) > 0 {
 		b.Traces = slices.Clone(b.Traces)
 		a.change(&b)
@@ -455,7 +455,7 @@ func TestSourceInUse(t *testing.T) {
 			t.Errorf("the source of a running server: %v", err)
 		}
 	})
-	with(t, func() (*postgres.Transfer, error) { return postgres.OpenSource(ctx, url, postgres.Options{}) }, func(*postgres.Transfer) {
+	with(t, func() (*postgres.Moved, error) { return postgres.OpenSource(ctx, url, postgres.Options{}) }, func(*postgres.Moved) {
 		if _, err := serve(); !errors.Is(err, postgres.ErrMigrating) {
 			t.Errorf("a server on a source: %v", err)
 		}
@@ -468,7 +468,7 @@ func TestSourceInUse(t *testing.T) {
 			t.Errorf("the file of a running server: %v", err)
 		}
 	})
-	with(t, func() (*bolt.Transfer, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(*bolt.Transfer) {
+	with(t, func() (*bolt.Moved, error) { return bolt.OpenSource(path, bolt.Options{}) }, func(*bolt.Moved) {
 		if _, err := bolt.Open(path, bolt.Options{}); !errors.Is(err, bolt.ErrInUse) {
 			t.Errorf("a server on a file that is read: %v", err)
 		}

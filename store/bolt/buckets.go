@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"svc/store/move"
 	"svc/store/record"
 	"svc/store/rollup"
 )
@@ -18,7 +19,7 @@ var (
 	bucketTenantOrgs  = []byte("tenant_orgs")
 	bucketDigests     = []byte("digests")
 	bucketLeases      = []byte("leases")
-	bucketMarks       = []byte("marks")
+	bucketMarks       = []byte(move.InWatermarks)
 	bucketData        = []byte("data")
 
 	keyFormat = []byte("format")
@@ -34,8 +35,8 @@ var formatsUnreleased = []string{"svc control plane store", "svc store"}
 const (
 	inState        = "state"
 	inTools        = "tools"
-	inPolicyFires  = "policy_fires"
-	inAnswers      = "answers"
+	inPolicyFires  = move.InPolicyFires
+	inAnswers      = move.InResponses
 	inAnswerExpiry = "answers_by_expiry"
 	inDict         = "dict"
 	inDictValues   = "dict_values"

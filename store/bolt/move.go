@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -71,37 +70,6 @@ func openSource(path string) (*Moved, error) {
 	return t, nil
 }
 
-// Reader is a store that was opened to read only some of it.
-type Reader struct{ t *Moved }
-
-// OpenReader opens the store at path for reading only: the file is not changed. Its schema
-// may be older than this program's. It waits like [Open] for a process that has the file open
-// for writing, and other readers can open it at the same time.
-func OpenReader(path string) (*Reader, error) {
-	t, err := openSource(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{t}, nil
-}
-
-// Info describes the file. Its schema version may be older than this program's.
-func (r *Reader) Info(ctx context.Context) (store.Info, error) { return r.t.Info(ctx) }
-
-// Backup writes a copy of the file to w. The copy has the schema of the file.
-func (r *Reader) Backup(ctx context.Context, w io.Writer) (int64, error) { return r.t.Backup(ctx, w) }
-
-// ListTenants lists the tenants. Records of an older schema are not read.
-func (r *Reader) ListTenants(ctx context.Context) ([]store.TenantInfo, error) {
-	if r.t.schema != SchemaVersion() {
-		return nil, olderSchema(r.t.path, r.t.schema)
-	}
-	return r.t.ListTenants(ctx)
-}
-
-// Close closes the file.
-func (r *Reader) Close() error { return r.t.Close() }
-
 // OpenTarget opens the store at path to fill it, or creates one.
 func OpenTarget(path string, opts Options) (*Moved, error) {
 	_, err := os.Stat(path)
@@ -161,21 +129,26 @@ func (t *Moved) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx, d
 	})
 }
 
-// Export returns the next rows of a kind.
-func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
+// Export returns the next rows of a kind. Of traces those are left out that retention has
+// started to remove.
+func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (page move.Page, err error) {
 	k, ok := carried[kind]
 	if !ok {
-		return nil, fmt.Errorf("unknown kind of rows %q", kind)
+		return page, fmt.Errorf("unknown kind of rows %q", kind)
 	}
-	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) error {
-		list = nil
-		return k.export(tx, d, tenantID, []byte(after), func(key []byte, v any) (bool, error) {
-			row, err := move.NewRow(key, v)
-			list = append(list, row)
-			return len(list) < limit, err
+	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) (err error) {
+		page = move.Page{}
+		if kind == move.Traces {
+			page.Traces, err = exportTraces(d, after, limit)
+			return err
+		}
+		return k.export(tx, d, tenantID, []byte(after), func(at []byte, v any) (bool, error) {
+			row, err := move.NewRow(at, v)
+			page.Rows = append(page.Rows, row)
+			return len(page.Rows) < limit, err
 		})
 	})
-	return list, err
+	return page, err
 }
 
 // Count counts the rows of a kind.
@@ -192,11 +165,7 @@ func (t *Moved) Count(ctx context.Context, tenantID string, kind move.Kind) (n i
 			}
 			return nil
 		}
-		k, ok := carried[kind]
-		if !ok {
-			return fmt.Errorf("unknown kind of rows %q", kind)
-		}
-		return k.export(tx, d, tenantID, nil, func([]byte, any) (bool, error) {
+		return carried[kind].export(tx, d, tenantID, nil, func([]byte, any) (bool, error) {
 			n++
 			return true, nil
 		})
@@ -226,28 +195,24 @@ func countTraces(d data) (n int64, err error) {
 	return n, err
 }
 
-// ExportTraces returns the next traces in commit order. Traces that retention has
-// started to remove are left out.
-func (t *Moved) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []move.Trace, err error) {
-	err = t.of(ctx, tenantID, func(_ *bbolt.Tx, d data) error {
-		list = make([]move.Trace, 0, limit)
-		horizon := int64(d.counter(stateHorizon))
-		text := dictReader{d: d}
-		c := d.in(inTraces).Cursor()
-		for k, rec := seekAfter(c, []byte(after)); k != nil && len(list) < limit; k, rec = c.Next() {
-			tr, r, err := decodeRecord(rec, true)
-			if err != nil {
-				return fmt.Errorf("trace %d: %w", number(k), err)
-			}
-			if tr.CreatedAt.UnixNano() < horizon {
-				continue
-			}
-			text.fill(&tr, r)
-			list = append(list, move.Trace{Key: string(k), Number: int64(number(k)), Trace: tr})
+// exportTraces returns the next traces in commit order.
+func exportTraces(d data, after string, limit int) ([]move.Trace, error) {
+	list := make([]move.Trace, 0, limit)
+	horizon := int64(d.counter(stateHorizon))
+	text := dictReader{d: d}
+	c := d.in(inTraces).Cursor()
+	for k, rec := seekAfter(c, []byte(after)); k != nil && len(list) < limit; k, rec = c.Next() {
+		tr, r, err := decodeRecord(rec, true)
+		if err != nil {
+			return nil, fmt.Errorf("trace %d: %w", number(k), err)
 		}
-		return nil
-	})
-	return list, err
+		if tr.CreatedAt.UnixNano() < horizon {
+			continue
+		}
+		text.fill(&tr, r)
+		list = append(list, move.Trace{At: string(k), Number: int64(number(k)), Trace: tr})
+	}
+	return list, nil
 }
 
 // seekAfter moves a cursor to the first key after the given one, or to the first key if
@@ -328,7 +293,7 @@ func (t *Moved) Import(_ context.Context, b move.Batch) error {
 			return w.addTraces(b.Traces)
 		}
 		for _, row := range b.Rows {
-			if err := carried[b.Kind].put(w, row.Doc); err != nil {
+			if err := carried[b.Kind].put(w, row.Row); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package bolt
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -16,7 +17,7 @@ type carrier struct {
 	indexes []string // buckets that are derived from the rows
 	// export calls each with every row after a key until each returns false.
 	export func(tx *bbolt.Tx, d data, tenant string, after []byte, each each) error
-	put    func(w *filler, doc []byte) error
+	put    func(w *filler, row record.Row) error
 }
 
 // each receives a row, and returns false to stop.
@@ -25,23 +26,32 @@ type each func(key []byte, v any) (bool, error)
 // carried defines the rows that a migration to another engine transfers. Buckets that
 // belong to none of them are in notCarried, with the reason.
 var carried = map[move.Kind]carrier{
-	move.Watermarks: {buckets: []string{string(bucketMarks)},
+	move.Watermarks: {buckets: []string{move.InWatermarks},
 		export: func(tx *bbolt.Tx, _ data, _ string, after []byte, out each) error {
-			return eachRow(tx.Bucket(bucketMarks), after, out, func(k, v []byte) (any, error) {
-				return move.Watermark{Name: string(k), At: int64(number(v))}, nil
-			})
+			return eachRow(tx.Bucket(bucketMarks), move.InWatermarks, after, out)
 		},
-		put: putOf(func(w *filler, m *move.Watermark) error {
-			return w.tx.Bucket(bucketMarks).Put([]byte(m.Name), bytes8(uint64(m.At)))
-		})},
+		put: func(w *filler, row record.Row) error { return w.tx.Bucket(bucketMarks).Put(row.Key, row.Value) }},
 	move.Tenants: {buckets: []string{string(bucketTenants), inState}, indexes: []string{string(bucketTenantNames), string(bucketTenantOrgs), string(bucketData)},
-		export: exportTenant, put: putOf(putTenant)},
-	move.Records: {buckets: bucketNames(recordBuckets()), indexes: []string{string(bucketDigests)}, export: exportRecords,
-		put: putOf(func(w *filler, row *record.Row) error {
-			t := record.Of(engine{}, w.tenant)
-			return t.PutRow(recordTx{d: w.data}, *row)
+		export: func(tx *bbolt.Tx, _ data, tenant string, after []byte, out each) error {
+			if len(after) > 0 {
+				return nil
+			}
+			_, err := out([]byte{1}, json.RawMessage(tx.Bucket(bucketTenants).Get([]byte(tenant))))
+			return err
+		},
+		put: putOf(func(w *filler, rec *tenantRecord) (err error) {
+			w.data, err = addTenant(w.tx, *rec)
+			return err
 		})},
-	move.Responses: {buckets: []string{inAnswers}, indexes: []string{inAnswerExpiry}, export: exportResponses, put: putOf(putMovedResponse)},
+	move.Records: {buckets: bucketNames(recordBuckets()), indexes: []string{string(bucketDigests)},
+		export: func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
+			return record.Rows(recordTx{d: d}, after, func(at []byte, row record.Row) (bool, error) { return out(at, row) })
+		},
+		put: func(w *filler, row record.Row) error {
+			t := record.Of(engine{}, w.tenant)
+			return t.PutRow(recordTx{d: w.data}, row)
+		}},
+	move.Responses: {buckets: []string{move.InResponses}, indexes: []string{inAnswerExpiry}, export: exportOf(move.InResponses), put: putMovedResponse},
 	move.TraceState: {buckets: []string{inState},
 		export: func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 			if len(after) > 0 {
@@ -61,10 +71,11 @@ var carried = map[move.Kind]carrier{
 			}
 			return nil
 		})},
-	move.Traces:      {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inTraceFacets, inDict, inDictValues}},
-	move.Statistics:  {buckets: rollupNames(), indexes: []string{inDict, inDictValues}, export: exportStatistics, put: putOf(putStatistic)},
-	move.Tools:       {buckets: []string{inTools}, indexes: []string{inDict, inDictValues}, export: exportTools, put: putOf(putTool)},
-	move.PolicyFires: {buckets: []string{inPolicyFires}, export: exportFires, put: putOf(putFires)},
+	move.Traces:     {buckets: []string{inTraces}, indexes: []string{inTraceIDs, inTraceBlocks, inTraceFacets, inDict, inDictValues}},
+	move.Statistics: {buckets: rollupNames(), indexes: []string{inDict, inDictValues}, export: exportStatistics, put: putOf(putStatistic)},
+	move.Tools:      {buckets: []string{inTools}, indexes: []string{inDict, inDictValues}, export: exportTools, put: putOf(putTool)},
+	move.PolicyFires: {buckets: []string{move.InPolicyFires}, export: exportOf(move.InPolicyFires),
+		put: func(w *filler, row record.Row) error { return w.in(row.Bucket).Put(row.Key, row.Value) }},
 }
 
 // notCarried are the buckets that are not transferred.
@@ -74,25 +85,27 @@ var notCarried = map[string]string{
 }
 
 // putOf returns a function that decodes a row and writes it.
-func putOf[T any](put func(w *filler, v *T) error) func(*filler, []byte) error {
-	return func(w *filler, doc []byte) error {
+func putOf[T any](put func(w *filler, v *T) error) func(*filler, record.Row) error {
+	return func(w *filler, row record.Row) error {
 		var v T
-		if err := json.Unmarshal(doc, &v); err != nil {
+		if err := json.Unmarshal(row.Value, &v); err != nil {
 			return fmt.Errorf("read a row: %w", err)
 		}
 		return put(w, &v)
 	}
 }
 
-// eachRow calls out with the rows of a bucket after a key.
-func eachRow(b *bbolt.Bucket, after []byte, out each, row func(k, v []byte) (any, error)) error {
+// exportOf returns a function that exports the rows of a bucket as they are.
+func exportOf(bucket string) func(*bbolt.Tx, data, string, []byte, each) error {
+	return func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
+		return eachRow(d.in(bucket), bucket, after, out)
+	}
+}
+
+func eachRow(b *bbolt.Bucket, name string, after []byte, out each) error {
 	c := b.Cursor()
 	for k, v := seekAfter(c, after); k != nil; k, v = c.Next() {
-		r, err := row(k, v)
-		if err != nil {
-			return err
-		}
-		if more, err := out(k, r); err != nil || !more {
+		if more, err := out(k, record.Row{Bucket: name, Key: k, Value: v}); err != nil || !more {
 			return err
 		}
 	}
@@ -107,40 +120,13 @@ func bucketNames(list []bucket) (names []string) {
 	return names
 }
 
-func exportRecords(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
-	return record.Rows(recordTx{d: d}, after, func(at []byte, row record.Row) (bool, error) { return out(at, row) })
-}
-
-func exportTenant(tx *bbolt.Tx, d data, tenant string, after []byte, out each) error {
-	if len(after) > 0 {
-		return nil
+func putMovedResponse(w *filler, row record.Row) error {
+	var r responseRecord
+	if err := json.Unmarshal(row.Value, &r); err != nil {
+		return fmt.Errorf("read a row: %w", err)
 	}
-	rec, err := tenantByID(tx, tenant)
-	if err != nil {
+	if err := w.in(inAnswerExpiry).Put(slices.Concat(bytes8(uint64(r.Expires.UnixNano())), row.Key), []byte{}); err != nil {
 		return err
 	}
-	_, err = out([]byte{1}, move.Tenant{TenantInfo: rec.TenantInfo, RedactionKey: rec.RedactionKey})
-	return err
-}
-
-func putTenant(w *filler, t *move.Tenant) (err error) {
-	w.data, err = addTenant(w.tx, tenantRecord{t.TenantInfo, t.RedactionKey})
-	return err
-}
-
-func exportResponses(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
-	return eachRow(d.in(inAnswers), after, out, func(k, v []byte) (any, error) {
-		var rec responseRecord
-		if err := json.Unmarshal(v, &rec); err != nil {
-			return nil, fmt.Errorf("%w %x: %w", errUnreadable, k, err)
-		}
-		return move.Response{Digest: k, Body: rec.Body, Until: rec.Expires.UnixNano(), Response: rec.Answer}, nil
-	})
-}
-
-func putMovedResponse(w *filler, r *move.Response) error {
-	if err := w.in(inAnswerExpiry).Put(append(bytes8(uint64(r.Until)), r.Digest...), []byte{}); err != nil {
-		return err
-	}
-	return putJSON(w.in(inAnswers), string(r.Digest), responseRecord{Body: r.Body, Expires: timeOf(uint64(r.Until)), Answer: r.Response})
+	return w.in(inAnswers).Put(row.Key, row.Value)
 }

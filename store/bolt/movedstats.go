@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store/move"
+	"svc/store/record"
 	"svc/store/rollup"
 )
 
@@ -51,17 +52,16 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 		if len(after) > 0 && after[0] == byte(t) {
 			behind = after[1:]
 		}
-		err := eachRow(d.in(inRollup+t.String()), behind, func(k []byte, v any) (more bool, err error) {
-			more, err = out(append([]byte{byte(t)}, k...), v)
-			enough = enough || !more
-			return more, err
-		}, func(k, v []byte) (any, error) {
+		name := inRollup + t.String()
+		err := eachRow(d.in(name), name, behind, func(k []byte, v any) (bool, error) {
 			key, ok := rowKey(t, k)
 			if !ok {
-				return nil, fmt.Errorf("%w: row %x of %s", errUnreadable, k, t)
+				return false, fmt.Errorf("%w: row %x of %s", errUnreadable, k, t)
 			}
-			return move.Statistic{Table: t.String(), Bucket: key.Bucket, Agent: []byte(text.get(kindAgent, key.Agent)),
-				Model: []byte(text.get(kindModel, key.Model)), Env: []byte(text.get(kindEnv, key.Env)), Data: v}, nil
+			more, err := out(append([]byte{byte(t)}, k...), move.Statistic{Table: t.String(), Bucket: key.Bucket, Agent: []byte(text.get(kindAgent, key.Agent)),
+				Model: []byte(text.get(kindModel, key.Model)), Env: []byte(text.get(kindEnv, key.Env)), Data: v.(record.Row).Value})
+			enough = enough || !more
+			return more, err
 		})
 		if err != nil || enough {
 			return err
@@ -148,14 +148,4 @@ func putTool(w *filler, t *move.Tool) error {
 	}
 	val := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(t.First)), uint64(t.Last))
 	return b.Put(toolRow(agent, tool), binary.AppendUvarint(val, uint64(t.Calls)))
-}
-
-func exportFires(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
-	return eachRow(d.in(inPolicyFires), after, out, func(k, v []byte) (any, error) {
-		return move.Fires{Policy: k, N: int64(number(v))}, nil
-	})
-}
-
-func putFires(w *filler, f *move.Fires) error {
-	return w.in(inPolicyFires).Put(f.Policy, bytes8(uint64(f.N)))
 }

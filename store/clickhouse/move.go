@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"svc/store/move"
+	"svc/store/record"
 	"svc/store/rollup"
 )
 
@@ -181,26 +182,15 @@ func numbers(list []int64) string {
 
 // ImportStatistics writes a generation of everything up to a position. A generation that
 // exists already is complete, because its row is written last.
-func (t *Moved) ImportStatistics(ctx context.Context, id string, place int64, next func() (move.Kind, []move.Row, error)) error {
+func (t *Moved) ImportStatistics(ctx context.Context, id string, place int64, rows func(func(move.Kind, move.Row) error) error) error {
 	return t.of(ctx, id, func(tn *tenant, sh *shard) error {
 		old, err := tn.newestGeneration(ctx, sh)
 		if err != nil || old.version != 0 {
 			return err
 		}
 		w := &generationWriter{ctx: ctx, sh: sh, tenant: id, next: generation{seq: place, version: 1 + rand.Int64N(1<<62), days: map[uint16]int64{}}}
-		for {
-			kind, list, err := next()
-			if err != nil {
-				return err
-			}
-			if len(list) == 0 {
-				break
-			}
-			for _, row := range list {
-				if err := w.add(kind, row.Doc); err != nil {
-					return err
-				}
-			}
+		if err := rows(w.add); err != nil {
+			return err
 		}
 		if err := w.flush(); err != nil || !w.some {
 			return err
@@ -249,12 +239,12 @@ type useRows struct {
 	version, first, last, calls []int64
 }
 
-func (w *generationWriter) add(kind move.Kind, doc []byte) error {
+func (w *generationWriter) add(kind move.Kind, row move.Row) error {
 	w.some = true
 	switch kind {
 	case move.Statistics:
 		var s move.Statistic
-		if err := json.Unmarshal(doc, &s); err != nil {
+		if err := json.Unmarshal(row.Value, &s); err != nil {
 			return err
 		}
 		t, ok := rollup.TableNamed(s.Table)
@@ -268,16 +258,16 @@ func (w *generationWriter) add(kind move.Kind, doc []byte) error {
 		}
 	case move.Tools:
 		var u move.Tool
-		if err := json.Unmarshal(doc, &u); err != nil {
+		if err := json.Unmarshal(row.Value, &u); err != nil {
 			return err
 		}
 		w.use(string(u.Agent), string(u.Tool), u.First, u.Last, u.Calls)
 	case move.PolicyFires:
-		var f move.Fires
-		if err := json.Unmarshal(doc, &f); err != nil {
+		n, err := move.IntegerOf(row.Value)
+		if err != nil {
 			return err
 		}
-		w.use("", string(f.Policy), 0, 0, f.N)
+		w.use("", string(row.Key), 0, 0, n)
 	}
 	if w.rows.len() >= maxRollupRows || len(w.uses.tenant) >= maxRollupRows {
 		return w.flush()
@@ -307,39 +297,23 @@ func (w *generationWriter) flush() error {
 	return nil
 }
 
-// Count counts the rows of a kind.
-func (t *Moved) Count(ctx context.Context, id string, kind move.Kind) (n int64, err error) {
-	if kind == move.Traces {
-		err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
-			var count uint64
-			err := sh.row(ctx, "SELECT count() FROM traces WHERE tenant = "+quote(id)+" AND created >= "+horizonOf(id), &count)
-			n = int64(count)
-			return err
-		})
-		return n, err
-	}
-	for after := ""; ; {
-		rows, err := t.Export(ctx, id, kind, after, 10_000)
-		if err != nil || len(rows) == 0 {
-			return n, err
-		}
-		n, after = n+int64(len(rows)), rows[len(rows)-1].Key
-	}
-}
-
 // Export returns the next rows of a kind that belongs to traces.
-func (t *Moved) Export(ctx context.Context, id string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
+func (t *Moved) Export(ctx context.Context, id string, kind move.Kind, after string, limit int) (page move.Page, err error) {
 	out := func(key, v any) error {
 		raw, err := json.Marshal(key)
 		if err != nil {
 			return err
 		}
 		row, err := move.NewRow(raw, v)
-		list = append(list, row)
+		page.Rows = append(page.Rows, row)
 		return err
 	}
-	err = t.of(ctx, id, func(tn *tenant, sh *shard) error {
+	err = t.of(ctx, id, func(tn *tenant, sh *shard) (err error) {
+		page = move.Page{}
 		switch kind {
+		case move.Traces:
+			page.Traces, err = exportTraces(ctx, sh, id, after, limit)
+			return err
 		case move.TraceState:
 			var s move.State
 			if after != "" {
@@ -358,7 +332,7 @@ func (t *Moved) Export(ctx context.Context, id string, kind move.Kind, after str
 		}
 		return fmt.Errorf("rows of kind %q are not stored on this engine", kind)
 	})
-	return list, err
+	return page, err
 }
 
 func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string, limit int, out func(key, v any) error) error {
@@ -379,7 +353,7 @@ func (t *tenant) exportUses(ctx context.Context, sh *shard, which, after string,
 		quote(t.id), g.version, which, limit), []any{&u.agent, &u.tool, &c.first, &c.last, &c.calls}, func() error {
 		key := [2][]byte{[]byte(u.agent), []byte(u.tool)}
 		if u.agent == "" {
-			return out(key, move.Fires{Policy: key[1], N: c.calls})
+			return out(key, record.Row{Bucket: move.InPolicyFires, Key: key[1], Value: move.Integer(c.calls)})
 		}
 		return out(key, move.Tool{Agent: key[0], Tool: key[1], First: c.first, Last: c.last, Calls: c.calls})
 	})
@@ -425,35 +399,33 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 		})
 }
 
-// ExportTraces returns the next traces by their creation; all traces of one time are in
+// exportTraces returns the next traces by their creation; all traces of one time are in
 // one page. Each row is one trace, even if two have the same id. A trace that is not in
 // the table of ids or not in the feed is an error.
-func (t *Moved) ExportTraces(ctx context.Context, id, after string, limit int) (list []move.Trace, err error) {
-	err = t.of(ctx, id, func(_ *tenant, sh *shard) error {
-		from := int64(-1)
-		if after != "" {
-			from = int64(binary.BigEndian.Uint64([]byte(after)))
-		} else if err := countedAlike(ctx, sh, id); err != nil {
-			return err
-		}
-		where := fmt.Sprintf("tenant = %s AND created > %d AND created >= %s", quote(id), from, horizonOf(id))
-		// The day first, so that at most one day of the narrow columns is read.
-		var day uint16
-		var n uint64
-		if err := sh.row(ctx, fmt.Sprintf("SELECT min(day), count() FROM traces WHERE %s AND day >= %d", where, dayOf(from)), &day, &n); err != nil || n == 0 {
-			return err
-		}
-		where += fmt.Sprintf(" AND day = %d", day)
-		var upTo int64
-		if err := sh.row(ctx, fmt.Sprintf("SELECT max(created) FROM (SELECT created FROM traces WHERE %s ORDER BY created LIMIT %d)", where, limit), &upTo); err != nil {
-			return err
-		}
-		var r traceRow
-		return sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE %s AND created <= %d ORDER BY created", wholeColumns, where, upTo), r.whole(), func() error {
-			tr, err := r.trace()
-			list = append(list, move.Trace{Key: string(binary.BigEndian.AppendUint64(nil, uint64(upTo))), Trace: tr})
-			return err
-		})
+func exportTraces(ctx context.Context, sh *shard, id, after string, limit int) (list []move.Trace, err error) {
+	from := int64(-1)
+	if after != "" {
+		from = int64(binary.BigEndian.Uint64([]byte(after)))
+	} else if err := countedAlike(ctx, sh, id); err != nil {
+		return nil, err
+	}
+	where := fmt.Sprintf("tenant = %s AND created > %d AND created >= %s", quote(id), from, horizonOf(id))
+	// The day first, so that at most one day of the narrow columns is read.
+	var day uint16
+	var n uint64
+	if err := sh.row(ctx, fmt.Sprintf("SELECT min(day), count() FROM traces WHERE %s AND day >= %d", where, dayOf(from)), &day, &n); err != nil || n == 0 {
+		return nil, err
+	}
+	where += fmt.Sprintf(" AND day = %d", day)
+	var upTo int64
+	if err := sh.row(ctx, fmt.Sprintf("SELECT max(created) FROM (SELECT created FROM traces WHERE %s ORDER BY created LIMIT %d)", where, limit), &upTo); err != nil {
+		return nil, err
+	}
+	var r traceRow
+	err = sh.rows(ctx, fmt.Sprintf("SELECT %s FROM traces WHERE %s AND created <= %d ORDER BY created", wholeColumns, where, upTo), r.whole(), func() error {
+		tr, err := r.trace()
+		list = append(list, move.Trace{At: string(binary.BigEndian.AppendUint64(nil, uint64(upTo))), Trace: tr})
+		return err
 	})
 	return list, err
 }

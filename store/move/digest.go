@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
+	"strconv"
 	"time"
+
+	"svc/store"
 )
 
 // Digest is the number of rows and the sum of their hashes: it does not depend on the
@@ -50,42 +54,42 @@ func (g group) String() string {
 	return s
 }
 
+// notStored are the fields of a trace that no engine stores.
+var notStored = []string{"AgentNameSent", "ToolCalls"}
+
 // appendTrace appends the stored fields of a trace, in one encoding for all engines.
-func appendTrace(b []byte, t *Trace) []byte {
-	text := func(list ...string) {
-		for _, s := range list {
-			b = binary.AppendUvarint(b, uint64(len(s)))
-			b = append(b, s...)
+func appendTrace(b []byte, t *store.Trace) []byte {
+	v := reflect.ValueOf(t).Elem()
+	for i := range v.NumField() {
+		if !slices.Contains(notStored, v.Type().Field(i).Name) {
+			b = appendValue(b, v.Field(i))
 		}
 	}
-	number := func(list ...int64) {
-		for _, n := range list {
-			b = binary.AppendVarint(b, n)
+	return b
+}
+
+func appendValue(b []byte, v reflect.Value) []byte {
+	if at, ok := reflect.TypeAssert[time.Time](v); ok {
+		return binary.AppendVarint(b, at.UnixNano())
+	}
+	switch v.Kind() {
+	case reflect.String:
+		b = append(binary.AppendUvarint(b, uint64(v.Len())), v.String()...)
+	case reflect.Bool:
+		b = strconv.AppendBool(b, v.Bool())
+	case reflect.Float64:
+		b = binary.AppendUvarint(b, math.Float64bits(v.Float()))
+	case reflect.Slice:
+		b = binary.AppendUvarint(b, uint64(v.Len()))
+		for i := range v.Len() {
+			b = appendValue(b, v.Index(i))
 		}
-	}
-	blocked := int64(0)
-	if t.Blocked {
-		blocked = 1
-	}
-	text(t.ID, t.AgentID, t.AgentName, string(t.Status), t.Environment, t.SessionID, t.ModelProvider, t.ModelName, t.ToolName,
-		t.RequestID, t.Principal, t.ClientName, t.ClientVersion, t.RuleID, t.Reason, t.ErrorKind)
-	number(blocked, t.InputTokens, t.OutputTokens, t.CacheReadTokens, t.CacheCreationTokens, int64(t.Cost), int64(t.Duration),
-		int64(math.Float64bits(t.InjectionScore)), t.CreatedAt.UnixNano())
-	number(int64(len(t.PIIDetected)))
-	text(t.PIIDetected...)
-	number(int64(len(t.PoliciesFired)))
-	for _, p := range t.PoliciesFired {
-		text(p.ID, p.Name, p.Action)
-	}
-	number(int64(len(t.QualityScores)))
-	for _, q := range t.QualityScores {
-		text(q.Scorer)
-		number(int64(math.Float64bits(q.Score)))
-	}
-	number(int64(len(t.Spans)))
-	for _, s := range t.Spans {
-		text(s.Stage)
-		number(int64(s.Duration))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			b = appendValue(b, v.Field(i))
+		}
+	default:
+		b = binary.AppendVarint(b, v.Int())
 	}
 	return b
 }

@@ -15,11 +15,11 @@ var notKept = []string{"AgentNameSent", "ToolCalls"}
 // TestDigestOfEveryField: a trace that differs in one stored field has another
 // digest. The test fails for a new field until the field is in the digest.
 func TestDigestOfEveryField(t *testing.T) {
-	plain := appendTrace(nil, &Trace{})
+	plain := appendTrace(nil, &store.Trace{})
 	fields := reflect.TypeFor[store.Trace]()
 	for i := range fields.NumField() {
-		var tr Trace
-		name, field := fields.Field(i).Name, reflect.ValueOf(&tr.Trace).Elem().Field(i)
+		var tr store.Trace
+		name, field := fields.Field(i).Name, reflect.ValueOf(&tr).Elem().Field(i)
 		switch v := field.Addr().Interface().(type) {
 		case *time.Time:
 			*v = time.Unix(5, 7)

@@ -101,8 +101,8 @@ func (t *killedTraces) ImportTraces(ctx context.Context, tenant string, place in
 	return t.k.write(func() error { return t.TraceTarget.ImportTraces(ctx, tenant, place, list, again) })
 }
 
-func (t *killedTraces) ImportStatistics(ctx context.Context, tenant string, place int64, next func() (move.Kind, []move.Row, error)) error {
-	return t.k.write(func() error { return t.TraceTarget.ImportStatistics(ctx, tenant, place, next) })
+func (t *killedTraces) ImportStatistics(ctx context.Context, tenant string, place int64, rows func(func(move.Kind, move.Row) error) error) error {
+	return t.k.write(func() error { return t.TraceTarget.ImportStatistics(ctx, tenant, place, rows) })
 }
 
 // TestKilled kills a migration from bbolt to PostgreSQL and ClickHouse twenty times,

@@ -1,10 +1,11 @@
 // Package move copies the contents of a store into an empty one, of the same engine or
 // of another one, for 'svc store migrate'.
 //
-// It defines the kinds of rows in a store and their engine-independent form, the
-// interfaces of engines that read and write this form ([Source], [Target], [TraceTarget]),
+// Records are copied row by row as they are: all engines have the rows of package record.
+// The few things that engines store in another manner, traces and statistics, have a form
+// here. The package defines the interfaces of engines ([Source], [Target], [TraceTarget]),
 // the order of a migration, the marker with which it resumes after a crash, and the
-// comparison at its end. Engines implement the storage of the rows.
+// comparison at its end.
 //
 // A target has the marker of its migration from the first write until both stores have
 // been compared, and a server does not open a store with a marker. A batch and the next
@@ -26,6 +27,10 @@ type Source interface {
 
 	// ListTenants returns the tenants in any order.
 	ListTenants(ctx context.Context) ([]store.TenantInfo, error)
+
+	// Count returns the number of a tenant's rows of a kind. Statistics may be counted
+	// before they are merged.
+	Count(ctx context.Context, tenant string, kind Kind) (int64, error)
 }
 
 // Reader reads rows of tenants.
@@ -33,17 +38,10 @@ type Reader interface {
 	// Info describes the store.
 	Info(ctx context.Context) (store.Info, error)
 
-	// Count returns the number of a tenant's rows of a kind. Statistics may be counted
-	// before they are merged.
-	Count(ctx context.Context, tenant string, kind Kind) (int64, error)
-
-	// Export returns the next rows of a kind after a key, sorted by key; the empty key is
-	// before the first row. Audit events are in the order of their chain. An empty result
-	// is the end.
-	Export(ctx context.Context, tenant string, kind Kind, after string, limit int) ([]Row, error)
-
-	// ExportTraces is Export for traces, in commit order.
-	ExportTraces(ctx context.Context, tenant string, after string, limit int) ([]Trace, error)
+	// Export returns the next rows of a kind after a position, sorted by position; the
+	// empty position is before the first row. Traces are in commit order. An empty page is
+	// the end.
+	Export(ctx context.Context, tenant string, kind Kind, after string, limit int) (Page, error)
 
 	Close() error
 }
@@ -72,15 +70,14 @@ type Target interface {
 type Batch struct {
 	Tenant string
 	Kind   Kind
-	Rows   []Row
-	Traces []Trace // if Kind is Traces
-	From   []byte  // the marker before the batch
-	Marker []byte  // and after it
+	Page
+	From   []byte // the marker before the batch
+	Marker []byte // and after it
 }
 
 // TraceTarget is an engine for traces only, without transactions.
 type TraceTarget interface {
-	// Its ExportTraces may return more than limit, in any order.
+	// Its pages of traces may have more than limit, in any order.
 	Reader
 
 	// Empty returns ErrNotEmpty if the store has any contents.
@@ -95,9 +92,9 @@ type TraceTarget interface {
 	ImportTraces(ctx context.Context, tenant string, place int64, list []Trace, again bool) error
 
 	// ImportStatistics writes all statistics of a tenant's traces; place is the position
-	// of the last trace. next returns rows of Statistics, Tools and PolicyFires until
-	// there are none. Rows of an interrupted attempt are ignored.
-	ImportStatistics(ctx context.Context, tenant string, place int64, next func() (Kind, []Row, error)) error
+	// of the last trace. rows calls add with the rows of Statistics, Tools and PolicyFires.
+	// Rows of an interrupted attempt are ignored.
+	ImportStatistics(ctx context.Context, tenant string, place int64, rows func(add func(Kind, Row) error) error) error
 }
 
 var (
@@ -106,6 +103,8 @@ var (
 	// ErrOtherMigration means that another process writes to the target, or that the
 	// target belongs to another migration.
 	ErrOtherMigration = errors.New("the target belongs to another migration")
+	// ErrMarker means that the marker of a target is damaged, or of another version of svc.
+	ErrMarker = errors.New("the marker of the unfinished migration into the target cannot be read")
 	// ErrUnfinished is the error when an engine opens a store with a marker.
 	ErrUnfinished = errors.New("the target of an unfinished migration")
 	// ErrDiffers means that the two stores differ after the migration.

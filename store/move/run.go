@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 
 	"svc/store"
 )
@@ -82,29 +85,38 @@ type migration struct {
 	total   int64
 }
 
+// part is the rows of a kind of one tenant.
+type part struct {
+	tenant string // "": rows of the store itself
+	kind   Kind
+}
+
+// partsOf returns the parts of a store in the order in which they are copied.
+func partsOf(tenants []string) []part {
+	list := []part{{"", Watermarks}}
+	for _, tenant := range tenants {
+		for _, kind := range Kinds {
+			if kind != Watermarks {
+				list = append(list, part{tenant, kind})
+			}
+		}
+	}
+	return list
+}
+
 // Count counts the rows of every kind in a source.
 func Count(ctx context.Context, from Source) (map[Kind]int64, error) {
 	tenants, err := tenantsOf(ctx, from)
 	counts := map[Kind]int64{}
-	for _, kind := range Kinds {
-		for _, tenant := range holders(kind, tenants) {
-			if err != nil {
-				return nil, err
-			}
-			var n int64
-			n, err = from.Count(ctx, tenant, kind)
-			counts[kind] += n
+	for _, p := range partsOf(tenants) {
+		if err != nil {
+			return nil, err
 		}
+		var n int64
+		n, err = from.Count(ctx, p.tenant, p.kind)
+		counts[p.kind] += n
 	}
 	return counts, err
-}
-
-// holders returns the tenants that have rows of a kind; "" stands for the store itself.
-func holders(kind Kind, tenants []string) []string {
-	if kind == Watermarks {
-		return []string{""}
-	}
-	return tenants
 }
 
 // tenantsOf returns the tenants, oldest first, which is the order of their creation in
@@ -187,7 +199,7 @@ func (g *migration) open(ctx context.Context, write bool) (unfinished bool, err 
 	}
 	if saved != nil {
 		if err := json.Unmarshal(saved, &g.m); err != nil || g.m.Version != markerVersion {
-			return true, fmt.Errorf("%w, of another version of svc: empty the target and start again", ErrOtherMigration)
+			return true, ErrMarker
 		}
 		if g.m.From != from.Location || g.m.TracesTo != tracesTo {
 			return true, fmt.Errorf("%w, from %s%s: resume that migration, or empty the target", ErrOtherMigration, g.m.From, withTraces(g.m.TracesTo))
@@ -221,36 +233,35 @@ func withTraces(to string) string {
 
 // copyAll copies the missing rows, tenant by tenant.
 func (g *migration) copyAll(ctx context.Context) error {
-	reached := g.m.Kind == noKind
-	if !reached && g.m.Tenant != "" && !slices.Contains(g.tenants, g.m.Tenant) {
-		return fmt.Errorf("%w: tenant %s, which was copied, is no longer in the source", ErrDiffers, g.m.Tenant)
+	parts := partsOf(g.tenants)
+	if g.m.Kind != noKind {
+		reached := slices.Index(parts, part{g.m.Tenant, g.m.Kind})
+		switch {
+		case reached >= 0:
+		case g.m.Tenant != "" && !slices.Contains(g.tenants, g.m.Tenant):
+			return fmt.Errorf("%w: tenant %s, which was copied, is no longer in the source", ErrDiffers, g.m.Tenant)
+		default:
+			return ErrMarker
+		}
+		parts = parts[reached:]
 	}
-	for _, tenant := range append([]string{""}, g.tenants...) {
-		for _, kind := range Kinds {
-			if (kind == Watermarks) != (tenant == "") {
-				continue
+	for _, p := range parts {
+		if p != (part{g.m.Tenant, g.m.Kind}) {
+			g.m.Tenant, g.m.Kind, g.m.Key = p.tenant, p.kind, nil
+			if p.kind == Tenants {
+				g.m.Placed = 0
 			}
-			if !reached {
-				if reached = g.m.Tenant == tenant && g.m.Kind == kind; !reached {
-					continue
-				}
-			} else {
-				g.m.Tenant, g.m.Kind, g.m.Key = tenant, kind, nil
-				if kind == Tenants {
-					g.m.Placed = 0
-				}
-			}
-			if err := g.copyKind(ctx, tenant, kind); err != nil {
-				return fmt.Errorf("copy %s: %w", group{kind: kind, tenant: tenant}, err)
-			}
+		}
+		if err := g.copyPart(ctx, p); err != nil {
+			return fmt.Errorf("copy %s: %w", group{kind: p.kind, tenant: p.tenant}, err)
 		}
 	}
 	g.m.Copied = true
-	return g.move(ctx, Batch{})
+	return g.write(ctx, Batch{})
 }
 
-// move writes a batch together with the next marker.
-func (g *migration) move(ctx context.Context, b Batch) error {
+// write writes a batch together with the next marker.
+func (g *migration) write(ctx context.Context, b Batch) error {
 	b.From, b.Marker = g.saved, g.m.encode()
 	if err := g.o.To.Import(ctx, b); err != nil {
 		return err
@@ -260,123 +271,124 @@ func (g *migration) move(ctx context.Context, b Batch) error {
 	return nil
 }
 
-func (g *migration) copyKind(ctx context.Context, tenant string, kind Kind) error {
+// pages returns the pages of a part after a position. It reads the next page while one is
+// used.
+func (g *migration) pages(ctx context.Context, from Reader, p part, after string) iter.Seq2[Page, error] {
+	limit := g.o.rows
+	if p.kind == Traces {
+		limit = g.o.traces
+	}
+	type read struct {
+		page Page
+		err  error
+	}
+	return func(yield func(Page, error) bool) {
+		after := after
+		reading, stop := context.WithCancel(ctx)
+		next := make(chan read, 1)
+		var reader sync.WaitGroup
+		defer reader.Wait()
+		defer stop()
+		reader.Go(func() {
+			defer close(next)
+			for {
+				page, err := from.Export(reading, p.tenant, p.kind, after, limit)
+				if err == nil && page.len() == 0 {
+					return
+				}
+				select {
+				case next <- read{page, err}:
+				case <-reading.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+				after = page.last()
+			}
+		})
+		for r := range next {
+			if !yield(r.page, r.err) || r.err != nil {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(Page{}, err)
+		}
+	}
+}
+
+// copyPart copies the rows of a part after the marker's position.
+func (g *migration) copyPart(ctx context.Context, p part) error {
+	apart := g.o.TracesTo != nil && p.kind.ofTraces()
 	switch {
-	case kind == Traces:
-		return g.copyTraces(ctx, tenant)
-	case g.o.TracesTo == nil || !kind.ofTraces():
-		return g.copyRows(ctx, tenant, kind)
-	case kind == TraceState:
-		state, err := stateOf(ctx, g.o.From, tenant)
+	case apart && p.kind == TraceState:
+		state, err := stateOf(ctx, g.o.From, p.tenant)
 		if err != nil {
 			return err
 		}
-		return g.o.TracesTo.ImportState(ctx, tenant, state)
-	case kind == Statistics: // together with the two following kinds
-		return g.copyCounted(ctx, tenant)
+		return g.o.TracesTo.ImportState(ctx, p.tenant, state)
+	case apart && p.kind == Statistics: // together with the two following kinds
+		return g.copyStatistics(ctx, p.tenant)
+	case apart && p.kind != Traces:
+		return nil
+	}
+	for page, err := range g.pages(ctx, g.o.From, p, string(g.m.Key)) {
+		if err != nil {
+			return err
+		}
+		b := Batch{Tenant: p.tenant, Kind: p.kind, Page: page}
+		if apart {
+			if err := g.o.TracesTo.ImportTraces(ctx, p.tenant, g.m.Base+g.m.Placed+1, page.Traces, g.resumed); err != nil {
+				return err
+			}
+			g.resumed, b.Page = false, Page{}
+		}
+		g.m.Key = []byte(page.last())
+		g.m.Placed += int64(len(page.Traces))
+		g.m.Done += page.len()
+		if err := g.write(ctx, b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (g *migration) copyRows(ctx context.Context, tenant string, kind Kind) error {
-	for {
-		rows, err := g.o.From.Export(ctx, tenant, kind, string(g.m.Key), g.o.rows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		g.m.Key = []byte(rows[len(rows)-1].Key)
-		g.m.Done += int64(len(rows))
-		if err := g.move(ctx, Batch{Tenant: tenant, Kind: kind, Rows: rows}); err != nil {
-			return err
-		}
-	}
-}
-
 // stateOf reads the state of a tenant's traces.
 func stateOf(ctx context.Context, from Source, tenant string) (s State, err error) {
-	rows, err := from.Export(ctx, tenant, TraceState, "", 1)
-	if err == nil && len(rows) == 1 {
-		err = json.Unmarshal(rows[0].Doc, &s)
+	page, err := from.Export(ctx, tenant, TraceState, "", 1)
+	if err == nil && len(page.Rows) == 1 {
+		err = json.Unmarshal(page.Rows[0].Value, &s)
 	}
 	return s, err
 }
 
-// page is a page of traces, or the error of reading it.
-type page struct {
-	list []Trace
-	err  error
-}
-
-// copyTraces copies the traces of a tenant. It reads the next page while it writes one.
-func (g *migration) copyTraces(ctx context.Context, tenant string) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	pages := make(chan page, 2)
-	go func(after string) {
-		defer close(pages)
-		for {
-			list, err := g.o.From.ExportTraces(ctx, tenant, after, g.o.traces)
-			if err == nil && len(list) == 0 {
-				return
-			}
-			select {
-			case pages <- page{list, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-			after = list[len(list)-1].Key
-		}
-	}(string(g.m.Key))
-	for p := range pages {
-		if p.err != nil {
-			return p.err
-		}
-		b := Batch{Tenant: tenant, Kind: Traces, Traces: p.list}
-		if g.o.TracesTo != nil {
-			if err := g.o.TracesTo.ImportTraces(ctx, tenant, g.m.Base+g.m.Placed+1, p.list, g.resumed); err != nil {
-				return err
-			}
-			g.resumed, b.Traces = false, nil
-		}
-		g.m.Key = []byte(p.list[len(p.list)-1].Key)
-		g.m.Placed += int64(len(p.list))
-		g.m.Done += int64(len(p.list))
-		if err := g.move(ctx, b); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-// copyCounted writes the statistics of a tenant's traces to a store of traces, in one
+// copyStatistics writes the statistics of a tenant's traces to a store of traces, in one
 // step.
-func (g *migration) copyCounted(ctx context.Context, tenant string) error {
-	kinds := []Kind{Statistics, Tools, PolicyFires}
-	after, n := "", int64(0)
-	next := func() (Kind, []Row, error) {
-		for len(kinds) > 0 {
-			rows, err := g.o.From.Export(ctx, tenant, kinds[0], after, g.o.rows)
-			if err != nil {
-				return noKind, nil, err
+func (g *migration) copyStatistics(ctx context.Context, tenant string) error {
+	n := int64(0)
+	rows := func(add func(Kind, Row) error) error {
+		for _, kind := range []Kind{Statistics, Tools, PolicyFires} {
+			for page, err := range g.pages(ctx, g.o.From, part{tenant, kind}, "") {
+				if err != nil {
+					return err
+				}
+				for _, row := range page.Rows {
+					if err := add(kind, row); err != nil {
+						return err
+					}
+				}
+				n += page.len()
+				g.o.Report(Step{Kind: kind, Done: g.m.Done + n, Total: g.total})
 			}
-			if len(rows) > 0 {
-				after = rows[len(rows)-1].Key
-				n += int64(len(rows))
-				g.o.Report(Step{Kind: kinds[0], Done: g.m.Done + n, Total: g.total})
-				return kinds[0], rows, nil
-			}
-			kinds, after = kinds[1:], ""
 		}
-		return noKind, nil, nil
+		return nil
 	}
-	if err := g.o.TracesTo.ImportStatistics(ctx, tenant, g.m.Base+g.m.Placed, next); err != nil {
+	if err := g.o.TracesTo.ImportStatistics(ctx, tenant, g.m.Base+g.m.Placed, rows); err != nil {
 		return err
 	}
 	g.m.Kind, g.m.Done = PolicyFires, g.m.Done+n
-	return g.move(ctx, Batch{Tenant: tenant, Kind: PolicyFires})
+	return g.write(ctx, Batch{Tenant: tenant, Kind: PolicyFires})
 }
 
 // compare reads both stores and compares them.
@@ -424,55 +436,39 @@ func (g *migration) digest(ctx context.Context, from Source, traces Reader, repo
 	}
 	sums, done := map[group]*Digest{}, int64(0)
 	var buf []byte
-	add := func(gr group, row []byte) {
+	add := func(gr group) {
 		if sums[gr] == nil {
 			sums[gr] = &Digest{}
 		}
-		sums[gr].Add(row)
+		sums[gr].Add(buf)
 	}
-	for _, kind := range Kinds {
-		for _, tenant := range holders(kind, tenants) {
-			var in Reader = from
-			after := ""
-			if kind.ofTraces() {
-				in = traces
+	for _, p := range partsOf(tenants) {
+		var in Reader = from
+		if p.kind.ofTraces() {
+			in = traces
+		}
+		for page, err := range g.pages(ctx, in, p, "") {
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("compare %s", group{kind: p.kind, tenant: p.tenant}), err)
 			}
-			for {
-				n := 0
-				if kind == Traces {
-					list, err := in.ExportTraces(ctx, tenant, after, g.o.traces)
-					if err != nil {
-						return nil, errors.Join(fmt.Errorf("compare %s", group{kind: kind, tenant: tenant}), err)
-					}
-					for i := range list {
-						buf = appendTrace(buf[:0], &list[i])
-						add(group{Traces, tenant, list[i].CreatedAt.Unix() / 86400}, buf)
-						after = list[i].Key
-					}
-					n = len(list)
-				} else {
-					rows, err := in.Export(ctx, tenant, kind, after, g.o.rows)
-					if err != nil {
-						return nil, errors.Join(fmt.Errorf("compare %s", group{kind: kind, tenant: tenant}), err)
-					}
-					for _, row := range rows {
-						if kind == TraceState && g.o.TracesTo != nil {
-							if row.Doc, err = withoutSeq(row.Doc); err != nil {
-								return nil, err
-							}
-						}
-						buf = append(append(append(buf[:0], tenant...), 0), row.Doc...)
-						add(group{kind: kind}, buf)
-						after = row.Key
-					}
-					n = len(rows)
-				}
-				if n == 0 {
-					break
-				}
-				done += int64(n)
-				report(done)
+			for i := range page.Traces {
+				t := &page.Traces[i].Trace
+				buf = appendTrace(buf[:0], t)
+				add(group{Traces, p.tenant, t.CreatedAt.Unix() / 86400})
 			}
+			for _, row := range page.Rows {
+				if p.kind == TraceState && g.o.TracesTo != nil {
+					if row.Value, err = withoutSeq(row.Value); err != nil {
+						return nil, err
+					}
+				}
+				buf = append(append(buf[:0], p.tenant...), 0)
+				buf = append(append(buf, row.Bucket...), 0)
+				buf = append(append(binary.AppendUvarint(buf, uint64(len(row.Key))), row.Key...), row.Value...)
+				add(group{kind: p.kind})
+			}
+			done += page.len()
+			report(done)
 		}
 	}
 	return sums, nil

@@ -56,25 +56,29 @@ func (t *Moved) of(ctx context.Context, tenantID string, fn func(d *data) error)
 }
 
 // Export returns the next rows of a kind.
-func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (list []move.Row, err error) {
+func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (page move.Page, err error) {
 	c, ok := carried[kind]
-	if !ok || c.export == nil {
-		return nil, fmt.Errorf("unknown kind of rows %q", kind)
+	if !ok {
+		return page, fmt.Errorf("unknown kind of rows %q", kind)
 	}
 	if kind == move.Statistics || kind == move.Tools || kind == move.PolicyFires {
 		if err := t.mergeAll(ctx, tenantID); err != nil {
-			return nil, err
+			return page, err
 		}
 	}
-	err = t.of(ctx, tenantID, func(d *data) error {
-		list = nil
-		return c.export(d, []byte(after), limit, func(key []byte, v any) error {
-			row, err := move.NewRow(key, v)
-			list = append(list, row)
+	err = t.of(ctx, tenantID, func(d *data) (err error) {
+		page = move.Page{}
+		if kind == move.Traces {
+			page.Traces, err = d.exportTraces(after, limit)
+			return err
+		}
+		return c.export(d, []byte(after), limit, func(at []byte, v any) error {
+			row, err := move.NewRow(at, v)
+			page.Rows = append(page.Rows, row)
 			return err
 		})
 	})
-	return list, err
+	return page, err
 }
 
 // mergeAll merges all statistics of batches of a tenant.
@@ -116,39 +120,35 @@ func traceKey(n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-// ExportTraces returns the next traces in commit order. Hidden traces are left out.
-func (t *Moved) ExportTraces(ctx context.Context, tenantID, after string, limit int) (list []move.Trace, err error) {
-	err = t.of(ctx, tenantID, func(d *data) error {
-		list = nil
-		from, horizon := int64(0), int64(0)
-		if after != "" {
-			from = int64(binary.BigEndian.Uint64([]byte(after)))
+// exportTraces returns the next traces in commit order. Hidden traces are left out.
+func (d *data) exportTraces(after string, limit int) (list []move.Trace, err error) {
+	from, horizon := int64(0), int64(0)
+	if after != "" {
+		from = int64(binary.BigEndian.Uint64([]byte(after)))
+	}
+	if _, err := d.one([]any{&horizon}, `SELECT horizon FROM trace_state WHERE tenant = $1`, d.n); err != nil {
+		return nil, err
+	}
+	for len(list) < limit {
+		commits, more, err := d.commitsAfter(from)
+		if err != nil {
+			return nil, err
 		}
-		if _, err := d.one([]any{&horizon}, `SELECT horizon FROM trace_state WHERE tenant = $1`, d.n); err != nil {
-			return err
+		traces, err := d.wholeTracesOf(commits, horizon)
+		if err != nil {
+			return nil, err
 		}
-		for len(list) < limit {
-			commits, more, err := d.commitsAfter(from)
-			if err != nil {
-				return err
-			}
-			traces, err := d.wholeTracesOf(commits, horizon)
-			if err != nil {
-				return err
-			}
-			for _, c := range commits {
-				from = c.n
-				if tr, ok := traces[c.seq]; ok {
-					list = append(list, move.Trace{Key: traceKey(c.n), Number: c.n, Trace: tr})
-				}
-			}
-			if !more {
-				return nil
+		for _, c := range commits {
+			from = c.n
+			if tr, ok := traces[c.seq]; ok {
+				list = append(list, move.Trace{At: traceKey(c.n), Number: c.n, Trace: tr})
 			}
 		}
-		return nil
-	})
-	return list, err
+		if !more {
+			break
+		}
+	}
+	return list, nil
 }
 
 // Marker returns the marker of an unfinished migration.
@@ -219,7 +219,7 @@ func (t *Moved) Import(ctx context.Context, b move.Batch) error {
 		}
 		put := carried[b.Kind].put
 		for _, row := range b.Rows {
-			if err := put(d, row.Doc); err != nil {
+			if err := put(d, row.Row); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ type carrier struct {
 	count  string   // SQL that counts them
 	// export calls emit with at most limit rows after a key, sorted by key.
 	export func(d *data, after []byte, limit int, out emit) error
-	put    func(d *data, doc []byte) error
+	put    func(d *data, row record.Row) error
 }
 
 // emit receives a row.
@@ -29,22 +29,20 @@ type emit func(key []byte, v any) error
 var carried = map[move.Kind]carrier{
 	move.Watermarks: {[]string{"marks"}, `SELECT count(*) FROM marks`,
 		func(d *data, after []byte, limit int, out emit) error {
-			var name []byte
-			var at int64
-			return d.each([]any{&name, &at}, func() error { return out(name, move.Watermark{Name: string(name), At: at}) },
-				`SELECT name, at FROM marks WHERE name > $1 ORDER BY name LIMIT $2`, after, limit)
+			return d.exportIntegers(move.InWatermarks, out, `SELECT name, at FROM marks WHERE name > $1 ORDER BY name LIMIT $2`, after, limit)
 		},
-		putOf(func(d *data, m *move.Watermark) error {
-			d.exec(`INSERT INTO marks (name, at) VALUES ($1, $2)`, []byte(m.Name), m.At)
-			return nil
-		})},
+		func(d *data, row record.Row) error {
+			at, err := move.IntegerOf(row.Value)
+			d.exec(`INSERT INTO marks (name, at) VALUES ($1, $2)`, row.Key, at)
+			return err
+		}},
 	move.Tenants: {[]string{"tenants", "rollup_state"}, `SELECT count(*) FROM tenants WHERE number = $1`, exportTenant, putOf(putTenant)},
 	move.Records: {[]string{"records"}, `SELECT count(*) FROM records WHERE tenant = $1`, exportRecords,
-		putOf(func(d *data, row *record.Row) error {
+		func(d *data, row record.Row) error {
 			t := record.Of(engine{d.s}, d.id)
-			return t.PutRow(d, *row)
-		})},
-	move.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putOf(putResponse)},
+			return t.PutRow(d, row)
+		}},
+	move.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putResponse},
 	move.TraceState: {[]string{"trace_state"}, `SELECT count(*) FROM trace_state WHERE tenant = $1`,
 		func(d *data, after []byte, _ int, out emit) error {
 			if len(after) > 0 {
@@ -69,14 +67,13 @@ var carried = map[move.Kind]carrier{
 		})},
 	move.PolicyFires: {[]string{"policy_fires"}, `SELECT count(*) FROM policy_fires WHERE tenant = $1`,
 		func(d *data, after []byte, limit int, out emit) error {
-			var f move.Fires
-			return d.each([]any{&f.Policy, &f.N}, func() error { return out(f.Policy, f) },
-				`SELECT policy, n FROM policy_fires WHERE tenant = $1 AND policy > $2 ORDER BY policy LIMIT $3`, d.n, after, limit)
+			return d.exportIntegers(move.InPolicyFires, out, `SELECT policy, n FROM policy_fires WHERE tenant = $1 AND policy > $2 ORDER BY policy LIMIT $3`, d.n, after, limit)
 		},
-		putOf(func(d *data, f *move.Fires) error {
-			d.exec(`INSERT INTO policy_fires (tenant, policy, n) VALUES ($1, $2, $3)`, d.n, f.Policy, f.N)
-			return nil
-		})},
+		func(d *data, row record.Row) error {
+			n, err := move.IntegerOf(row.Value)
+			d.exec(`INSERT INTO policy_fires (tenant, policy, n) VALUES ($1, $2, $3)`, d.n, row.Key, n)
+			return err
+		}},
 }
 
 // notCarried are the tables that are not transferred.
@@ -89,21 +86,21 @@ var notCarried = map[string]string{
 }
 
 // putOf returns a function that decodes a row and writes it.
-func putOf[T any](put func(d *data, v *T) error) func(*data, []byte) error {
-	return func(d *data, doc []byte) error {
+func putOf[T any](put func(d *data, v *T) error) func(*data, record.Row) error {
+	return func(d *data, row record.Row) error {
 		var v T
-		if err := json.Unmarshal(doc, &v); err != nil {
+		if err := json.Unmarshal(row.Value, &v); err != nil {
 			return fmt.Errorf("read a row: %w", err)
 		}
 		return put(d, &v)
 	}
 }
 
-// putDocument queues an INSERT whose last argument is a document.
-func (d *data) putDocument(v any, sql string, args ...any) error {
-	doc, err := document(v)
-	d.exec(sql, append(args, doc)...)
-	return err
+// exportIntegers exports the rows of a query: a key and an integer.
+func (d *data) exportIntegers(bucket string, out emit, sql string, args ...any) error {
+	var key []byte
+	var n int64
+	return d.each([]any{&key, &n}, func() error { return out(key, record.Row{Bucket: bucket, Key: key, Value: move.Integer(n)}) }, sql, args...)
 }
 
 func exportTenant(d *data, after []byte, _ int, out emit) error {
@@ -133,16 +130,26 @@ func exportResponses(d *data, after []byte, limit int, out emit) error {
 	var digest, body, raw []byte
 	var until int64
 	return d.each([]any{&digest, &body, &until, &raw}, func() error {
-		r := move.Response{Digest: digest, Body: body, Until: until}
-		if err := parse(raw, &r.Response); err != nil {
+		r := move.Response{Body: body, Expires: timeOf(until)}
+		if err := parse(raw, &r.Answer); err != nil {
 			return err
 		}
-		return out(digest, r)
+		doc, err := document(r)
+		if err != nil {
+			return err
+		}
+		return out(digest, record.Row{Bucket: move.InResponses, Key: digest, Value: doc})
 	}, `SELECT digest, body, until, response FROM requests WHERE tenant = $1 AND handle = '' AND digest > $2 ORDER BY digest LIMIT $3`, d.n, after, limit)
 }
 
-func putResponse(d *data, r *move.Response) error {
-	return d.putDocument(r.Response, `INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, '', $4, $5)`, d.n, r.Digest, r.Body, r.Until)
+func putResponse(d *data, row record.Row) error {
+	var r move.Response
+	if err := parse(row.Value, &r); err != nil {
+		return err
+	}
+	doc, err := document(r.Answer)
+	d.exec(`INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, '', $4, $5)`, d.n, row.Key, r.Body, nanos(r.Expires), doc)
+	return err
 }
 
 func exportRecords(d *data, after []byte, limit int, out emit) error {

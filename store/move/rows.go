@@ -1,9 +1,15 @@
 package move
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // Kind is a kind of rows in a store.
@@ -29,37 +35,63 @@ const (
 var Kinds = []Kind{Watermarks, Tenants, Records, Responses, TraceState, Traces, Statistics, Tools, PolicyFires}
 
 // ofTraces reports whether rows of the kind are in the store of the traces.
-func (k Kind) ofTraces() bool {
-	switch k {
-	case TraceState, Traces, Statistics, Tools, PolicyFires:
-		return true
-	}
-	return false
-}
+func (k Kind) ofTraces() bool { return slices.Index(Kinds, k) >= slices.Index(Kinds, TraceState) }
 
 // Row is a row of any kind except traces.
 type Row struct {
-	// Key is the position of the row among those of its kind in the source. Other stores
-	// have other keys.
-	Key string
-	// Doc is the row in the engine-independent form: the JSON of the type of its kind.
-	Doc []byte
+	// At is the position of the row among those of its kind in the source. Other stores
+	// have other positions.
+	At string
+	// Row is the row as it is. One of a kind that engines store in different manners has
+	// only a value: the JSON of the type of its kind.
+	record.Row
 }
 
-// NewRow encodes a value as a row.
-func NewRow(key []byte, v any) (Row, error) {
-	doc, err := json.Marshal(v)
-	return Row{Key: string(key), Doc: doc}, err
-}
-
-// The types of rows. Those of records are [svc/store/record.Row].
-type (
-	// Watermark is a named time.
-	Watermark struct {
-		Name string
-		At   int64
+// NewRow returns a copy of a row, or encodes a value as a row.
+func NewRow(at []byte, v any) (Row, error) {
+	if row, ok := v.(record.Row); ok {
+		return Row{string(at), record.Row{Bucket: row.Bucket, Key: bytes.Clone(row.Key), Value: bytes.Clone(row.Value)}}, nil
 	}
+	doc, err := json.Marshal(v)
+	return Row{string(at), record.Row{Value: doc}}, err
+}
 
+// Page is rows of one kind.
+type Page struct {
+	Rows   []Row
+	Traces []Trace // if the kind is Traces
+}
+
+func (p *Page) len() int64 { return int64(len(p.Rows) + len(p.Traces)) }
+
+// last returns the position of the last row.
+func (p *Page) last() string {
+	if len(p.Traces) > 0 {
+		return p.Traces[len(p.Traces)-1].At
+	}
+	return p.Rows[len(p.Rows)-1].At
+}
+
+// The buckets of rows that package record does not have.
+const (
+	InWatermarks  = "marks"        // name: time, 8 bytes
+	InResponses   = "answers"      // [store.IdempotentRequest.Digest]: JSON of Response
+	InPolicyFires = "policy_fires" // policy: number of traces in which it fired, 8 bytes
+)
+
+// Integer encodes the value of such a row.
+func Integer(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// IntegerOf decodes a value that Integer encoded.
+func IntegerOf(b []byte) (int64, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("read a row: an integer of %d bytes", len(b))
+	}
+	return int64(binary.BigEndian.Uint64(b)), nil
+}
+
+// The types of rows.
+type (
 	// Tenant is a tenant with its single-valued state.
 	Tenant struct {
 		store.TenantInfo
@@ -68,10 +100,9 @@ type (
 
 	// Response is the stored response to an idempotent request.
 	Response struct {
-		Digest   []byte // [store.IdempotentRequest.Digest]
-		Body     []byte // digest of the request's body
-		Until    int64
-		Response store.StoredResponse
+		Body    []byte // digest of the request's body
+		Expires time.Time
+		Answer  store.StoredResponse
 	}
 
 	// State is the state of a tenant in a store of traces. Times are nanoseconds since
@@ -101,16 +132,10 @@ type (
 		First, Last, Calls int64
 	}
 
-	// Fires is the number of traces in which a policy fired.
-	Fires struct {
-		Policy []byte
-		N      int64
-	}
-
 	// Trace is a trace with its commit number. Streams resume by the number, so it is
 	// transferred too; traces that retention removed leave gaps.
 	Trace struct {
-		Key    string // as Row.Key
+		At     string // as Row.At
 		Number int64
 		store.Trace
 	}

@@ -7,26 +7,21 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/record"
 )
-
-// leaseRecord is the holder of a piece of background work, and the expiry of the
-// lease. A released lease keeps its token, without a holder.
-type leaseRecord struct {
-	Holder string
-	Until  time.Time
-	Token  uint64
-}
 
 // dropLeases removes the leases of earlier processes. Only one process can have
 // the file open, so an earlier holder has ended without releasing its lease.
 func (s *Store) dropLeases() error {
 	var held []string
 	err := s.view(context.Background(), func(tx *bbolt.Tx) error {
-		return eachLease(tx, func(name string, l leaseRecord) error {
-			if l.Holder != "" {
-				held = append(held, name)
+		b := tx.Bucket(bucketLeases)
+		return b.ForEach(func(k, _ []byte) error {
+			row, _, err := getJSON[record.Held](b, string(k))
+			if err == nil && row.Holder != "" {
+				held = append(held, string(k))
 			}
-			return nil
+			return err
 		})
 	})
 	if err != nil || len(held) == 0 {
@@ -35,26 +30,16 @@ func (s *Store) dropLeases() error {
 	return s.commit(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketLeases)
 		for _, name := range held {
-			l, _, err := getJSON[leaseRecord](b, name)
+			row, _, err := getJSON[record.Held](b, name)
 			if err != nil {
 				return err
 			}
-			if err := putJSON(b, name, leaseRecord{Token: l.Token}); err != nil {
+			row.Release()
+			if err := putJSON(b, name, row); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-}
-
-func eachLease(tx *bbolt.Tx, fn func(name string, l leaseRecord) error) error {
-	b := tx.Bucket(bucketLeases)
-	return b.ForEach(func(k, _ []byte) error {
-		l, _, err := getJSON[leaseRecord](b, string(k))
-		if err != nil {
-			return err
-		}
-		return fn(string(k), l)
 	})
 }
 
@@ -64,52 +49,25 @@ func (s *Store) holds(ctx context.Context, tx *bbolt.Tx) error {
 	if !ok {
 		return nil
 	}
-	held, _, err := getJSON[leaseRecord](tx.Bucket(bucketLeases), l.Name)
-	if err == nil && (held.Holder != l.Holder || held.Token != l.Token || !s.now().Before(held.Until)) {
-		err = store.ErrLeaseLost
+	row, _, err := getJSON[record.Held](tx.Bucket(bucketLeases), l.Name)
+	if err != nil {
+		return err
 	}
-	return err
+	return row.Check(l, s.now())
 }
 
-// AcquireLease takes or renews a lease.
-func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l store.Lease, ok bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return l, false, err
-	}
-	err = s.commit(func(tx *bbolt.Tx) error {
-		now := s.now().UTC()
-		held, _, err := getJSON[leaseRecord](tx.Bucket(bucketLeases), name)
-		if err != nil {
-			return err
-		}
-		if ok = held.Holder == "" || held.Holder == holder || !now.Before(held.Until); !ok {
-			return nil
-		}
-		if held.Holder != holder {
-			held = leaseRecord{Holder: holder, Token: held.Token + 1}
-		}
-		held.Until = now.Add(ttl)
-		l = store.Lease{Name: name, Holder: holder, Token: held.Token, Until: held.Until}
-		return putJSON(tx.Bucket(bucketLeases), name, held)
-	})
-	if !ok || err != nil {
-		return store.Lease{}, false, err
-	}
-	return l, true, nil
-}
-
-// ReleaseLease releases a lease.
-func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
+// Lease runs f in a write transaction on the row of a lease.
+func (e engine) Lease(ctx context.Context, name string, f func(row *record.Held, now time.Time) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(func(tx *bbolt.Tx) error {
+	return e.s.commit(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketLeases)
-		held, _, err := getJSON[leaseRecord](b, l.Name)
-		if err != nil || held.Holder != l.Holder || held.Token != l.Token {
+		row, _, err := getJSON[record.Held](b, name)
+		if err != nil || !f(&row, e.Now()) {
 			return err
 		}
-		return putJSON(b, l.Name, leaseRecord{Token: held.Token})
+		return putJSON(b, name, row)
 	})
 }
 

@@ -44,6 +44,8 @@ type Options struct {
 
 // Store is an opened file. Make one with Open.
 type Store struct {
+	record.Leases
+
 	db     *bbolt.DB
 	path   string
 	now    func() time.Time
@@ -114,6 +116,7 @@ func Open(path string, opts Options) (*Store, error) {
 		commits:   make(chan *ingest, commitQueue),
 		committed: make(chan struct{}, 1),
 	}
+	s.Leases = record.LeasesOf(engine{s})
 	s.expireRows.Store(defaultRows)
 	switch {
 	case opts.MaxAutoAgents == 0:

@@ -7,62 +7,48 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // holds rejects a write whose lease no longer belongs to its holder. The row stays
 // locked until the write is committed, so that nobody can take the lease in
 // between.
 func (s *Store) holds(ctx context.Context, tx pgx.Tx, l store.Lease) error {
-	var holder []byte
-	var token, until int64
-	ok, err := found(tx.QueryRow(ctx, `SELECT holder, token, until FROM leases WHERE name = $1 FOR SHARE`, []byte(l.Name)), &holder, &token, &until)
+	row, err := lease(ctx, tx, l.Name, `FOR SHARE`)
 	if err != nil {
 		return err
 	}
 	now, err := s.engineNow(ctx, tx)
-	if err == nil && (!ok || string(holder) != l.Holder || uint64(token) != l.Token || now.UnixNano() >= until) {
-		err = store.ErrLeaseLost
+	if err != nil {
+		return err
 	}
-	return err
+	return row.Check(l, now)
 }
 
-// AcquireLease takes or renews a lease, by the clock of the engine.
-func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l store.Lease, ok bool, err error) {
-	err = s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		l, ok = store.Lease{}, false
+// lease reads and locks the row of a lease.
+func lease(ctx context.Context, tx pgx.Tx, name, lock string) (row record.Held, err error) {
+	var holder []byte
+	var token, until int64
+	_, err = found(tx.QueryRow(ctx, `SELECT holder, token, until FROM leases WHERE name = $1 `+lock, []byte(name)), &holder, &token, &until)
+	return record.Held{Holder: string(holder), Token: uint64(token), Until: timeOf(until)}, err
+}
+
+// Lease runs f on the locked row of a lease, with the time by the clock of the engine.
+func (e engine) Lease(ctx context.Context, name string, f func(row *record.Held, now time.Time) bool) error {
+	return e.s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, token, until) VALUES ($1, '', 0, 0) ON CONFLICT DO NOTHING`, []byte(name))
 		if err != nil {
 			return err
 		}
-		var held []byte
-		var token, until int64
-		if err := tx.QueryRow(ctx, `SELECT holder, token, until FROM leases WHERE name = $1 FOR UPDATE`, []byte(name)).Scan(&held, &token, &until); err != nil {
+		row, err := lease(ctx, tx, name, `FOR UPDATE`)
+		if err != nil {
 			return err
 		}
-		now, err := s.engineNow(ctx, tx)
-		if err != nil || len(held) > 0 && string(held) != holder && now.UnixNano() < until {
+		now, err := e.s.engineNow(ctx, tx)
+		if err != nil || !f(&row, now) {
 			return err
 		}
-		if string(held) != holder {
-			token++
-		}
-		end := now.Add(ttl)
-		_, err = tx.Exec(ctx, `UPDATE leases SET holder = $2, token = $3, until = $4 WHERE name = $1`, []byte(name), []byte(holder), token, end.UnixNano())
-		if err == nil {
-			l, ok = store.Lease{Name: name, Holder: holder, Token: uint64(token), Until: end}, true
-		}
-		return err
-	})
-	if err != nil {
-		return store.Lease{}, false, err
-	}
-	return l, ok, nil
-}
-
-// ReleaseLease releases a lease. The row keeps the token.
-func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
-	return s.free(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE leases SET holder = '', until = 0 WHERE name = $1 AND holder = $2 AND token = $3`, []byte(l.Name), []byte(l.Holder), int64(l.Token))
+		_, err = tx.Exec(ctx, `UPDATE leases SET holder = $2, token = $3, until = $4 WHERE name = $1`, []byte(name), []byte(row.Holder), int64(row.Token), max(nanos(row.Until), 0))
 		return err
 	})
 }

@@ -48,6 +48,8 @@ type Options struct {
 
 // Store is an opened database. Make one with Open.
 type Store struct {
+	record.Leases
+
 	pool    *pgxpool.Pool
 	where   string // the URL without secrets
 	schema  int
@@ -132,6 +134,7 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		inFlight: map[requestKey]*inFlight{},
 		days:     map[int64]bool{},
 	}
+	s.Leases = record.LeasesOf(engine{s})
 	switch {
 	case opts.MaxAutoAgents == 0:
 		s.maxAuto = store.DefaultMaxAutoAgents

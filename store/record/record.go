@@ -110,6 +110,7 @@ type Engine interface {
 	Now() time.Time
 	// NewID returns the next identifier.
 	NewID(prefix string, now time.Time) string
+	LeaseRows
 }
 
 // Tenant implements the records of one tenant. Engines embed it in their handle on a tenant.

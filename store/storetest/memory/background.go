@@ -5,45 +5,14 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/record"
 )
 
-// lease is the holder of a piece of background work. A released lease keeps its
-// token, without a holder.
-type lease struct {
-	holder string
-	token  uint64
-	until  time.Time
-}
-
-// holds reports whether a lease still belongs to its holder.
-func (e *engine) holds(l store.Lease) bool {
-	held := e.leases[l.Name]
-	return held.holder == l.Holder && held.token == l.Token && e.now().Before(held.until)
-}
-
-// AcquireLease takes or renews a lease.
-func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l store.Lease, ok bool, err error) {
-	err = s.free(ctx, func(e *engine) error {
-		now, held := e.now(), e.leases[name]
-		if held.holder != "" && held.holder != holder && now.Before(held.until) {
-			return nil
-		}
-		if held.holder != holder {
-			held.holder, held.token = holder, held.token+1
-		}
-		held.until = now.Add(ttl)
-		e.leases[name] = held
-		l, ok = store.Lease{Name: name, Holder: holder, Token: held.token, Until: held.until}, true
-		return nil
-	})
-	return l, ok, err
-}
-
-// ReleaseLease releases a lease.
-func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
-	return s.free(ctx, func(e *engine) error {
-		if held := e.leases[l.Name]; held.holder == l.Holder && held.token == l.Token {
-			e.leases[l.Name] = lease{token: held.token}
+// Lease runs f on the row of a lease.
+func (r records) Lease(ctx context.Context, name string, f func(row *record.Held, now time.Time) bool) error {
+	return r.s.free(ctx, func(e *engine) error {
+		if row := e.leases[name]; f(&row, e.now()) {
+			e.leases[name] = row
 		}
 		return nil
 	})

@@ -40,7 +40,7 @@ type engine struct {
 	tenants  table[tenantData]
 	shared   rows        // of buckets that all tenants share
 	uses     record.Uses // never written elsewhere
-	leases   map[string]lease
+	leases   map[string]record.Held
 	marks    map[string]time.Time
 	inFlight map[flightKey]*inFlight
 	failure  error // error of the newest write
@@ -48,6 +48,7 @@ type engine struct {
 
 // Store is one handle on a store. Open returns the first.
 type Store struct {
+	record.Leases
 	e      *engine
 	closed chan struct{}
 	once   sync.Once
@@ -63,7 +64,7 @@ func Open(o Options) *Store {
 	if o.MaxAutoAgents == 0 {
 		o.MaxAutoAgents = store.DefaultMaxAutoAgents
 	}
-	return handle(&engine{opts: o, leases: map[string]lease{},
+	return handle(&engine{opts: o, leases: map[string]record.Held{},
 		marks: map[string]time.Time{}, inFlight: map[flightKey]*inFlight{}})
 }
 
@@ -71,7 +72,11 @@ func Open(o Options) *Store {
 // is closed separately.
 func (s *Store) Another() *Store { return handle(s.e) }
 
-func handle(e *engine) *Store { return &Store{e: e, closed: make(chan struct{})} }
+func handle(e *engine) *Store {
+	s := &Store{e: e, closed: make(chan struct{})}
+	s.Leases = record.LeasesOf(records{s})
+	return s
+}
 
 // now returns the current time by the clock of the store.
 func (e *engine) now() time.Time { return e.opts.Now().UTC() }
@@ -90,8 +95,10 @@ func (s *Store) read(ctx context.Context, fn func(e *engine) error) error {
 // fn means that nothing has changed.
 func (s *Store) write(ctx context.Context, fn func(e *engine) error) error {
 	return s.free(ctx, func(e *engine) error {
-		if l, ok := store.LeaseOf(ctx); ok && !e.holds(l) {
-			return store.ErrLeaseLost
+		if l, ok := store.LeaseOf(ctx); ok {
+			if err := e.leases[l.Name].Check(l, e.now()); err != nil {
+				return err
+			}
 		}
 		return fn(e)
 	})

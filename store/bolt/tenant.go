@@ -103,13 +103,8 @@ func (s *Store) CreateTenant(ctx context.Context, in store.TenantCreate) (info s
 }
 
 // CreateTenantKey creates an unlimited key for an operator.
-func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (key store.Key, err error) {
-	t := s.tenant(tenantID)
-	err = t.update(ctx, func(_ *bbolt.Tx, d data) error {
-		key, err = t.NewOperatorKey(ctx, recordTx{d: d, ctx: ctx}, in)
-		return err
-	})
-	return key, err
+func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (store.Key, error) {
+	return s.tenant(tenantID).CreateOperatorKey(ctx, in)
 }
 
 // Bootstrap creates the first tenant of an empty store.

@@ -121,13 +121,8 @@ func (d *data) addTenant(info store.TenantInfo, redactionKey []byte) error {
 }
 
 // CreateTenantKey creates an unlimited key for an operator.
-func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (k store.Key, err error) {
-	t := s.tenant(tenantID)
-	err = t.write(ctx, func(d *data) error {
-		k, err = t.NewOperatorKey(ctx, d, in)
-		return err
-	})
-	return k, err
+func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (store.Key, error) {
+	return s.tenant(tenantID).CreateOperatorKey(ctx, in)
 }
 
 // TenantForOrg finds the tenant of an organization.

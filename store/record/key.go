@@ -208,9 +208,18 @@ func (t *Tenant) putKey(tx Tx, k keyRecord) error {
 	return put(tx, KeyRows, []byte(k.ID), k)
 }
 
-// NewOperatorKey creates an unlimited key for an operator. Its user is the tenant's first
+// CreateOperatorKey creates an unlimited key for an operator.
+func (t *Tenant) CreateOperatorKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
+	err = t.e.Update(ctx, t.id, func(tx Tx) error {
+		key, err = t.newOperatorKey(ctx, tx, in)
+		return err
+	})
+	return key, err
+}
+
+// newOperatorKey creates an unlimited key for an operator. Its user is the tenant's first
 // user, or another owner if the identity provider has deactivated or deleted that user.
-func (t *Tenant) NewOperatorKey(ctx context.Context, tx Tx, in store.KeyCreate) (store.Key, error) {
+func (t *Tenant) newOperatorKey(ctx context.Context, tx Tx, in store.KeyCreate) (store.Key, error) {
 	owner, known, err := get[userRecord](tx, UserRows, []byte(store.DefaultAdminID))
 	if err != nil {
 		return store.Key{}, err

@@ -130,13 +130,8 @@ func (e *engine) createTenant(ctx context.Context, in store.TenantCreate) (store
 func infoOf(d *tenantData) store.TenantInfo { return d.info }
 
 // CreateTenantKey creates an unlimited key for an operator.
-func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (k store.Key, err error) {
-	t := s.tenant(tenantID)
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		k, err = t.NewOperatorKey(ctx, tx{d, &e.shared}, in)
-		return err
-	})
-	return k, err
+func (s *Store) CreateTenantKey(ctx context.Context, tenantID string, in store.KeyCreate) (store.Key, error) {
+	return s.tenant(tenantID).CreateOperatorKey(ctx, in)
 }
 
 // TenantForOrg finds the tenant of an organization.

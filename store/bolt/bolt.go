@@ -57,11 +57,11 @@ type Store struct {
 	expireRows atomic.Int64 // page sizes of the next transaction of Expire
 	fault      func() error
 
-	mu       sync.Mutex
-	states   map[string]*tenantState
-	inFlight map[requestKey]*inFlight
+	mu     sync.Mutex
+	states map[string]*tenantState
 
-	uses record.Uses // times of key use that are not written yet
+	uses   record.Uses   // times of key use that are not written yet
+	claims record.Claims // idempotent requests in flight
 
 	failure     atomic.Pointer[error] // error of the newest commit
 	diskFailure atomic.Pointer[error] // why the file could not be enlarged; nil since that succeeded
@@ -111,7 +111,6 @@ func Open(path string, opts Options) (*Store, error) {
 	s := &Store{
 		path: path, now: opts.Now, log: opts.Logger, fault: opts.fault,
 		states:    make(map[string]*tenantState),
-		inFlight:  make(map[requestKey]*inFlight),
 		closed:    make(chan struct{}),
 		commits:   make(chan *ingest, commitQueue),
 		committed: make(chan struct{}, 1),

@@ -33,18 +33,16 @@ var formatsUnreleased = []string{"svc control plane store", "svc store"}
 
 // The buckets of a tenant.
 const (
-	inState        = "state"
-	inTools        = "tools"
-	inPolicyFires  = move.InPolicyFires
-	inAnswers      = move.InResponses
-	inAnswerExpiry = "answers_by_expiry"
-	inDict         = "dict"
-	inDictValues   = "dict_values"
-	inTraces       = "traces"
-	inTraceIDs     = "trace_ids"
-	inTraceBlocks  = "trace_blocks"
-	inTraceFacets  = "trace_facets"
-	inRollup       = "rollup_" // and the name of the rollup table
+	inState       = "state"
+	inTools       = "tools"
+	inPolicyFires = move.InPolicyFires
+	inDict        = "dict"
+	inDictValues  = "dict_values"
+	inTraces      = "traces"
+	inTraceIDs    = "trace_ids"
+	inTraceBlocks = "trace_blocks"
+	inTraceFacets = "trace_facets"
+	inRollup      = "rollup_" // and the name of the rollup table
 )
 
 // The counters in a tenant's state.
@@ -90,8 +88,6 @@ var tenantBuckets = slices.Concat([]bucket{
 	{name: inState},
 	{name: inTools},
 	{name: inPolicyFires},
-	{name: inAnswers, kind: document},
-	{name: inAnswerExpiry},
 	{name: inDict},
 	{name: inDictValues},
 	{name: inTraces},

@@ -34,8 +34,6 @@
 //	                               horizon, minutes_from
 //	    tools                      agent number ‖ tool number → first and last call, count; with tool 0: how many
 //	    policy_fires               id → count, 8 bytes
-//	    answers                    SHA-256 of (key, route, token) → answer, JSON
-//	    answers_by_expiry          expiry time ‖ that digest → (empty)
 //	    agents, keys, users, …     see package record
 //	    dict                       kind ‖ string → number, 4 bytes
 //	    dict_values                kind ‖ number → string

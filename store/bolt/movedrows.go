@@ -3,7 +3,6 @@ package bolt
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -51,7 +50,6 @@ var carried = map[move.Kind]carrier{
 			t := record.Of(engine{}, w.tenant)
 			return t.PutRow(recordTx{d: w.data}, row)
 		}},
-	move.Responses: {buckets: []string{move.InResponses}, indexes: []string{inAnswerExpiry}, export: exportOf(move.InResponses), put: putMovedResponse},
 	move.TraceState: {buckets: []string{inState},
 		export: func(_ *bbolt.Tx, d data, _ string, after []byte, out each) error {
 			if len(after) > 0 {
@@ -118,15 +116,4 @@ func bucketNames(list []bucket) (names []string) {
 		names = append(names, b.name)
 	}
 	return names
-}
-
-func putMovedResponse(w *filler, row record.Row) error {
-	var r responseRecord
-	if err := json.Unmarshal(row.Value, &r); err != nil {
-		return fmt.Errorf("read a row: %w", err)
-	}
-	if err := w.in(inAnswerExpiry).Put(slices.Concat(bytes8(uint64(r.Expires.UnixNano())), row.Key), []byte{}); err != nil {
-		return err
-	}
-	return w.in(inAnswers).Put(row.Key, row.Value)
 }

@@ -25,11 +25,6 @@ func (e engine) Update(ctx context.Context, tenant string, f func(record.Tx) err
 	return e.s.tenant(tenant).update(ctx, func(_ *bbolt.Tx, d data) error { return f(recordTx{d: d, ctx: ctx}) })
 }
 
-// Create runs f in a write transaction that also stores the response of ctx.
-func (e engine) Create(ctx context.Context, tenant string, made func() any, f func(record.Tx) error) error {
-	return e.s.tenant(tenant).create(ctx, made, func(_ *bbolt.Tx, d data) error { return f(recordTx{d: d, ctx: ctx}) })
-}
-
 // Uses returns the buffer of the times of use of keys.
 func (e engine) Uses() *record.Uses { return &e.s.uses }
 
@@ -59,6 +54,27 @@ func (e engine) Now() time.Time { return e.s.now().UTC() }
 
 // NewID returns the next identifier.
 func (e engine) NewID(prefix string, now time.Time) string { return e.s.ids.New(prefix, now) }
+
+// Closed is closed when the store is.
+func (e engine) Closed() <-chan struct{} { return e.s.closed }
+
+// Claims returns the requests in flight.
+func (e engine) Claims() *record.Claims { return &e.s.claims }
+
+// Claim marks nothing: only one process can have the file open, so that its memory has all
+// requests in flight.
+func (e engine) Claim(ctx context.Context, c record.Claim, f func(record.Tx) (bool, error)) ([]byte, error) {
+	return nil, e.View(ctx, c.Tenant, func(tx record.Tx) error {
+		_, err := f(tx)
+		return err
+	})
+}
+
+// Unclaim has no mark to remove.
+func (e engine) Unclaim(context.Context, record.Claim) error { return nil }
+
+// Settle has no mark to remove.
+func (e engine) Settle(record.Tx, record.Claim) (bool, error) { return true, nil }
 
 // recordTx is the rows of a tenant in a transaction.
 type recordTx struct {

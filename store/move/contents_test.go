@@ -18,7 +18,7 @@ var numbering = map[string]string{
 }
 
 // leftBehind are the tables that a migration does not transfer.
-const leftBehind = " leases pulse migration handles traces_other svc_version "
+const leftBehind = " leases requests pulse migration handles traces_other svc_version "
 
 // contentsOfPostgres returns every column of every table, except for generated numbers:
 // a column that a migration omits makes a difference.

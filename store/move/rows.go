@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"svc/store"
 	"svc/store/record"
@@ -17,10 +16,9 @@ type Kind string
 
 // The kinds. Rows of the last five are part of [store.Traces].
 const (
-	Watermarks  Kind = "watermarks" // of the store itself, not of a tenant
-	Tenants     Kind = "tenants"    // one row of each tenant
-	Records     Kind = "records"    // the rows of package record
-	Responses   Kind = "stored responses"
+	Watermarks  Kind = "watermarks"  // of the store itself, not of a tenant
+	Tenants     Kind = "tenants"     // one row of each tenant
+	Records     Kind = "records"     // the rows of package record
 	TraceState  Kind = "trace state" // one row of each tenant
 	Traces      Kind = "traces"
 	Statistics  Kind = "statistics"
@@ -32,7 +30,7 @@ const (
 // Kinds are all kinds in the order in which they are copied. Tests compare the kinds of
 // every engine with it, and every bucket and table of an engine with the engine's list
 // of the kinds' storage.
-var Kinds = []Kind{Watermarks, Tenants, Records, Responses, TraceState, Traces, Statistics, Tools, PolicyFires}
+var Kinds = []Kind{Watermarks, Tenants, Records, TraceState, Traces, Statistics, Tools, PolicyFires}
 
 // ofTraces reports whether rows of the kind are in the store of the traces.
 func (k Kind) ofTraces() bool { return slices.Index(Kinds, k) >= slices.Index(Kinds, TraceState) }
@@ -75,7 +73,6 @@ func (p *Page) last() string {
 // The buckets of rows that package record does not have.
 const (
 	InWatermarks  = "marks"        // name: time, 8 bytes
-	InResponses   = "answers"      // [store.IdempotentRequest.Digest]: JSON of Response
 	InPolicyFires = "policy_fires" // policy: number of traces in which it fired, 8 bytes
 )
 
@@ -96,13 +93,6 @@ type (
 	Tenant struct {
 		store.TenantInfo
 		RedactionKey []byte
-	}
-
-	// Response is the stored response to an idempotent request.
-	Response struct {
-		Body    []byte // digest of the request's body
-		Expires time.Time
-		Answer  store.StoredResponse
 	}
 
 	// State is the state of a tenant in a store of traces. Times are nanoseconds since

@@ -23,6 +23,7 @@ func (s *Store) background() {
 	s.every("poll for traces of other processes", followEvery, s.poll)
 	s.every("renew the rows of requests in flight", renewEvery, s.renewRequests)
 	s.every("remove the rows of requests that are no longer in flight", settleEvery, s.settleRequests)
+	s.every("remove the rows of requests that have expired", expiredEvery, s.dropExpired)
 	s.every("read the clock", time.Minute, s.readClock)
 	s.every("make partitions", 10*time.Minute, s.makeDaysAhead)
 	s.every("remove old traces", time.Minute, s.sweep)

@@ -42,7 +42,6 @@ var carried = map[move.Kind]carrier{
 			t := record.Of(engine{d.s}, d.id)
 			return t.PutRow(d, row)
 		}},
-	move.Responses: {[]string{"requests"}, `SELECT count(*) FROM requests WHERE tenant = $1 AND handle = ''`, exportResponses, putResponse},
 	move.TraceState: {[]string{"trace_state"}, `SELECT count(*) FROM trace_state WHERE tenant = $1`,
 		func(d *data, after []byte, _ int, out emit) error {
 			if len(after) > 0 {
@@ -79,6 +78,7 @@ var carried = map[move.Kind]carrier{
 // notCarried are the tables that are not transferred.
 var notCarried = map[string]string{
 	"leases":       "work that a process does now",
+	"requests":     "requests that a process answers now",
 	"pulse":        "a write that shows that the engine takes writes",
 	"migration":    "how far a migration into this database is",
 	"handles":      "processes that have this database open",
@@ -124,32 +124,6 @@ func twoKeys(a, b []byte) []byte { return append(append(append([]byte{}, a...), 
 func splitKeys(key []byte) (a, b []byte) {
 	first, second, _ := strings.Cut(string(key), "\x00")
 	return []byte(first), []byte(second)
-}
-
-func exportResponses(d *data, after []byte, limit int, out emit) error {
-	var digest, body, raw []byte
-	var until int64
-	return d.each([]any{&digest, &body, &until, &raw}, func() error {
-		r := move.Response{Body: body, Expires: timeOf(until)}
-		if err := parse(raw, &r.Answer); err != nil {
-			return err
-		}
-		doc, err := document(r)
-		if err != nil {
-			return err
-		}
-		return out(digest, record.Row{Bucket: move.InResponses, Key: digest, Value: doc})
-	}, `SELECT digest, body, until, response FROM requests WHERE tenant = $1 AND handle = '' AND digest > $2 ORDER BY digest LIMIT $3`, d.n, after, limit)
-}
-
-func putResponse(d *data, row record.Row) error {
-	var r move.Response
-	if err := parse(row.Value, &r); err != nil {
-		return err
-	}
-	doc, err := document(r.Answer)
-	d.exec(`INSERT INTO requests (tenant, digest, body, handle, until, response) VALUES ($1, $2, $3, '', $4, $5)`, d.n, row.Key, r.Body, nanos(r.Expires), doc)
-	return err
 }
 
 func exportRecords(d *data, after []byte, limit int, out emit) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -146,7 +147,14 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 func TestAnAttemptThatWasLeftBehind(t *testing.T) {
 	server := postgrestest.Start(t)
 	url := server.Database(t)
-	first, second := open(t, url, Options{}), open(t, url, Options{})
+	var down atomic.Bool
+	failed := errors.New("the engine failed")
+	first, second := open(t, url, Options{fault: func() error {
+		if down.Load() {
+			return failed
+		}
+		return nil
+	}}), open(t, url, Options{})
 	ctx := context.Background()
 	_, _, err := first.Bootstrap(ctx, store.TenantCreate{ID: "t", Name: "t", AdminID: store.DefaultAdminID,
 		Key: &store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Prefix: "svc_api_x", Digest: store.DigestKey("x")}})
@@ -165,13 +173,11 @@ func TestAnAttemptThatWasLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The request has ended, and its row still exists.
-		first.mu.Lock()
-		for key, f := range first.inFlight {
-			delete(first.inFlight, key)
-			close(f.done)
+		down.Store(true)
+		if err := first.Tenant("t").AbandonAttempt(ctx, store.IdempotentRequest{KeyID: "k", Route: "POST /", Token: token}); !errors.Is(err, failed) {
+			t.Fatalf("the row was removed: %v", err)
 		}
-		first.mu.Unlock()
-		first.unsettled.Store(true)
+		down.Store(false)
 		retry := first
 		if token == "other" {
 			retry = second
@@ -180,4 +186,45 @@ func TestAnAttemptThatWasLeftBehind(t *testing.T) {
 			t.Errorf("a retry at the %s handle: %v", token, err)
 		}
 	}
+}
+
+// A handle that was paused for longer than its rows last does not store the response to a
+// request that another handle has taken over, nor the change that the response belongs to.
+func TestAnAttemptThatWasTakenOver(t *testing.T) {
+	url := postgrestest.Start(t).Database(t)
+	var paused atomic.Int64
+	now := func() time.Time { return time.Unix(1e9, 0).Add(time.Duration(paused.Load())) }
+	first, second := open(t, url, Options{Now: now}), open(t, url, Options{Now: now})
+	ctx := t.Context()
+	if _, _, err := first.Bootstrap(ctx, store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(s *Store, token string) store.IdempotentRequest {
+		r := store.IdempotentRequest{KeyID: "k", Route: "POST /", Token: token}
+		if response, err := s.Tenant("t").BeginAttempt(withTimeout(t, 20*time.Second), r); response != nil || err != nil {
+			t.Fatalf("%s: %+v, %v", token, response, err)
+		}
+		return r
+	}
+	taken := begin(first, "taken")
+	paused.Add(int64(claimTTL))
+	begin(second, "taken")
+	expired := begin(first, "expired")
+	paused.Add(int64(claimTTL) + 1)
+	if err := second.dropExpired(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []store.IdempotentRequest{taken, expired} {
+		made := store.StoringResponse(ctx, r, func(store.Team) store.StoredResponse { return store.StoredResponse{Status: 201} })
+		if _, err := first.Tenant("t").CreateTeam(made, store.TeamCreate{Name: r.Token}); err == nil {
+			t.Errorf("%s: the change was made", r.Token)
+		}
+		if err := first.Tenant("t").FinishAttempt(ctx, r, store.StoredResponse{Status: 400}); err == nil {
+			t.Errorf("%s: a response was stored", r.Token)
+		}
+	}
+	if _, n, err := first.Tenant("t").ListTeams(ctx, store.Page{}); n != 0 || err != nil {
+		t.Errorf("%d teams, %v", n, err)
+	}
+	begin(first, "expired")
 }

@@ -70,16 +70,16 @@ type Store struct {
 	ended   context.Context
 	work    sync.WaitGroup // the background goroutines
 
-	mu       sync.Mutex
-	numbers  map[string]int32         // numbers of tenants, by id
-	views    map[int32]*agentView     // caches of agents for ingest
-	feeds    map[int32]*feed          // feeds of tenants whose traces are streamed
-	inFlight map[requestKey]*inFlight // requests that were begun at this handle
-	days     map[int64]bool           // days that have a partition
+	mu      sync.Mutex
+	numbers map[string]int32     // numbers of tenants, by id
+	views   map[int32]*agentView // caches of agents for ingest
+	feeds   map[int32]*feed      // feeds of tenants whose traces are streamed
+	days    map[int64]bool       // days that have a partition
 
 	uses record.Uses // key uses that are not written yet
 
-	unsettled atomic.Bool // whether there may be rows of requests that are no longer in flight
+	claims    record.Claims // idempotent requests in flight at this handle
+	unsettled atomic.Bool   // whether there may be rows of requests that are no longer in flight
 
 	failure atomic.Pointer[error] // error of the newest commit
 	touched atomic.Int64          // time of the last successful write of Ready, nanoseconds
@@ -131,7 +131,6 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},
 		feeds:    map[int32]*feed{},
-		inFlight: map[requestKey]*inFlight{},
 		days:     map[int64]bool{},
 	}
 	s.Leases = record.LeasesOf(engine{s})

@@ -29,11 +29,6 @@ func (e engine) Update(ctx context.Context, tenant string, f func(record.Tx) err
 	return e.s.tenant(tenant).write(ctx, func(d *data) error { return f(d) })
 }
 
-// Create runs f with the tenant's row locked, and stores the response of ctx.
-func (e engine) Create(ctx context.Context, tenant string, made func() any, f func(record.Tx) error) error {
-	return e.s.tenant(tenant).create(ctx, made, func(d *data) error { return f(d) })
-}
-
 // Uses returns the buffer of the times of use of keys.
 func (e engine) Uses() *record.Uses { return &e.s.uses }
 
@@ -65,6 +60,9 @@ func (e engine) Now() time.Time { return e.s.now() }
 
 // NewID returns the next identifier.
 func (e engine) NewID(prefix string, now time.Time) string { return e.s.ids.New(prefix, now) }
+
+// Closed is closed when the store is.
+func (e engine) Closed() <-chan struct{} { return e.s.closed }
 
 // rowKey identifies a row of records of a tenant.
 type rowKey struct{ bucket, key string }

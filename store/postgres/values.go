@@ -41,9 +41,6 @@ func timeOf(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// document encodes a record as JSON.
-func document(v any) ([]byte, error) { return json.Marshal(v) }
-
 // parse decodes a document.
 func parse(raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {

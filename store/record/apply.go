@@ -49,7 +49,7 @@ func contentsOf(tx Tx) (all store.Contents, err error) {
 
 // Apply makes many changes in one transaction.
 func (t *Tenant) Apply(ctx context.Context, plan func(store.Contents, store.Planner) ([]store.Change, error)) (changes []store.Change, err error) {
-	err = t.e.Create(ctx, t.id, func() any { return changes }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return changes }, func(tx Tx) error {
 		now := t.e.Now()
 		all, err := contentsOf(tx)
 		if err != nil {

@@ -8,9 +8,8 @@ import (
 )
 
 // errorsOfEngines are the files of engines that make errors about a client's input: of
-// traces, their statistics and streams, and of requests in flight, which each engine has in
-// its own manner.
-var errorsOfEngines = map[string]bool{"stats.go": true, "stream.go": true, "idempotency.go": true}
+// traces, their statistics and streams, which each engine has in its own manner.
+var errorsOfEngines = map[string]bool{"stats.go": true, "stream.go": true}
 
 // TestEnginesHaveNoRules: the rules of records, with their errors, stand in this package
 // alone.

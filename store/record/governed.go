@@ -39,7 +39,7 @@ func (t *Tenant) GetPolicy(ctx context.Context, id string) (store.Policy, error)
 
 // CreatePolicies creates all of the policies or none.
 func (t *Tenant) CreatePolicies(ctx context.Context, in ...store.PolicyCreate) (list []store.Policy, err error) {
-	err = t.e.Create(ctx, t.id, func() any { return list }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return list }, func(tx Tx) error {
 		n, err := tx.Count(PolicyRows, Range{})
 		if err == nil && n+len(in) > store.MaxPolicies {
 			err = store.FieldError(store.Invalid, "too many policies", "name",

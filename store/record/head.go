@@ -121,7 +121,7 @@ func (t *Tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) 
 	if bad(publicKey) {
 		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", "must have 1 to 512 bytes, none of them zero")
 	}
-	err = t.e.Create(ctx, t.id, func() any { return bound }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return bound }, func(tx Tx) error {
 		var known bool
 		var err error
 		if bound, known, err = get[store.AuditKey](tx, auditKeys, []byte(gateway)); err != nil {

@@ -156,7 +156,7 @@ func (t *Tenant) GetKey(ctx context.Context, id string) (key store.Key, err erro
 
 // CreateKey stores the digest of a new key.
 func (t *Tenant) CreateKey(ctx context.Context, in store.KeyCreate) (key store.Key, err error) {
-	err = t.e.Create(ctx, t.id, func() any { return key }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return key }, func(tx Tx) error {
 		key, err = t.NewKey(ctx, tx, in)
 		return err
 	})

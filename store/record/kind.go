@@ -200,7 +200,7 @@ func getOne[T any](ctx context.Context, t *Tenant, k *kind[T], id string) (v T, 
 
 // createOne creates a resource.
 func createOne[T any](ctx context.Context, t *Tenant, k *kind[T], made func(tx Tx, id string, now time.Time) (T, error)) (v T, err error) {
-	err = t.e.Create(ctx, t.id, func() any { return v }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return v }, func(tx Tx) error {
 		now := t.e.Now()
 		if v, err = made(tx, t.e.NewID(k.prefix, now), now); err != nil {
 			return err

@@ -12,6 +12,8 @@
 //	agent_names           name → id
 //	agents                id → agent without its configuration, JSON
 //	agents_former         id of a deleted agent → its last name
+//	answers               digest of an idempotent request → its response, JSON
+//	answers_by_expiry     time of expiry, nanoseconds, 8 bytes ‖ that digest → 1
 //	audit_events          id → event of a change, JSON; ids ascend in the order of the chain
 //	audit_chain           "chain" → the ends of the chain of events, JSON
 //	audit_heads           gateway \0 log → signed head of its audit chain, JSON
@@ -90,10 +92,6 @@ type Engine interface {
 	// writes. An error of f is returned unchanged, and nothing is written. f may run several
 	// times, because the engine retries after a conflict.
 	Update(ctx context.Context, tenant string, f func(Tx) error) error
-	// Create is Update for a write that returns what it creates: a response that the
-	// context has to store for what made returns is stored in the same transaction, see
-	// [store.StoringResponse].
-	Create(ctx context.Context, tenant string, made func() any, f func(Tx) error) error
 	// Uses returns the buffer of the times of use of keys, which the engine writes from time
 	// to time.
 	Uses() *Uses
@@ -110,6 +108,9 @@ type Engine interface {
 	Now() time.Time
 	// NewID returns the next identifier.
 	NewID(prefix string, now time.Time) string
+	// Closed is closed when the store is: it ends what waits.
+	Closed() <-chan struct{}
+	Claimer
 	LeaseRows
 }
 
@@ -142,6 +143,9 @@ const (
 	auditUnsigned = "audit_heads_unsigned"
 	auditKeys     = "audit_keys"
 	governance    = "governance"
+
+	answers      = "answers"
+	answerExpiry = "answers_by_expiry"
 
 	agentAliases  = "agent_aliases"
 	agentConfigs  = "agent_configs"
@@ -182,6 +186,8 @@ var Buckets = []Bucket{
 	{Name: agentNames},
 	{Name: AgentRows, JSON: true},
 	{Name: agentsFormer},
+	{Name: answers, JSON: true},
+	{Name: answerExpiry},
 	{Name: auditChain, JSON: true},
 	{Name: AuditEvents, JSON: true},
 	{Name: auditHeads, JSON: true},

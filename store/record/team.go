@@ -131,7 +131,7 @@ func (t *Tenant) ListMembers(ctx context.Context, teamID string) (list []store.M
 
 // AddMember adds a user to a team, and invites an unknown one.
 func (t *Tenant) AddMember(ctx context.Context, teamID string, in store.MemberAdd) (member store.Member, err error) {
-	err = t.e.Create(ctx, t.id, func() any { return member }, func(tx Tx) error {
+	err = t.create(ctx, func() any { return member }, func(tx Tx) error {
 		team, err := teams.find(tx, teamID)
 		if err != nil {
 			return err

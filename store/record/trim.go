@@ -1,25 +1,64 @@
 package record
 
 import (
+	"context"
 	"time"
 
 	"svc/store"
 )
 
-// Trim removes records that are too old, at most limit of each kind.
-func (t *Tenant) Trim(tx Tx, b store.RetentionBounds, limit int, res *store.RetentionResult) (err error) {
-	if res.Violations, err = trimViolations(tx, b.Violations, limit); err != nil {
-		return err
+// trimmedAtOnce bounds the rows of a kind that one transaction removes, by default.
+const trimmedAtOnce = 1000
+
+// ApplyRetention removes records that are too old, within a bound.
+func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (res store.RetentionResult, err error) {
+	if b.Limit <= 0 {
+		b.Limit = trimmedAtOnce
 	}
-	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
+	// First in a read transaction: if nothing is too old, nothing is written.
+	some := false
+	err = t.e.View(ctx, t.id, func(tx Tx) error {
+		some, err = t.anythingOld(tx, b)
 		return err
+	})
+	if err != nil || !some {
+		return res, err
 	}
-	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
-	return err
+	err = t.e.Update(ctx, t.id, func(tx Tx) error {
+		res, err = t.trim(tx, b, b.Limit)
+		return err
+	})
+	if err != nil {
+		return store.RetentionResult{}, err
+	}
+	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents) >= b.Limit
+	return res, nil
 }
 
-// AnythingOld reports whether Trim may have something to remove.
-func AnythingOld(tx Tx, b store.RetentionBounds) (some bool, err error) {
+// trim removes records that are too old, at most limit of each kind.
+func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.RetentionResult, err error) {
+	if res.Answers, err = trimAnswers(tx, b.AnswersExpired(t.e.Now()), limit); err != nil {
+		return res, err
+	}
+	if res.Violations, err = trimViolations(tx, b.Violations, limit); err != nil {
+		return res, err
+	}
+	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
+		return res, err
+	}
+	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
+	return res, err
+}
+
+// anythingOld reports whether trim may have something to remove.
+func (t *Tenant) anythingOld(tx Tx, b store.RetentionBounds) (some bool, err error) {
+	found := func([]byte, []byte) (bool, error) {
+		some = true
+		return false, nil
+	}
+	if err := tx.Scan(answerExpiry, expired(b.AnswersExpired(t.e.Now())), found); err != nil {
+		return false, err
+	}
 	for _, c := range [...]struct {
 		before time.Time
 		bucket string
@@ -27,10 +66,7 @@ func AnythingOld(tx Tx, b store.RetentionBounds) (some bool, err error) {
 		if c.before.IsZero() || some {
 			continue
 		}
-		if err := tx.Scan(c.bucket, Range{Most: 1}, func([]byte, []byte) (bool, error) {
-			some = true
-			return false, nil
-		}); err != nil {
+		if err := tx.Scan(c.bucket, Range{Most: 1}, found); err != nil {
 			return false, err
 		}
 	}

@@ -175,15 +175,9 @@ func testEventFilters(t *testing.T, e record.Engine, tenant string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Update(ctx, tenant, func(tx record.Tx) error {
-		var res store.RetentionResult
-		err := tn.Trim(tx, store.RetentionBounds{AuditEvents: all[240].CreatedAt}, 1000, &res)
-		if res.AuditEvents != len(all)-241 {
-			t.Errorf("%d events were removed of %d", res.AuditEvents, len(all))
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
+	res := must(tn.ApplyRetention(ctx, store.RetentionBounds{AuditEvents: all[240].CreatedAt}))(t)
+	if res.AuditEvents != len(all)-241 {
+		t.Errorf("%d events were removed of %d", res.AuditEvents, len(all))
 	}
 	compare("after retention")
 }

@@ -21,18 +21,15 @@ CREATE TABLE records (
 	PRIMARY KEY (tenant, bucket, key)
 );
 
--- Idempotent requests: in flight at a handle until a time, or finished with a
--- response that is kept until then.
+-- Idempotent requests in flight at a handle, until a time.
 CREATE TABLE requests (
-	tenant   int     NOT NULL,
-	digest   bytea   NOT NULL, -- of the key, the route and the token
-	body     bytea   NOT NULL, -- digest of the body
-	handle   bytea   NOT NULL, -- empty: finished
-	until    bigint  NOT NULL,
-	response bytea   NOT NULL,
+	tenant int    NOT NULL,
+	digest bytea  NOT NULL, -- of the key, the route and the token
+	body   bytea  NOT NULL, -- digest of the body
+	handle bytea  NOT NULL,
+	until  bigint NOT NULL,
 	PRIMARY KEY (tenant, digest)
 );
-CREATE INDEX requests_until ON requests (tenant, until);
 
 CREATE TABLE leases (
 	name   bytea  PRIMARY KEY,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"svc/store"
 	"svc/store/record"
 )
 
@@ -33,26 +32,4 @@ func (s *Store) SetWatermark(ctx context.Context, name string, at time.Time) err
 		e.marks[name] = at.UTC()
 		return nil
 	})
-}
-
-// ApplyRetention removes records that are too old, within a bound.
-func (t *tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (res store.RetentionResult, err error) {
-	limit := b.Limit
-	if limit <= 0 {
-		limit = 1000
-	}
-	err = t.write(ctx, func(e *engine, d *tenantData) error {
-		for k, kept := range d.answers {
-			if res.Answers < limit && !b.AnswersExpired(e.now()).Before(kept.expires) {
-				delete(d.answers, k)
-				res.Answers++
-			}
-		}
-		if err := t.Trim(tx{d, &e.shared}, b, limit, &res); err != nil {
-			return err
-		}
-		res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents) >= limit
-		return nil
-	})
-	return res, err
 }

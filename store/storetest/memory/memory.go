@@ -36,14 +36,14 @@ type engine struct {
 	opts Options
 	ids  store.IDs
 
-	mu       sync.Mutex
-	tenants  table[tenantData]
-	shared   rows        // of buckets that all tenants share
-	uses     record.Uses // never written elsewhere
-	leases   map[string]record.Held
-	marks    map[string]time.Time
-	inFlight map[flightKey]*inFlight
-	failure  error // error of the newest write
+	mu      sync.Mutex
+	tenants table[tenantData]
+	shared  rows        // of buckets that all tenants share
+	uses    record.Uses // never written elsewhere
+	leases  map[string]record.Held
+	marks   map[string]time.Time
+	claims  record.Claims // idempotent requests in flight, at all handles
+	failure error         // error of the newest write
 }
 
 // Store is one handle on a store. Open returns the first.
@@ -64,8 +64,7 @@ func Open(o Options) *Store {
 	if o.MaxAutoAgents == 0 {
 		o.MaxAutoAgents = store.DefaultMaxAutoAgents
 	}
-	return handle(&engine{opts: o, leases: map[string]record.Held{},
-		marks: map[string]time.Time{}, inFlight: map[flightKey]*inFlight{}})
+	return handle(&engine{opts: o, leases: map[string]record.Held{}, marks: map[string]time.Time{}})
 }
 
 // Another returns another handle on the same store, as another process would have. It

@@ -24,11 +24,6 @@ func (r records) Update(ctx context.Context, tenant string, f func(record.Tx) er
 	return r.s.tenant(tenant).write(ctx, func(_ *engine, d *tenantData) error { return f(tx{d, &r.s.e.shared}) })
 }
 
-// Create is Update that also stores the response of ctx.
-func (r records) Create(ctx context.Context, tenant string, made func() any, f func(record.Tx) error) error {
-	return r.s.tenant(tenant).create(ctx, made, func(_ *engine, d *tenantData) error { return f(tx{d, &r.s.e.shared}) })
-}
-
 // Uses returns the buffer of the times of use of keys.
 func (r records) Uses() *record.Uses { return &r.s.e.uses }
 
@@ -55,6 +50,26 @@ func (r records) Now() time.Time { return r.s.e.now() }
 
 // NewID returns the next identifier.
 func (r records) NewID(prefix string, now time.Time) string { return r.s.e.ids.New(prefix, now) }
+
+// Closed is closed when the handle is.
+func (r records) Closed() <-chan struct{} { return r.s.closed }
+
+// Claims returns the requests in flight, which all handles share.
+func (r records) Claims() *record.Claims { return &r.s.e.claims }
+
+// Claim marks nothing: all handles share the requests in flight.
+func (r records) Claim(ctx context.Context, c record.Claim, f func(record.Tx) (bool, error)) ([]byte, error) {
+	return nil, r.View(ctx, c.Tenant, func(t record.Tx) error {
+		_, err := f(t)
+		return err
+	})
+}
+
+// Unclaim has no mark to remove.
+func (r records) Unclaim(context.Context, record.Claim) error { return nil }
+
+// Settle has no mark to remove.
+func (r records) Settle(record.Tx, record.Claim) (bool, error) { return true, nil }
 
 // tx is the rows of a tenant and of shared buckets.
 type tx struct {

@@ -12,8 +12,7 @@ type tenantData struct {
 	info         store.TenantInfo
 	redactionKey []byte
 
-	answers map[requestKey]keptResponse
-	rows    rows // of package record
+	rows rows // of package record
 
 	traces traces
 }
@@ -116,7 +115,7 @@ func (e *engine) createTenant(ctx context.Context, in store.TenantCreate) (store
 	if err != nil {
 		return store.TenantInfo{}, nil, err
 	}
-	d := &tenantData{info: info, redactionKey: redactionKey, answers: map[requestKey]keptResponse{}}
+	d := &tenantData{info: info, redactionKey: redactionKey}
 	d.traces.init()
 	t := record.Of(en, info.ID)
 	key, err := t.Begin(ctx, tx{d, &e.shared}, info, in)

@@ -217,7 +217,7 @@ func (t *ToLegacy) open(ctx context.Context, r *upstream.Request, s *sender) (*c
 
 // initializing returns the parameters of an initialize.
 func initializing(capabilities, info []byte) []byte {
-	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+	return objectOf(
 		mcp.Member{Name: "protocolVersion", Value: []byte(`"` + legacyRevision + `"`)},
 		mcp.Member{Name: "capabilities", Value: capabilities},
 		mcp.Member{Name: "clientInfo", Value: info})
@@ -266,7 +266,7 @@ func (t *ToLegacy) discover(ctx context.Context, r *upstream.Request, m *mcp.Mes
 	versions := append([]byte(`["`+mcp.Revision20260728+`",`), mcp.AppendString(nil, c.session.Version)...)
 	meta := mcp.AppendObject(nil, body, c.opened.Spans.Meta, nil,
 		mcp.Member{Name: mcp.MetaServerInfo, Value: mcp.Find(body, result, "serverInfo").Of(body)})
-	out := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+	out := objectOf(
 		mcp.Member{Name: "resultType", Value: []byte(`"complete"`)},
 		mcp.Member{Name: "supportedVersions", Value: append(versions, ']')},
 		mcp.Member{Name: "capabilities", Value: capabilities},

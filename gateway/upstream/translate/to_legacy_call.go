@@ -80,7 +80,7 @@ func (t *ToLegacy) call(ctx context.Context, r *upstream.Request, m *mcp.Message
 	}
 	switch {
 	case early != nil:
-		return upstream.Events(&turn{callToLegacy: c, number: c.turnNumber(), first: early}), nil
+		return upstream.Events(c.turn(early)), nil
 	case resp.Status == http.StatusOK && resp.MediaType() == EventStream:
 		if err := c.keep(); err != nil {
 			resp.Body.Close()
@@ -91,7 +91,7 @@ func (t *ToLegacy) call(ctx context.Context, r *upstream.Request, m *mcp.Message
 		if c.unlikely() {
 			return c.peek()
 		}
-		return c.stream(), nil
+		return upstream.Events(c.turn(nil)), nil
 	case resp.Status == http.StatusBadRequest && resp.MediaType() != JSON && mcp.MethodOf(c.message.Method).Name == "":
 		// Some servers report an unknown method in plain text.
 		resp.Body.Close()
@@ -121,7 +121,7 @@ func (c *callToLegacy) unlikely() bool {
 // peek waits for the first message of a stream before the response begins: an unknown
 // method must have the status 404, which is not possible once a stream has begun.
 func (c *callToLegacy) peek() (*upstream.Response, error) {
-	source := &turn{callToLegacy: c, number: c.turnNumber()}
+	source := c.turn(nil)
 	first, err := source.Next(func() {})
 	if err != nil {
 		source.Close()
@@ -197,7 +197,7 @@ func (c *callToLegacy) setLevel() {
 	if level == "" || level == c.conn.level || !c.conn.offers("logging") {
 		return
 	}
-	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "level", Value: c.level})
+	params := objectOf(mcp.Member{Name: "level", Value: c.level})
 	if c.t.client(&c.request).SetLevel(c.ctx, c.conn.session, params) == nil {
 		c.conn.level = level
 	}

@@ -55,7 +55,7 @@ func (c *callToLegacy) hold(beside bool) []byte {
 
 // asClientGets converts a question of an upstream to 2026-07-28.
 func asClientGets(q *mcp.Message) []byte {
-	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+	return objectOf(
 		mcp.Member{Name: "method", Value: mcp.AppendString(nil, q.Method)},
 		mcp.Member{Name: "params", Value: q.Spans.Params.Of(q.Body)})
 }
@@ -67,9 +67,9 @@ func ask(question, id []byte, state string) []byte {
 
 // inputRequired returns the result with questions and the requestState of their call.
 func inputRequired(questions []mcp.Member, state string) []byte {
-	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+	return objectOf(
 		mcp.Member{Name: "resultType", Value: []byte(`"` + mcp.ResultInputRequired + `"`)},
-		mcp.Member{Name: "inputRequests", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, questions...)},
+		mcp.Member{Name: "inputRequests", Value: objectOf(questions...)},
 		mcp.Member{Name: "requestState", Value: mcp.AppendString(nil, state)})
 }
 
@@ -147,7 +147,7 @@ func (t *ToLegacy) retry(ctx context.Context, r *upstream.Request, m *mcp.Messag
 		return gone(m, r.RequestID), nil
 	}
 	c.goOn(ctx, r.RequestID, m.ID, answer.Of(m.Body))
-	return c.stream(), nil
+	return upstream.Events(c.turn(nil)), nil
 }
 
 // Abandon cancels a held call whose question the client did not get, given the
@@ -185,8 +185,7 @@ func (c *callToLegacy) translate(m *mcp.Message) (status int, body []byte) {
 	if cacheable(c.message.Method) {
 		add = completeMembers[:]
 	}
-	out := make([]byte, 0, len(m.Body)+len(c.id)+128)
-	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), c.id...), `,"result":`...)
+	out := appendStart(make([]byte, 0, len(m.Body)+len(c.id)+128), c.id, "result")
 	return http.StatusOK, append(mcp.AppendObject(out, m.Body, m.Spans.Result, nil, add...), '}')
 }
 
@@ -202,11 +201,6 @@ var completeMembers = [...]mcp.Member{
 func cacheable(method string) bool {
 	return method == mcp.MethodResourcesRead || mcp.MethodOf(method).List != ""
 }
-
-// Codes of revisions before 2026-07-28.
-const (
-	codeResourceNotFound = -32002
-)
 
 // translateError returns an error with the code and the status of 2026-07-28.
 func (c *callToLegacy) translateError(m *mcp.Message) (status int, body []byte) {
@@ -224,9 +218,7 @@ func (c *callToLegacy) translateError(m *mcp.Message) (status int, body []byte) 
 			return status, body
 		}
 	}
-	out := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
-	out = append(append(out, `,"error":`...), mcp.AppendObject(nil, m.Body, m.Spans.Error, nil, add...)...)
-	return status, append(out, '}')
+	return status, append(mcp.AppendObject(appendStart(nil, c.id, "error"), m.Body, m.Spans.Error, nil, add...), '}')
 }
 
 // maxAddresses bounds the addresses of one error.
@@ -248,7 +240,7 @@ func (c *callToLegacy) visit(m *mcp.Message) []byte {
 		}
 		questions = append(questions, mcp.Member{
 			Name: questionName + string(rune('A'+len(questions)%26)) + string(rune('a'+len(questions)/26)),
-			Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+			Value: objectOf(
 				mcp.Member{Name: "method", Value: []byte(`"` + mcp.MethodElicit + `"`)},
 				mcp.Member{Name: "params", Value: params}),
 		})

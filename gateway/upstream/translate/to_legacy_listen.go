@@ -100,13 +100,13 @@ func (l *subscription) agree(m *mcp.Message, uris [][]byte) {
 		agreed = append(agreed, mcp.Member{Name: "resourceSubscriptions", Value: list})
 		l.methods = append(l.methods, mcp.NotificationResourceUpdated)
 	}
-	l.notify(mcp.NotificationAcknowledged, mcp.Member{Name: "notifications", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, agreed...)})
+	l.notify(mcp.NotificationAcknowledged, mcp.Member{Name: "notifications", Value: objectOf(agreed...)})
 }
 
 // notify queues a notification of the gateway.
 func (l *subscription) notify(method string, members ...mcp.Member) {
 	members = append(members, mcp.Member{Name: "_meta", Value: l.meta(nil, mcp.Span{})})
-	text := append([]byte(`{"jsonrpc":"2.0","method":"`+method+`","params":`), mcp.AppendObject(nil, nil, mcp.Span{}, nil, members...)...)
+	text := append([]byte(`{"jsonrpc":"2.0","method":"`+method+`","params":`), objectOf(members...)...)
 	l.queue = append(l.queue, append(text, '}'))
 }
 
@@ -140,7 +140,7 @@ func wanted(m *mcp.Message) (uris [][]byte, cause string) {
 func (l *subscription) subscribe(uris [][]byte) (accepted [][]byte) {
 	client := l.t.client(&l.request)
 	for _, uri := range uris {
-		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{Name: "uri", Value: uri})
+		params := objectOf(mcp.Member{Name: "uri", Value: uri})
 		if _, err := client.Call(l.ctx, l.conn.session, mcp.MethodResourcesSubscribe, params, maxOpening); err == nil {
 			accepted = append(accepted, uri)
 		}
@@ -255,7 +255,7 @@ func (l *subscription) renew() {
 	c, err := l.t.open(l.ctx, &l.request, &l.sender)
 	switch {
 	case errors.Is(err, ErrNotLegacy):
-		result := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+		result := objectOf(
 			mcp.Member{Name: "resultType", Value: []byte(`"` + mcp.ResultComplete + `"`)},
 			mcp.Member{Name: "_meta", Value: l.meta(nil, mcp.Span{})})
 		l.queue, l.over = append(l.queue, appendResult(nil, l.id, result)), true

@@ -166,7 +166,7 @@ func (t *ToLegacy) takeRetry(ctx context.Context, body []byte) {
 	t.remotes.Store(in.Reply, cancel)
 	defer t.endRemote(in.Reply)
 	c.goOn(ctx, in.RequestID, in.ID, in.Answer)
-	source := &turn{callToLegacy: c, number: c.turnNumber()}
+	source := c.turn(nil)
 	defer source.Close()
 	var alive sync.WaitGroup
 	defer alive.Wait()

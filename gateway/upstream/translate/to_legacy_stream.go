@@ -19,16 +19,12 @@ type turn struct {
 	first  []byte // a message that was already read; nil for none
 }
 
-// stream returns the response to the client's current request.
-func (c *callToLegacy) stream() *upstream.Response {
-	return upstream.Events(&turn{callToLegacy: c, number: c.turnNumber()})
-}
-
-// turnNumber is the number of the client's current request.
-func (c *callToLegacy) turnNumber() int {
+// turn returns the response to the client's current request. first is a message that was already
+// read; nil for none.
+func (c *callToLegacy) turn(first []byte) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.turns
+	return &turn{callToLegacy: c, number: c.turns, first: first}
 }
 
 // mine reports whether the call is running, with this request of the client.

@@ -176,8 +176,8 @@ func (t *ToModern) initialize(ctx context.Context, r *upstream.Request, m *mcp.M
 	if err != nil {
 		return t.refuse(r, m, &refusal.ClientCapabilities, err.Error()), nil
 	}
-	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil, mcp.Member{
-		Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(t.opts.Version, nil)...),
+	params := objectOf(mcp.Member{
+		Name: "_meta", Value: objectOf(h.meta(t.opts.Version, nil)...),
 	})
 	client := client.Client{Transport: t.opts.Direct, Name: "svc-discover", Hops: r.Header.Get(mcp.HeaderHops), Caller: r.Caller}
 	discovered, err := client.Call(ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodDiscover, params, MaxAnswer)
@@ -199,7 +199,7 @@ func (t *ToModern) initialized(h *hello, discovered *mcp.Message) []byte {
 	if len(info) == 0 {
 		info, _ = json.Marshal(map[string]string{"name": t.opts.Upstream.Name, "version": "unknown"})
 	}
-	return mcp.AppendObject(nil, nil, mcp.Span{}, nil,
+	return objectOf(
 		mcp.Member{Name: "protocolVersion", Value: mcp.AppendString(nil, h.Version)},
 		mcp.Member{Name: "capabilities", Value: capabilities},
 		mcp.Member{Name: "serverInfo", Value: info},

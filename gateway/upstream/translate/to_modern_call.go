@@ -226,8 +226,8 @@ func (c *callToModern) readSchema() bool {
 	client := client.Client{Transport: c.t.opts.Direct, Name: "svc-schemas", Hops: c.request.Header.Get(mcp.HeaderHops), Caller: c.request.Caller}
 	var cursor []byte
 	for range maxPages {
-		params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
-			mcp.Member{Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, c.hello.meta(c.t.opts.Version, nil)...)},
+		params := objectOf(
+			mcp.Member{Name: "_meta", Value: objectOf(c.hello.meta(c.t.opts.Version, nil)...)},
 			mcp.Member{Name: "cursor", Value: cursor})
 		page, err := client.Call(c.ctx, mcp.Session{Version: mcp.Revision20260728}, mcp.MethodToolsList, params, MaxAnswer)
 		if err != nil {

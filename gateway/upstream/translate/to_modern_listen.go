@@ -211,9 +211,9 @@ func (l *listener) open() (*upstream.Response, error) {
 		{Name: "resourcesListChanged", Value: []byte("true")},
 		{Name: "resourceSubscriptions", Value: l.uris()},
 	}
-	params := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
-		mcp.Member{Name: "_meta", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, h.meta(l.t.opts.Version, nil)...)},
-		mcp.Member{Name: "notifications", Value: mcp.AppendObject(nil, nil, mcp.Span{}, nil, wanted...)})
+	params := objectOf(
+		mcp.Member{Name: "_meta", Value: objectOf(h.meta(l.t.opts.Version, nil)...)},
+		mcp.Member{Name: "notifications", Value: objectOf(wanted...)})
 	out := l.request
 	out.Session, out.LastEventID = mcp.Session{Version: mcp.Revision20260728}, ""
 	out.Body = append([]byte(`{"jsonrpc":"2.0","id":`+listenID+`,"method":"`+mcp.MethodListen+`","params":`), params...)

@@ -3,14 +3,15 @@ package translate
 import (
 	"errors"
 	"slices"
+	"strconv"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 )
 
-// CodeResourceNotFound is the code for an unknown resource in the revisions before
+// codeResourceNotFound is the code for an unknown resource in the revisions before
 // 2026-07-28, which uses [mcp.CodeInvalidParams].
-const CodeResourceNotFound = -32002
+const codeResourceNotFound = -32002
 
 // translate converts the response of an upstream to the client's revision, with the id of
 // the client's request. It is nil for a question: the requests for the client are in the
@@ -32,8 +33,7 @@ func (c *callToModern) translate(m *mcp.Message) []byte {
 	if c.message.Method == mcp.MethodToolsList {
 		c.t.headers.learn(m.Spans.Result.Of(m.Body))
 	}
-	out := make([]byte, 0, len(m.Body)+len(c.message.ID)+64)
-	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), c.message.ID...), `,"result":`...)
+	out := appendStart(make([]byte, 0, len(m.Body)+len(c.message.ID)+64), c.message.ID, "result")
 	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, ofStateless, legacyMeta(m)...), '}')
 }
 
@@ -48,13 +48,11 @@ func ofStateless(name []byte) bool {
 
 // translateError returns an error with the code of the client's revision.
 func (c *callToModern) translateError(m *mcp.Message) []byte {
-	failure := mcp.AppendObject(nil, m.Body, m.Spans.Error, nil)
+	var add []mcp.Member
 	if m.ErrorCode == mcp.CodeInvalidParams && c.message.Method == mcp.MethodResourcesRead {
-		failure = mcp.AppendObject(nil, m.Body, m.Spans.Error, nil, mcp.Member{Name: "code", Value: []byte("-32002")})
+		add = []mcp.Member{{Name: "code", Value: strconv.AppendInt(nil, codeResourceNotFound, 10)}}
 	}
-	out := append([]byte(`{"jsonrpc":"2.0","id":`), c.message.ID...)
-	out = append(append(out, `,"error":`...), failure...)
-	return append(out, '}')
+	return append(mcp.AppendObject(appendStart(nil, c.message.ID, "error"), m.Body, m.Spans.Error, nil, add...), '}')
 }
 
 // errStateType is the error of a requestState of another type than the revision defines.

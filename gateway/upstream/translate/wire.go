@@ -40,11 +40,18 @@ func refused(status int, body []byte, why *refusal.Refusal, cause string) *upstr
 
 // appendResult appends the response with a result, which is a JSON object.
 func appendResult(dst, id, result []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, id...)
-	dst = append(dst, `,"result":`...)
-	dst = append(dst, result...)
-	return append(dst, '}')
+	return append(append(appendStart(dst, id, "result"), result...), '}')
+}
+
+// appendStart appends the beginning of a response, up to the value of its member result or error.
+func appendStart(dst, id []byte, member string) []byte {
+	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
+	return append(append(append(dst, `,"`...), member...), `":`...)
+}
+
+// objectOf returns a JSON object of members.
+func objectOf(members ...mcp.Member) []byte {
+	return mcp.AppendObject(nil, nil, mcp.Span{}, nil, members...)
 }
 
 // Messages reads the messages of a response one at a time, for a single message and for

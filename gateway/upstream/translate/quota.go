@@ -1,6 +1,39 @@
 package translate
 
-import "sync"
+import (
+	"sync"
+	"time"
+
+	"svc/gateway/session"
+)
+
+// Limits of both directions.
+const (
+	answerTime     = 5 * time.Minute // for the answers to the questions of a result
+	maxInOneResult = 64              // questions
+	// Resources that a session, or a subscriptions/listen, is subscribed to, and the bytes of their URIs.
+	maxURIs     = 1000
+	maxURIBytes = 256 << 10
+)
+
+// Limits of what waits for the answers of clients, at all upstreams.
+const (
+	maxHeld       = 1024 // calls
+	maxHeldByEach = 64   // of a principal
+	maxQuestions  = 4096 // requests for clients with sessions
+	maxOfSession  = 64   // of one session
+)
+
+// Limits count what waits for the answers of clients, at all upstreams whose translators share them.
+type Limits struct {
+	held      *Quota[poolKey] // calls, by principal
+	questions *Quota[session.ID]
+}
+
+// NewLimits returns the limits of a gateway.
+func NewLimits() *Limits {
+	return &Limits{NewQuota[poolKey](maxHeld, maxHeldByEach), NewQuota[session.ID](maxQuestions, maxOfSession)}
+}
 
 // Quota counts held items by keys of type K. The limits apply to all users of the Quota.
 // It is safe for concurrent use.

@@ -45,7 +45,7 @@ type ToLegacy struct {
 
 // NewToLegacy returns a ToLegacy.
 func NewToLegacy(opts Options) (*ToLegacy, error) {
-	t := &ToLegacy{opts: opts, held: held{bounds: opts.Holds}, listening: NewQuota[poolKey](maxApart, maxListening)}
+	t := &ToLegacy{opts: opts, held: held{bounds: opts.Limits.held}, listening: NewQuota[poolKey](maxApart, maxListening)}
 	t.pool = newPool(opts.Now, t.discard)
 	var err error
 	t.seal, err = newSealer(opts.Key, opts.Replicas.Instance())

@@ -183,7 +183,7 @@ func (c *callToLegacy) keep() error {
 		return nil
 	}
 	c.kept = true
-	if err := detach(&c.request, &c.message); err != nil {
+	if err := keepRequest(&c.request, &c.message); err != nil {
 		return err
 	}
 	c.id = c.message.ID

@@ -7,26 +7,13 @@ import (
 	"time"
 )
 
-// Limits of calls that are held for a question.
-const (
-	holdTime      = 5 * time.Minute
-	maxHeld       = 1024 // of all principals, at all upstreams
-	maxHeldByEach = 64   // of a principal, at all upstreams
-)
-
-// Holds limit the held calls at all upstreams whose translators share them.
-type Holds struct{ *Quota[poolKey] }
-
-// NewHolds returns the limits of a gateway.
-func NewHolds() Holds { return Holds{NewQuota[poolKey](maxHeld, maxHeldByEach)} }
-
 // errHeld is the error of a question beyond the limits.
 var errHeld = errors.New("too many calls wait for an answer to a question")
 
 // held are the calls at one upstream that wait for their client's answer. It is safe for
 // concurrent use.
 type held struct {
-	bounds Holds
+	bounds *Quota[poolKey]
 	all    sync.Map // *holding by name
 }
 
@@ -38,13 +25,13 @@ type holding struct {
 }
 
 // add holds a call that waits for an answer, and returns its name. If it is not taken
-// within holdTime, late is called.
+// within answerTime, late is called.
 func (h *held) add(c *callToLegacy, question []byte, late func()) (name string, err error) {
 	if !h.bounds.Take(c.principal, 1) {
 		return "", errHeld
 	}
 	name = rand.Text()
-	h.all.Store(name, &holding{call: c, question: question, timer: time.AfterFunc(holdTime, func() {
+	h.all.Store(name, &holding{call: c, question: question, timer: time.AfterFunc(answerTime, func() {
 		if h.take(name) != nil {
 			late()
 		}

@@ -50,7 +50,7 @@ func (c *callToLegacy) hold(beside bool) []byte {
 	if !beside {
 		c.conn.stopListening()
 	}
-	return ask(question, c.id, c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(holdTime).Unix()}))
+	return ask(question, c.id, c.t.seal.seal(state{Digest: want, Held: name, Expires: c.t.opts.Now().Add(answerTime).Unix()}))
 }
 
 // asClientGets converts a question of an upstream to 2026-07-28.
@@ -221,9 +221,6 @@ func (c *callToLegacy) translateError(m *mcp.Message) (status int, body []byte) 
 	return status, append(mcp.AppendObject(appendStart(nil, c.id, "error"), m.Body, m.Spans.Error, nil, add...), '}')
 }
 
-// maxAddresses bounds the addresses of one error.
-const maxAddresses = 64
-
 // visit converts an error that asks the user to visit addresses into questions: nil when
 // it names none. The call has ended; the retry is a new call.
 func (c *callToLegacy) visit(m *mcp.Message) []byte {
@@ -233,7 +230,7 @@ func (c *callToLegacy) visit(m *mcp.Message) []byte {
 		return nil
 	}
 	var questions []mcp.Member
-	for it := mcp.Elements(m.Body, list); it.Next() && len(questions) < maxAddresses; {
+	for it := mcp.Elements(m.Body, list); it.Next() && len(questions) < maxInOneResult; {
 		params := it.Value().Of(m.Body)
 		if !json.Valid(params) || params[0] != '{' {
 			return nil
@@ -248,6 +245,6 @@ func (c *callToLegacy) visit(m *mcp.Message) []byte {
 	if len(questions) == 0 {
 		return nil
 	}
-	text := c.t.seal.seal(state{Digest: want, Visit: rand.Text(), Expires: c.t.opts.Now().Add(holdTime).Unix()})
+	text := c.t.seal.seal(state{Digest: want, Visit: rand.Text(), Expires: c.t.opts.Now().Add(answerTime).Unix()})
 	return appendResult(nil, c.id, inputRequired(questions, text))
 }

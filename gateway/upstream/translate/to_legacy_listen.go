@@ -19,11 +19,9 @@ import (
 
 // Limits of subscriptions/listen.
 const (
-	maxListening      = 64 // subscriptions of one principal
-	maxLegacyURIs     = 1000
-	maxLegacyURIBytes = 256 << 10 // of all URIs of one subscription
-	minReopening      = time.Second
-	maxReopening      = 30 * time.Second
+	maxListening = 64 // subscriptions of one principal
+	minReopening = time.Second
+	maxReopening = 30 * time.Second
 )
 
 // subscription is the response to one subscriptions/listen: a session of its own, and its
@@ -128,8 +126,8 @@ func wanted(m *mcp.Message) (uris [][]byte, cause string) {
 		if uri[0] != '"' {
 			continue
 		}
-		if size += len(uri); len(uris) == maxLegacyURIs || size > maxLegacyURIBytes {
-			return nil, fmt.Sprintf("resourceSubscriptions has more than %d URIs or %d bytes", maxLegacyURIs, maxLegacyURIBytes)
+		if size += len(uri); len(uris) == maxURIs || size > maxURIBytes {
+			return nil, fmt.Sprintf("resourceSubscriptions has more than %d URIs or %d bytes", maxURIs, maxURIBytes)
 		}
 		uris = append(uris, slices.Clone(uri))
 	}

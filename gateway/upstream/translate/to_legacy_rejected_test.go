@@ -273,9 +273,9 @@ func TestSubscriptionsOfOnePrincipal(t *testing.T) {
 		resp.Body.Close()
 	}
 	uri := `"test://` + strings.Repeat("x", 1000) + `"`
-	for _, n := range []int{maxLegacyURIs + 1, 300} {
+	for _, n := range []int{maxURIs + 1, 300} {
 		list := strings.TrimSuffix(strings.Repeat(uri+",", n), ",")
-		if n > maxLegacyURIs {
+		if n > maxURIs {
 			list = strings.TrimSuffix(strings.Repeat(`"t://x",`, n), ",")
 		}
 		if status, got := b.ask(who("alice"), listening(list)); status != 400 || !strings.Contains(got, "resourceSubscriptions has more than") {

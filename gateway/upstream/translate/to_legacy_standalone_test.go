@@ -192,7 +192,7 @@ func TestTheStandaloneStreamEndsWithItsSession(t *testing.T) {
 			b := newBench(t, func(o *Options) { o.Direct, o.Upstream.Command = s, nil })
 			_, answer := b.ask(who("alice"), calling(1, "ask", ""))
 			b.state(answer)
-			<-time.After(holdTime + time.Second)
+			<-time.After(answerTime + time.Second)
 			synctest.Wait()
 			if _, err := s.streams["s1"].Write([]byte(":\n\n")); err == nil {
 				t.Error("the stream of a call that nobody answered is open")

@@ -181,7 +181,7 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 	c := &upstream.Config{Name: "u", Timeout: time.Second, ProcessConfig: upstream.ProcessConfig{Command: []string{"server"}}}
 	opts := Options{
 		Upstream: c, Direct: b.server, Version: "1", Key: make([]byte, 32),
-		Replicas: replicas, Holds: NewHolds(), Background: calls, Logger: log, Now: time.Now,
+		Replicas: replicas, Limits: NewLimits(), Background: calls, Logger: log, Now: time.Now,
 	}
 	if change != nil {
 		change(&opts)
@@ -388,7 +388,7 @@ func TestCallsAreNotHeldForEver(t *testing.T) {
 		if _, got := b.ask(who("bob"), calling(1, "ask", "")); b.state(got) == "" {
 			t.Error("another principal is not asked")
 		}
-		<-time.After(holdTime + time.Second)
+		<-time.After(answerTime + time.Second)
 		synctest.Wait()
 		<-time.After(time.Second)
 		if n := len(b.server.ended); n != maxHeldByEach+2 {
@@ -406,8 +406,8 @@ func TestCallsAreNotHeldForEver(t *testing.T) {
 // The held calls of a principal at one upstream count at the others too.
 func TestHeldCallsAreCountedOverAllUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holds := NewHolds()
-		share := func(opts *Options) { opts.Holds = holds }
+		limits := NewLimits()
+		share := func(opts *Options) { opts.Limits = limits }
 		one, other := newBench(t, share), newBench(t, share)
 		for i := range maxHeldByEach {
 			b := one
@@ -422,12 +422,12 @@ func TestHeldCallsAreCountedOverAllUpstreams(t *testing.T) {
 				t.Errorf("one too many: %s", got)
 			}
 		}
-		<-time.After(holdTime + time.Second)
+		<-time.After(answerTime + time.Second)
 		synctest.Wait()
 		if _, got := other.ask(who("alice"), calling(1, "ask", "")); other.state(got) == "" {
 			t.Errorf("after the time for the answers: %s", got)
 		}
-		<-time.After(holdTime + time.Second)
+		<-time.After(answerTime + time.Second)
 	})
 }
 

@@ -38,7 +38,7 @@ type callKey struct {
 // NewToModern returns a ToModern.
 func NewToModern(opts Options) *ToModern {
 	t := &ToModern{opts: opts, running: map[callKey]context.CancelCauseFunc{}, watching: map[session.ID]*watch{}}
-	t.questions.instance, t.questions.bounds = opts.Replicas.Instance(), opts.Questions
+	t.questions.instance, t.questions.bounds = opts.Replicas.Instance(), opts.Limits.questions
 	opts.Replicas.Handle(t.kindAnswer(), t.takeAnswer)
 	opts.Replicas.Handle(t.kindCancel(), t.takeCancel)
 	return t

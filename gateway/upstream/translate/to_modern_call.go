@@ -104,7 +104,7 @@ func (c *callToModern) take(resp *upstream.Response) (*upstream.Response, error)
 // keep copies the data that is valid only during the client's request: a call with a
 // stream outlives it.
 func (c *callToModern) keep() error {
-	if err := detach(&c.request, &c.message); err != nil {
+	if err := keepRequest(&c.request, &c.message); err != nil {
 		c.close()
 		return err
 	}

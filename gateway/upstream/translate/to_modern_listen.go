@@ -2,7 +2,6 @@ package translate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,15 +16,10 @@ import (
 	"svc/gateway/upstream"
 )
 
-var errNothingAsked = errors.New("the upstream asks for input without a question and without a state")
-
 // Limits of subscriptions.
 const (
-	maxWatching = 10_000 // sessions with subscriptions
-	maxURIs     = 1000   // of one session
-	// Bytes of the URIs of one session, and of all at one upstream.
-	maxURIBytes    = 256 << 10
-	maxAllURIBytes = 32 << 20
+	maxWatching    = 10_000   // sessions with subscriptions
+	maxAllURIBytes = 32 << 20 // of the URIs of all sessions at one upstream
 )
 
 // listenID is the id of the gateway's subscriptions/listen.

@@ -16,14 +16,6 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Limits of questions to clients.
-const (
-	maxQuestions   = 4096 // unanswered questions of all clients and upstreams
-	maxOfSession   = 64   // of one session
-	maxInOneResult = 64
-	answerTimeout  = 5 * time.Minute
-)
-
 var (
 	errTooMany   = errors.New("too many questions are open")
 	errNoAnswer  = errors.New("the client did not answer within 5 minutes")
@@ -31,16 +23,10 @@ var (
 	errVisit     = errors.New("the upstream asks the user to visit an address (elicitation in mode url), which the client has not declared")
 )
 
-// Questions limit the unanswered questions of all upstreams whose translators share them.
-type Questions struct{ *Quota[session.ID] }
-
-// NewQuestions returns the limits of a gateway.
-func NewQuestions() Questions { return Questions{NewQuota[session.ID](maxQuestions, maxOfSession)} }
-
 // questions are the unanswered questions of one upstream.
 type questions struct {
 	instance string // the id of this replica in question ids
-	bounds   Questions
+	bounds   *Quota[session.ID]
 
 	mu   sync.Mutex
 	open map[questionKey]*round
@@ -227,7 +213,7 @@ func (q *questions) end(id session.ID) {
 // wait waits for the answers of a round, and removes it.
 func (q *questions) wait(ctx context.Context, r *round) (map[string]json.RawMessage, error) {
 	defer q.remove(r)
-	timer := time.NewTimer(answerTimeout)
+	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
 	select {
 	case <-r.done:

@@ -55,8 +55,11 @@ func (c *callToModern) translateError(m *mcp.Message) []byte {
 	return append(mcp.AppendObject(appendStart(nil, c.message.ID, "error"), m.Body, m.Spans.Error, nil, add...), '}')
 }
 
-// errStateType is the error of a requestState of another type than the revision defines.
-var errStateType = errors.New("the requestState of the upstream is not a string")
+// Errors of a result without a question.
+var (
+	errNothingAsked = errors.New("the upstream asks for input without a question and without a state")
+	errStateType    = errors.New("the requestState of the upstream is not a string")
+)
 
 // ask queues the questions of a result. Without questions the request is sent to the
 // upstream again after a pause.

@@ -56,7 +56,7 @@ func newTranslator(t *testing.T, s *modern) *ToModern {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewToModern(Options{Upstream: &upstream.Config{Name: "u"}, Direct: s, Version: "1", Replicas: replicas, Questions: NewQuestions(), Logger: log, Now: time.Now})
+	return NewToModern(Options{Upstream: &upstream.Config{Name: "u"}, Direct: s, Version: "1", Replicas: replicas, Limits: NewLimits(), Logger: log, Now: time.Now})
 }
 
 var alice = session.NewID()

@@ -27,10 +27,8 @@ type Options struct {
 	Level func(context.Context, session.ID) []byte
 	Key   []byte // seals requestState; replicas may share it
 	// Replicas passes clients' answers to the replica that sent the request.
-	Replicas *Exchange
-	// Holds and Questions limit the calls and requests that wait for clients, at all upstreams.
-	Holds      Holds
-	Questions  Questions
+	Replicas   *Exchange
+	Limits     *Limits
 	Version    string // the gateway's version
 	Background *background.Calls
 	Logger     *slog.Logger
@@ -321,7 +319,7 @@ type Upstreams struct {
 }
 
 // Open makes open upstreams usable by clients of both generations: it wraps the
-// transport of each. It sets Upstream, Direct, Replicas and the limits of opts.
+// transport of each. It sets Upstream, Direct, Replicas and Limits of opts.
 //
 // shared returns the store that replicas share, false if there is none; it is called
 // only when a store is needed.
@@ -331,7 +329,7 @@ func Open(configs []upstream.Config, opened map[string]*upstream.Upstream, opts 
 	if u.replicas, err = NewHandover(shared, opts.Key, opts.Logger); err != nil {
 		return u, err
 	}
-	opts.Replicas, opts.Holds, opts.Questions = u.replicas, NewHolds(), NewQuestions()
+	opts.Replicas, opts.Limits = u.replicas, NewLimits()
 	for i := range configs {
 		c := &configs[i]
 		up := opened[c.Name]

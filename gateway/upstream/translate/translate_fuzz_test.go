@@ -61,7 +61,7 @@ func thereAndBack(t testing.TB, server upstream.Transport) *Transport {
 		c.Protocol = protocol
 		tr, err := New(Options{
 			Upstream: &c, Direct: through, Key: make([]byte, 32), Replicas: replicas, Version: "1", Background: calls,
-			Holds: NewHolds(), Questions: NewQuestions(), Logger: log, Now: time.Now,
+			Limits: NewLimits(), Logger: log, Now: time.Now,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -96,7 +96,7 @@ func newTransport(t *testing.T, s upstream.Transport) *Transport {
 	c := upstream.Config{Name: "u", URL: "http://127.0.0.1/mcp"}
 	c.SetDefaults()
 	out, err := New(Options{
-		Upstream: &c, Direct: s, Key: make([]byte, 32), Replicas: replicas, Version: "1", Background: calls, Holds: NewHolds(), Questions: NewQuestions(), Logger: log, Now: time.Now,
+		Upstream: &c, Direct: s, Key: make([]byte, 32), Replicas: replicas, Version: "1", Background: calls, Limits: NewLimits(), Logger: log, Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

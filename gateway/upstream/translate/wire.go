@@ -191,9 +191,9 @@ func (b *closing) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// detach copies the data that is valid only during the client's request: a call with a stream
+// keepRequest copies the data that is valid only during the client's request: a call with a stream
 // outlives it. m is the message of the request.
-func detach(r *upstream.Request, m *mcp.Message) error {
+func keepRequest(r *upstream.Request, m *mcp.Message) error {
 	r.Caller, r.Header, r.Body = r.Caller.Clone(), slices.Clone(r.Header), slices.Clone(r.Body)
 	if err := mcp.Scan(r.Body, m); err != nil {
 		return invalid(err)

@@ -322,7 +322,7 @@ func (c *callToLegacy) leave(how ending) (farewell func(context.Context)) {
 		}()
 	}
 	if c.conn.beside != nil {
-		c.conn.beside.leave()
+		c.conn.beside.deliverTo(nil, nil)
 	}
 	if how == good && c.shared {
 		c.t.pool.put(c.conn)

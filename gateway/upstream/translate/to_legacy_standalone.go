@@ -29,11 +29,9 @@ const (
 type standalone struct {
 	t       *ToLegacy
 	request upstream.Request
+	ctx     context.Context // canceled when the stream is no longer read, or will soon not be
 	cancel  context.CancelFunc
 	opened  chan struct{} // closed when the upstream has responded
-	ended   chan struct{} // closed when the stream is no longer read
-
-	stopped atomic.Bool
 
 	mu   sync.Mutex
 	to   chan<- *mcp.Message // the running call; nil between calls
@@ -63,11 +61,10 @@ func (c *callToLegacy) listenBeside() bool {
 			c.conn.beside = nil
 			return false
 		}
-		at = &standalone{t: t, request: t.standaloneRequest(&c.request, c.conn.session), opened: make(chan struct{}), ended: make(chan struct{})}
-		ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
-		at.cancel = cancel
+		at = &standalone{t: t, request: t.standaloneRequest(&c.request, c.conn.session), opened: make(chan struct{})}
+		at.ctx, at.cancel = context.WithCancel(context.WithoutCancel(c.ctx))
 		c.conn.beside = at
-		go at.run(ctx)
+		go at.run()
 	}
 	at.waitOpened(c.ctx)
 	if at.hasEnded() {
@@ -75,9 +72,7 @@ func (c *callToLegacy) listenBeside() bool {
 	}
 	beside := make(chan *mcp.Message)
 	c.beside = beside
-	at.mu.Lock()
-	at.to, at.gone = beside, c.ctx.Done()
-	at.mu.Unlock()
+	at.deliverTo(beside, c.ctx.Done())
 	return true
 }
 
@@ -102,44 +97,29 @@ func (s *standalone) waitOpened(ctx context.Context) {
 }
 
 // hasEnded reports whether the stream is no longer read, or will soon not be.
-func (s *standalone) hasEnded() bool {
-	if s.stopped.Load() {
-		return true
-	}
-	select {
-	case <-s.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (s *standalone) hasEnded() bool { return s.ctx.Err() != nil }
 
 // stopListening ends the standalone stream of a session.
 func (c *conn) stopListening() {
 	if c.beside != nil {
-		c.beside.stop()
+		c.beside.cancel()
 	}
 }
 
-func (s *standalone) stop() {
-	s.stopped.Store(true)
-	s.cancel()
-}
-
-// leave ends the delivery to the call; the stream stays open for the next call.
-func (s *standalone) leave() {
+// deliverTo sets the running call, which ends when gone is closed; nil for none: the stream stays
+// open for the next call.
+func (s *standalone) deliverTo(to chan<- *mcp.Message, gone <-chan struct{}) {
 	s.mu.Lock()
-	s.to, s.gone = nil, nil
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.to, s.gone = to, gone
 }
 
 // run reads the stream until ctx or the stream ends.
-func (s *standalone) run(ctx context.Context) {
-	defer close(s.ended)
-	defer s.cancel()
+func (s *standalone) run() {
 	answered := sync.OnceFunc(func() { close(s.opened) })
 	defer answered()
-	resp, err := s.t.opts.Direct.Listen(ctx, &s.request)
+	defer s.cancel() // before answered: a call that waits then finds that there is no stream
+	resp, err := s.t.opts.Direct.Listen(s.ctx, &s.request)
 	if err != nil {
 		return
 	}
@@ -158,14 +138,14 @@ func (s *standalone) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		s.deliver(ctx, m)
+		s.deliver(m)
 	}
 }
 
 // deliver delivers a message to the running call.
-func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
+func (s *standalone) deliver(m *mcp.Message) {
 	if m.Kind == mcp.Request && m.Method == mcp.MethodPing {
-		s.reply(ctx, m)
+		s.reply(m)
 		return
 	}
 	s.mu.Lock()
@@ -175,19 +155,19 @@ func (s *standalone) deliver(ctx context.Context, m *mcp.Message) {
 		select {
 		case to <- m:
 			return
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		case <-gone:
 		}
 	}
 	if m.Kind == mcp.Request {
-		s.reply(ctx, m)
+		s.reply(m)
 	}
 }
 
 // reply responds to a request of the upstream outside of a call.
-func (s *standalone) reply(ctx context.Context, m *mcp.Message) {
-	ctx, cancel := context.WithTimeout(ctx, idleReplyTimeout)
+func (s *standalone) reply(m *mcp.Message) {
+	ctx, cancel := context.WithTimeout(s.ctx, idleReplyTimeout)
 	defer cancel()
 	_ = s.t.client(&s.request).Respond(ctx, s.request.Session, nobodyToAsk(m, s.request.RequestID))
 }

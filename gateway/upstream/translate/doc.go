@@ -18,7 +18,7 @@
 //	                               ├── _questions requests for the client, until it answers
 //	                               └── _listen    subscriptions become one listen
 //
-//	wire.go      responses and streams of both directions      quota.go   what is held open, per client
+//	wire.go      responses and streams of both directions      quota.go   limits of both directions
 //	handover.go  messages between replicas
 //
 // # Clients of 2026-07-28 at servers with sessions
@@ -35,6 +35,20 @@
 // stores nothing about the session, so that it is valid after a restart. Stored, as long as
 // needed, are the server requests (here called questions) that a client has not
 // answered, the calls that it may cancel, and the resources that it is subscribed to.
+//
+// # What waits for the answer to a question
+//
+// The directions are mirror images: each holds the end open that the other has closed. They share the
+// limits and the writing of messages, and no type.
+//
+//	                     client of 2026-07-28               client with a session
+//	open meanwhile       the request at the upstream        the request of the client
+//	type                 callToLegacy, in held              callToModern, its round in questions
+//	named by             requestState (state.go)            the id of the question
+//	continues with       another request (retry)            a response that is posted (answered)
+//	at another replica   gets the request, and returns      gets the answer alone
+//	                     all messages of the call
+//	without an answer    is canceled at the upstream        ends with an error for the client
 //
 // # Replicas
 //

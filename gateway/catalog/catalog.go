@@ -31,9 +31,22 @@ type Catalog struct {
 	names   *Names
 	items   [mcp.NumListKinds][]*Item        // upstreams in the order of the file, items in that of the upstream
 	byKey   [mcp.NumListKinds]map[string]int // index in items by visible name
+	read    map[readKey]*read
 	heads   *heads
 	leftOut []LeftOut
 	gone    [mcp.NumListKinds]gone
+}
+
+type readKey struct {
+	upstream string
+	kind     mcp.ListKind
+}
+
+// read is one list with the items whose names their upstream can own, and those that are left out.
+type read struct {
+	list    [][]byte
+	items   []*Item
+	leftOut []LeftOut
 }
 
 // Build merges lists. Listings may come in any order; an upstream without one has no items.
@@ -42,7 +55,7 @@ type Catalog struct {
 // that several list; a name without an owner goes to the first upstream in the order of the file.
 // With nil names all items have the upstreams' own names, and listings are in the order of the file.
 func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) *Catalog {
-	c := &Catalog{names: names}
+	c := &Catalog{names: names, read: map[readKey]*read{}}
 	owners.next()
 	listings = slices.Clone(listings)
 	if names != nil {
@@ -51,17 +64,18 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for _, kind := range mcp.ListKinds {
 		c.byKey[kind] = map[string]int{}
 	}
-	var read [][]*Item // items whose name they can own
+	var lists [][]*Item
 	var all []*Item
 	for i := range listings {
 		for _, kind := range claimOrder {
-			items := c.read(&listings[i], kind, previous)
-			read, all = append(read, items), append(all, items...)
+			r := c.readList(readKey{listings[i].Upstream, kind}, listings[i].Items[kind], previous)
+			lists, all = append(lists, r.items), append(all, r.items...)
+			c.leftOut = append(c.leftOut, r.leftOut...)
 		}
 	}
 	owners.settle(all)
 	c.heads = newHeads(owners.templates())
-	for _, items := range read {
+	for _, items := range lists {
 		c.own(owners, items)
 	}
 	for _, kind := range mcp.ListKinds {
@@ -74,22 +88,30 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 // resources, because they own uris too.
 var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Resource}
 
-// read returns the valid items of one upstream and kind, and records the others as left out.
-func (c *Catalog) read(l *Listing, kind mcp.ListKind, previous *Catalog) (items []*Item) {
-	seen := map[string]bool{}
+// readList reads the list of one upstream and kind. What the previous catalog read of the same list
+// is valid for this one.
+func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read {
+	if previous != nil && previous.names == c.names {
+		if r := previous.read[key]; r != nil && slices.EqualFunc(r.list, list, sameBytes) {
+			c.read[key] = r
+			return r
+		}
+	}
+	r, seen := &read{list: list}, map[string]bool{}
+	c.read[key] = r
 	leave := func(it *Item, why Reason) {
-		out := LeftOut{Upstream: l.Upstream, Kind: kind, Reason: why}
+		out := LeftOut{Upstream: key.upstream, Kind: key.kind, Reason: why}
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
 		}
-		c.leftOut = append(c.leftOut, out)
+		r.leftOut = append(r.leftOut, out)
 	}
-	for n, raw := range l.Items[kind] {
+	for n, raw := range list {
 		if n >= MaxItems {
 			leave(nil, ReasonTooMany)
 			break
 		}
-		it, why := newItem(c.names, l.Upstream, kind, raw)
+		it, why := newItem(c.names, key.upstream, key.kind, raw)
 		if why == "" && seen[it.Visible] {
 			why = ReasonTwice
 		}
@@ -99,13 +121,18 @@ func (c *Catalog) read(l *Listing, kind mcp.ListKind, previous *Catalog) (items 
 		}
 		seen[it.Visible] = true
 		if previous != nil {
-			if old, ok := previous.Item(kind, it.Visible); ok && old.Same(it) {
+			if old, ok := previous.Item(key.kind, it.Visible); ok && old.Same(it) {
 				it = old
 			}
 		}
-		items = append(items, it)
+		r.items = append(r.items, it)
 	}
-	return items
+	return r
+}
+
+// sameBytes reports whether two definitions are the same memory.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // own adds the items that their upstream owns.

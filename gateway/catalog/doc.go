@@ -26,9 +26,9 @@
 // The reader reads a list once for all that need it; what nobody needs is not read. It has the
 // pauses, the failures, the subscriptions to changes and the bounds. Pins compare what it reads. A
 // [Merge] makes one catalog of it, which federation lists to clients and search makes an index of.
-// Without federation nobody lists it to clients, and there is a merge only for tool search: its names
-// are those of the upstreams' own lists, and private lists are not in it. Apart from the file of
-// owners, merging is pure.
+// Without federation nobody lists it to clients: there is a merge only for tool search, without
+// private lists, and names are the upstreams' own unless the configuration changes them. Apart from
+// the file of owners, merging is pure.
 //
 // One item that does not match the schema of the protocol revision makes official SDKs reject the
 // whole list, and with it the items of all other upstreams. So item_check.go has the schemas of the

@@ -218,8 +218,10 @@ func (o *Owners) next() {
 // claim makes upstream the owner of a key that has none, and returns the owner.
 func (o *Owners) claim(kind mcp.ListKind, key, upstream string) (owner string) {
 	if o.route != nil {
-		owner, _ = o.route(key)
-		return owner
+		if owner, ok := o.route(key); ok {
+			return owner
+		}
+		return ""
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

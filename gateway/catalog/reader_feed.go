@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -289,6 +290,11 @@ func (fd *Feed) refresh(ctx context.Context) (offer *Offer, pause time.Duration,
 	if !fd.perCaller {
 		r.note(fd.Name, nil, listed)
 	}
+	if fd.kept {
+		fd.mu.Lock()
+		listed.reuse(fd.listed) // which only this goroutine changes
+		fd.mu.Unlock()
+	}
 	fd.cost = time.Duration(sizeOf(listed)) * (time.Second / readRate)
 	for _, n := range fd.needs {
 		if n.Check != nil {
@@ -333,6 +339,22 @@ func (fd *Feed) pause(offer *Offer) time.Duration {
 		pause = maxBackoff // private lists are read when a client requests them
 	}
 	return max(pause, minRefresh, fd.cost)
+}
+
+// reuse replaces the definitions that an earlier offer has too by its own, so that they are in memory
+// once and a merge need not read them again.
+func (o *Offer) reuse(before *Offer) {
+	if before == nil {
+		return
+	}
+	for i := range o.Lists {
+		items, old := o.Lists[i].Items, before.List(o.Lists[i].Kind).Items
+		for j := range items[:min(len(items), len(old))] {
+			if bytes.Equal(items[j], old[j]) {
+				items[j] = old[j]
+			}
+		}
+	}
 }
 
 // sizeOf returns the bytes of the items of an offer.

@@ -124,7 +124,11 @@ func (s *Service) indexOf(items []*catalog.Item) *Index {
 			tools = append(tools, t)
 		}
 	}
-	return NewIndex(tools)
+	x := NewIndex(tools)
+	for _, t := range tools {
+		t.params = nil // the index has their words
+	}
+	return x
 }
 
 // indexFor returns the index of a caller's tools. release must be called when neither the index nor

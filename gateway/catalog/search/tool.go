@@ -77,6 +77,9 @@ func parseTool(upstream string, raw []byte) (*Tool, error) {
 		return nil, fmt.Errorf("%q: %w", t.Name, errHiddenName)
 	}
 	t.InputSchema = clean
+	if own := schemaOf(raw); bytes.Equal(clean, own) {
+		t.InputSchema = own // which is in memory in any case
+	}
 	t.params = appendParams(nil, clean, 1)
 	return t, nil
 }

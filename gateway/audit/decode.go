@@ -1,10 +1,6 @@
 package audit
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "errors"
 
 var errNotRecord = errors.New("is not a line of an audit file")
 
@@ -16,145 +12,45 @@ func Decode(line []byte, r *Record) error {
 	*r = Record{}
 	// The line is copied once: the strings of the record are slices of the copy.
 	d := decoder{in: string(line)}
-	var cp Checkpoint
-	err := d.object(func(name string) error { return d.member(name, r, &cp) })
+	var other struct {
+		cp      Checkpoint
+		refused Refused
+	}
+	err := d.object(func(name string) error {
+		to := r.member(name)
+		if to == nil {
+			to = other.cp.member(name)
+		}
+		if to == nil {
+			to = other.refused.member(name)
+		}
+		return d.into(to)
+	})
 	if err != nil {
 		return err
 	}
-	if d.space(); d.at < len(d.in) {
+	if d.space(); d.at < len(d.in) || r.Seq == 0 || r.Kind == "" || len(other.refused.Counts) > maxList {
 		return errNotRecord
 	}
-	if r.Seq == 0 || r.Kind == "" {
-		return errNotRecord
-	}
-	if r.Kind == KindCheckpoint {
-		r.Checkpoint = &cp
-	}
-	if r.Kind != KindSummary {
-		r.Refused = nil
-	} else if r.Refused == nil {
-		r.Refused = &Refused{}
+	switch r.Kind {
+	case KindCheckpoint:
+		other.cp.Interval = min(other.cp.Interval, maxInterval)
+		r.Checkpoint = &other.cp
+	case KindSummary:
+		r.Refused = &other.refused
 	}
 	return nil
 }
 
-// member reads the value of one member.
-func (d *decoder) member(name string, r *Record, cp *Checkpoint) error {
-	if s := stringField(name, r, cp); s != nil {
-		v, err := d.str()
-		*s = v
-		return err
-	}
+// member returns a pointer to the field for a member of a line; nil for a member of others.
+func (r *Record) member(name string) any {
 	switch name {
 	case "seq":
-		return d.unsigned(&r.Seq)
+		return &r.Seq
 	case "ts":
-		s, err := d.str()
-		if err != nil {
-			return err
-		}
-		if r.Time, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return fmt.Errorf("ts: %w", errNotRecord)
-		}
-		return nil
+		return &r.Time
 	case "kind":
-		s, err := d.str()
-		r.Kind = Kind(s)
-		return err
-	case "event":
-		s, err := d.str()
-		cp.Event = Event(s)
-		return err
-	case "is_error":
-		b, err := d.boolean()
-		r.IsError = b
-		return err
-	case "tool_changed":
-		b, err := d.boolean()
-		r.ToolChanged = b
-		return err
-	case "status":
-		return d.integer(func(n int64) { r.Status = int(n) })
-	case "key_n":
-		return d.integer(func(n int64) { r.KeyN = int(n) })
-	case "duration_ms":
-		return d.millis(&r.Duration)
-	case "bytes_in":
-		return d.integer(func(n int64) { r.BytesIn = n })
-	case "bytes_out":
-		return d.integer(func(n int64) { r.BytesOut = n })
-	case "frames":
-		return d.integer(func(n int64) { r.Frames = n })
-	case "stripped":
-		return d.integer(func(n int64) { r.StripApplied, r.Stripped = true, int(n) })
-	case "replaced_surrogates":
-		return d.integer(func(n int64) { r.ReplacedSurrogates = int(n) })
-	case "lost":
-		return d.unsigned(&cp.Lost)
-	case "late":
-		return d.unsigned(&cp.Late)
-	case "torn_bytes":
-		return d.integer(func(n int64) { cp.Torn = n })
-	case "cause":
-		s, err := d.str()
-		cp.Cause = Cause(s)
-		return err
-	case "missing_lines":
-		return d.unsigned(&cp.Missing)
-	case "begins_file":
-		b, err := d.boolean()
-		cp.BeginsFile = b
-		return err
-	case "oldest_line":
-		return d.unsigned(&cp.Oldest)
-	case "checkpoint":
-		return d.unsigned(&cp.Count)
-	case "interval_ms":
-		return d.integer(func(n int64) {
-			cp.Interval = time.Duration(min(max(n, 0), maxInterval.Milliseconds())) * time.Millisecond
-		})
-	case "adopted_lines":
-		return d.unsigned(&cp.Adopted)
-	case "last_checkpoint":
-		return d.unsigned(&cp.Last)
-	case "client":
-		return d.client(r)
-	case "guardrail_latency_ms":
-		return d.millis(&r.GuardrailLatency)
-	case "injection_score":
-		return d.float(&r.InjectionScore)
-	case "tokens":
-		return d.entityCounts(&r.Tokens)
-	case "restored":
-		return d.entityCounts(&r.Restored)
-	case "tokens_refused":
-		return d.entityCounts(&r.TokensRefused)
-	case "pii_detected":
-		return d.array(func() error {
-			s, err := d.str()
-			r.PIIDetected = append(r.PIIDetected, s)
-			return err
-		})
-	case "spans":
-		return d.array(func() error { return d.span(r) })
-	case "policies_fired":
-		return d.array(func() error { return d.policy(r) })
-	case "observed":
-		return d.array(func() error { return d.observed(r) })
-	case "left_out":
-		return d.array(func() error { return d.leftOut(r) })
-	case "quality_scores":
-		return d.array(func() error { return d.quality(r) })
-	case "counts":
-		return d.counts(r.refused())
-	case "addresses":
-		return d.array(func() error { return d.address(r.refused()) })
-	}
-	return d.skip(0)
-}
-
-func stringField(name string, r *Record, cp *Checkpoint) *string {
-	switch name {
+		return (*string)(&r.Kind)
 	case "request_id":
 		return &r.RequestID
 	case "trace_id":
@@ -173,6 +69,8 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Tool
 	case "upstream_tool":
 		return &r.UpstreamTool
+	case "tool_changed":
+		return &r.ToolChanged
 	case "via":
 		return &r.Via
 	case "view":
@@ -181,6 +79,8 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Direction
 	case "result_type":
 		return &r.ResultType
+	case "is_error":
+		return &r.IsError
 	case "upstream":
 		return &r.Upstream
 	case "principal":
@@ -189,8 +89,12 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.PrincipalKind
 	case "key_id":
 		return &r.KeyID
+	case "key_n":
+		return &r.KeyN
 	case "oauth_client_name":
 		return &r.OAuthClientName
+	case "client":
+		return (*client)(r)
 	case "client_ip":
 		return &r.ClientIP
 	case "agent":
@@ -203,130 +107,133 @@ func stringField(name string, r *Record, cp *Checkpoint) *string {
 		return &r.Dialect
 	case "upstream_dialect":
 		return &r.UpstreamDialect
+	case "status":
+		return &r.Status
+	case "duration_ms":
+		return &r.Duration
+	case "bytes_in":
+		return &r.BytesIn
+	case "bytes_out":
+		return &r.BytesOut
+	case "frames":
+		return &r.Frames
 	case "guardrail_name":
 		return &r.GuardrailName
 	case "guardrail_verdict":
 		return &r.GuardrailVerdict
+	case "guardrail_latency_ms":
+		return &r.GuardrailLatency
+	case "stripped":
+		r.StripApplied = true
+		return &r.Stripped
+	case "replaced_surrogates":
+		return &r.ReplacedSurrogates
 	case "task_handle":
 		return &r.TaskHandle
 	case "subscription_id":
 		return &r.SubscriptionID
-	case "prev":
-		return &cp.Prev
-	case "key":
-		return &cp.KeyID
-	case "sig":
-		return &cp.Sig
+	case "spans":
+		return &r.Spans
+	case "injection_score":
+		return &r.InjectionScore
+	case "pii_detected":
+		return &r.PIIDetected
+	case "policies_fired":
+		return &r.PoliciesFired
+	case "observed":
+		return &r.Observed
+	case "left_out":
+		return &r.LeftOut
+	case "quality_scores":
+		return &r.QualityScores
+	case "tokens":
+		return &r.Tokens
+	case "restored":
+		return &r.Restored
+	case "tokens_refused":
+		return &r.TokensRefused
 	}
 	return nil
 }
 
-func (d *decoder) client(r *Record) error {
-	return d.object(func(name string) (err error) {
-		switch name {
-		case "name":
-			r.ClientName, err = d.str()
-		case "version":
-			r.ClientVersion, err = d.str()
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-}
-
-func (d *decoder) span(r *Record) error {
-	var s Span
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "stage":
-			s.Stage, err = d.str()
-		case "duration_ms":
-			err = d.millis(&s.Duration)
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-	if r.Spans == nil {
-		r.Spans = make([]Span, 0, 2) // the number of spans of an ordinary request
+func (c *Checkpoint) member(name string) any {
+	switch name {
+	case "event":
+		return (*string)(&c.Event)
+	case "prev":
+		return &c.Prev
+	case "lost":
+		return &c.Lost
+	case "late":
+		return &c.Late
+	case "torn_bytes":
+		return &c.Torn
+	case "cause":
+		return (*string)(&c.Cause)
+	case "missing_lines":
+		return &c.Missing
+	case "begins_file":
+		return &c.BeginsFile
+	case "oldest_line":
+		return &c.Oldest
+	case "checkpoint":
+		return &c.Count
+	case "interval_ms":
+		return &c.Interval
+	case "last_checkpoint":
+		return &c.Last
+	case "adopted_lines":
+		return &c.Adopted
+	case "key":
+		return &c.KeyID
+	case "sig":
+		return &c.Sig
 	}
-	r.Spans = append(r.Spans, s)
-	return err
+	return nil
 }
 
-func (d *decoder) policy(r *Record) error {
-	var p PolicyFired
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "id":
-			p.ID, err = d.str()
-		case "name":
-			p.Name, err = d.str()
-		case "action":
-			p.Action, err = d.str()
-		default:
-			err = d.skip(0)
+func (s *Refused) member(name string) any {
+	return one(name, "counts", &s.Counts, "addresses", &s.Addresses)
+}
+
+func (a *AddressCount) member(name string) any {
+	return one(name, "address", &a.Address, "requests", &a.Requests)
+}
+
+// client is a record as the object with what the client calls itself.
+type client Record
+
+func (c *client) member(name string) any {
+	return one(name, "name", &c.ClientName, "version", &c.ClientVersion)
+}
+
+func (s *Span) member(name string) any {
+	return one(name, "stage", &s.Stage, "duration_ms", &s.Duration)
+}
+
+func (p *PolicyFired) member(name string) any {
+	return one(name, "id", &p.ID, "name", &p.Name, "action", &p.Action)
+}
+
+func (o *Observed) member(name string) any {
+	return one(name, "rule_id", &o.RuleID, "action", &o.Action)
+}
+
+func (l *LeftOut) member(name string) any {
+	return one(name, "upstream", &l.Upstream, "rule_id", &l.RuleID)
+}
+
+func (q *QualityScore) member(name string) any {
+	return one(name, "scorer", &q.Scorer, "score", &q.Score)
+}
+
+// one returns the pointer behind a name in a list of names and pointers; nil when the name is
+// not there.
+func one(name string, members ...any) any {
+	for i := 0; i < len(members); i += 2 {
+		if members[i] == name {
+			return members[i+1]
 		}
-		return err
-	})
-	r.PoliciesFired = append(r.PoliciesFired, p)
-	return err
-}
-
-func (d *decoder) observed(r *Record) error {
-	var o Observed
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "rule_id":
-			o.RuleID, err = d.str()
-		case "action":
-			o.Action, err = d.str()
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-	r.Observed = append(r.Observed, o)
-	return err
-}
-
-func (d *decoder) entityCounts(list *[]EntityCount) error {
-	return d.object(func(entity string) error {
-		return d.integer(func(n int64) { *list = append(*list, EntityCount{entity, int(n)}) })
-	})
-}
-
-func (d *decoder) leftOut(r *Record) error {
-	var l LeftOut
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "upstream":
-			l.Upstream, err = d.str()
-		case "rule_id":
-			l.RuleID, err = d.str()
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-	r.LeftOut = append(r.LeftOut, l)
-	return err
-}
-
-func (d *decoder) quality(r *Record) error {
-	var q QualityScore
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "scorer":
-			q.Scorer, err = d.str()
-		case "score":
-			err = d.float(&q.Score)
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-	r.QualityScores = append(r.QualityScores, q)
-	return err
+	}
+	return nil
 }

@@ -216,21 +216,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-func TestMicrosReadsWhatTheLogWrites(t *testing.T) {
-	for _, row := range []struct {
-		text string
-		want time.Duration
-		ok   bool
-	}{
-		{"0.000", 0, true}, {"0.001", time.Microsecond, true}, {"1.234", 1234 * time.Microsecond, true},
-		{"999999999.999", 999999999999 * time.Microsecond, true},
-		{"1234567890.123", 0, false}, {".123", 0, false}, {"1.5", 0, false}, {"-1.000", 0, false},
-		{"1e3.000", 0, false}, {"1..00", 0, false}, {"", 0, false}, {"12345", 0, false},
-	} {
-		got, ok := micros(row.text)
-		if got != row.want || ok != row.ok {
-			t.Errorf("%q: %v, %t; want %v, %t", row.text, got, ok, row.want, row.ok)
-		}
-	}
-}

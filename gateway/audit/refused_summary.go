@@ -83,45 +83,6 @@ func (s *Refused) appendBody(b []byte) []byte {
 	return append(b, ']')
 }
 
-// refused returns the summary of the record and creates it for its first member.
-func (r *Record) refused() *Refused {
-	if r.Refused == nil {
-		r.Refused = &Refused{}
-	}
-	return r.Refused
-}
-
-// counts parses the member counts.
-func (d *decoder) counts(s *Refused) error {
-	return d.object(func(name string) error {
-		if len(s.Counts) >= maxList {
-			return errNotRecord
-		}
-		c := KindCount{ErrorKind: name}
-		err := d.unsigned(&c.Requests)
-		s.Counts = append(s.Counts, c)
-		return err
-	})
-}
-
-// address parses one element of addresses.
-func (d *decoder) address(s *Refused) error {
-	var a AddressCount
-	err := d.object(func(name string) (err error) {
-		switch name {
-		case "address":
-			a.Address, err = d.str()
-		case "requests":
-			err = d.unsigned(&a.Requests)
-		default:
-			err = d.skip(0)
-		}
-		return err
-	})
-	s.Addresses = append(s.Addresses, a)
-	return err
-}
-
 // WriteRefused writes a line of KindSummary. An error means that the line will never be
 // in the file, so that its counts can be added to a later line; the line is not counted
 // as lost. WriteRefused returns when the outcome is certain, which takes longer than

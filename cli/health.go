@@ -116,14 +116,10 @@ func askHealth(ctx context.Context, u *url.URL) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err // url.Error repeats the URL
-		}
 		if errors.Is(err, http.ErrSchemeMismatch) {
-			err = errors.New("it answers without TLS: write http:// in the URL")
+			return errors.New("it answers without TLS: write http:// in the URL")
 		}
-		return err
+		return hostname.WithoutURL(err)
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)

@@ -9,11 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"svc/gateway/base/hostname"
 	"svc/gateway/base/retry"
 	"svc/gateway/mcp"
 )
@@ -60,7 +60,7 @@ func (b *bridge) do(ctx context.Context, o *outgoing) (*http.Response, error) {
 		case err == nil:
 			return resp, nil
 		case !isDial(err) || ctx.Err() != nil || time.Now().Add(wait).After(deadline):
-			return nil, withoutURL(err)
+			return nil, hostname.WithoutURL(err)
 		}
 		if !retry.Wait(ctx, wait) {
 			return nil, context.Cause(ctx)
@@ -126,15 +126,6 @@ func (b *bridge) rekey(used string) bool {
 func isDial(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// withoutURL removes the URL from an error, because it may contain a secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // discard closes a response so that its connection can be reused.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"svc/gateway/base/hostname"
 )
@@ -34,7 +33,7 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 	body := append(bytes.Join(lines, []byte("\n")), '\n')
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
-		return plainURLError(err)
+		return hostname.WithoutURL(err)
 	}
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	for name, value := range s.cfg.Headers {
@@ -42,7 +41,7 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
-		return plainURLError(err)
+		return hostname.WithoutURL(err)
 	}
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
@@ -53,11 +52,3 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 }
 
 func (s *httpSink) close() { s.client.CloseIdleConnections() }
-
-// plainURLError removes the URL, which may contain a secret, from an error.
-func plainURLError(err error) error {
-	if u, ok := err.(*url.Error); ok {
-		return u.Err
-	}
-	return err
-}

@@ -53,7 +53,7 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.http.cfg.URL, bytes.NewReader(body))
 	if err != nil {
-		return plainURLError(err)
+		return hostname.WithoutURL(err)
 	}
 	for name, value := range s.http.cfg.Headers {
 		req.Header.Set(name, value)
@@ -61,7 +61,7 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	res, err := s.http.client.Do(req)
 	if err != nil {
-		return plainURLError(err)
+		return hostname.WithoutURL(err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"mime"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 
+	"svc/gateway/base/hostname"
 	"svc/gateway/config"
 	"svc/gateway/upstream"
 	"svc/gateway/upstream/stdio"
@@ -20,10 +20,7 @@ import (
 // explainNetwork describes a connection error. field is the configuration field that
 // names the server.
 func (r *ProbeResult) explainNetwork(err error, field string) {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err // url.Error repeats the URL, which may contain a secret
-	}
+	err = hostname.WithoutURL(err)
 	cause := upstream.CauseOf(err)
 	var op *net.OpError
 	if cause.Code == upstream.CauseOther && errors.As(err, &op) {

@@ -1,6 +1,9 @@
 package hostname
 
 import (
+	"errors"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -41,5 +44,17 @@ func TestRedirects(t *testing.T) {
 	}
 	if got := Redirects(302, "https://"+strings.Repeat("h", 5000)+"/a"); len(got) > 300 {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// The text of an error of a request has no URL, also where the error is wrapped.
+func TestWithoutURL(t *testing.T) {
+	cause := errors.New("refused")
+	wrapped := fmt.Errorf("ask: %w", &url.Error{Op: "Get", URL: "https://h.example/?token=s3cret", Err: cause})
+	if got := WithoutURL(wrapped); got != cause {
+		t.Errorf("%v", got)
+	}
+	if got := WithoutURL(cause); got != cause || WithoutURL(nil) != nil {
+		t.Errorf("%v", got)
 	}
 }

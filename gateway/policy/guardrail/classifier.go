@@ -243,11 +243,7 @@ func (c *Classifier) ask(ctx context.Context, text string) (float64, error) {
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("the backend did not answer within %s", c.Timeout)
 		}
-		var wrapped *url.Error // its text has the address
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return 0, fmt.Errorf("the backend cannot be reached: %w", err)
+		return 0, fmt.Errorf("the backend cannot be reached: %w", hostname.WithoutURL(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

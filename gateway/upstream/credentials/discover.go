@@ -284,5 +284,5 @@ func late(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer in %s", stepTimeout)
 	}
-	return withoutURL(err)
+	return hostname.WithoutURL(err)
 }

@@ -207,14 +207,5 @@ func unanswered(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the token endpoint did not answer in %s", Timeout)
 	}
-	return fmt.Errorf("the token endpoint cannot be reached: %w", withoutURL(err))
-}
-
-// withoutURL removes the URL from an error, because its query may contain a secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
+	return fmt.Errorf("the token endpoint cannot be reached: %w", hostname.WithoutURL(err))
 }

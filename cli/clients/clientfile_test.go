@@ -129,6 +129,21 @@ func TestMergeLeavesTheRestAsItIs(t *testing.T) {
 	}
 }
 
+// Comments of all forms that clients accept, and at the end of a file; no error repeats a value, which
+// may be a secret.
+func TestCommentsAndErrorsOfClientFiles(t *testing.T) {
+	for _, text := range []string{"{} // x", "{\r// x\r\"a\": 1}\r", "{} // caf\xe9\n", "{} // a\u2028b\n", "{} /* x */", "\ufeff// x\n{}"} {
+		if _, err := strictJSON([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{`{"a": planted}`, `{"a": planted, "b": 1}`, `{"a": plant3d`} {
+		if _, err := strictJSON([]byte(text)); err == nil || strings.Contains(err.Error(), "plant") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // Files that cannot be parsed, or to which no server can be added, are rejected.
 func TestMergeRefusesWhatItCannotParse(t *testing.T) {
 	for name, files := range map[string][]string{

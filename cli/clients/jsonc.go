@@ -40,7 +40,9 @@ func (n *node) member(name string) (*node, error) {
 }
 
 // jsoncParser accepts what clients accept: JSON, // and /* */ comments, trailing commas,
-// and a byte order mark.
+// and a byte order mark. github.com/tailscale/hujson does not serve: brackets without end
+// overflow its stack, a comment that ends the file is an error, and its errors repeat values,
+// which may be secrets.
 type jsoncParser struct {
 	text []byte
 	at   int

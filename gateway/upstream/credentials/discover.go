@@ -48,7 +48,9 @@ type protected struct {
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// discover finds the authorization server of the upstream.
+// discover finds the authorization server of the upstream. The package oauthex of the official
+// SDK does not serve here: its errors repeat what a registration endpoint answers, control characters
+// included, and it refuses a resource above the URL and a web page at a well-known path.
 func (l *login) discover(ctx context.Context) (*found, error) {
 	f := new(found)
 	metadata, scopes, err := l.protected(ctx)

@@ -180,6 +180,15 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	redirects := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	}
+	answers := func(status int, media, text string) func(p *provider) {
+		return func(p *provider) {
+			p.paths["/register"] = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", media)
+				w.WriteHeader(status)
+				fmt.Fprint(w, text)
+			}
+		}
+	}
 	for _, tt := range []struct {
 		name  string
 		edit  func(p *provider)
@@ -199,6 +208,11 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		{"redirects", func(p *provider) { p.paths["/.well-known/oauth-authorization-server"] = redirects }, nil, "status 302"},
 		{"an upstream that redirects", func(p *provider) { p.paths["/mcp"] = redirects }, nil, "which redirects to /elsewhere"},
 		{"no authorization server", func(p *provider) { p.paths["/.well-known/oauth-authorization-server"] = http.NotFound }, nil, "set authorization_server"},
+		{"a registration that answers a page", answers(http.StatusOK, "text/html", "planted"), nil, "does not answer as one"},
+		{"a registration that answers control characters", answers(http.StatusForbidden, "text/plain", "planted \x1b]0;planted\a"), nil, "status 403"},
+		{"a registration with an error", answers(http.StatusBadRequest, "application/json", `{"error":"invalid_client_metadata","error_description":"planted"}`), nil, "the error invalid_client_metadata"},
+		{"a huge registration", answers(http.StatusCreated, "application/json", `{"client_id":"planted"`+strings.Repeat(" ", 70<<10)+"}"), nil, "more than 65536 bytes"},
+		{"a registration without an id", answers(http.StatusCreated, "application/json", "{}"), nil, "without an id"},
 		{"no registration", func(p *provider) { p.metadata["registration_endpoint"] = nil }, nil, "set client_id"},
 		{"only documents", func(p *provider) {
 			p.metadata["registration_endpoint"] = nil
@@ -228,13 +242,27 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A server of the revision without protected resource metadata is its own authorization server.
+// A server of the revision without protected resource metadata is its own authorization server, also
+// one that answers a web page at every path. A resource may be above the URL.
 func TestLoginAtAServerWithoutMetadata(t *testing.T) {
-	p := newProvider(t)
-	p.challenge = "Bearer"
-	p.paths["/.well-known/oauth-protected-resource/mcp"] = http.NotFound
-	if _, err := p.login(t, new(upstream.AuthorizationCode), nil); err != nil {
-		t.Error(err)
+	for name, edit := range map[string]func(p *provider){
+		"nothing": func(p *provider) {
+			p.challenge = "Bearer"
+			p.paths["/.well-known/oauth-protected-resource/mcp"] = http.NotFound
+		},
+		"a page": func(p *provider) {
+			p.challenge = "Bearer"
+			p.paths["/.well-known/oauth-protected-resource/mcp"] = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+			}
+		},
+		"a resource above": func(p *provider) { p.resource["resource"] = p.URL },
+	} {
+		p := newProvider(t)
+		edit(p)
+		if _, err := p.login(t, new(upstream.AuthorizationCode), nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package auditcmd
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,8 +38,21 @@ func Files(args []string) ([]audit.Rotated, error) {
 	return audit.InOrder(args)
 }
 
-// Paths are the paths of audit files.
-func Paths(files []audit.Rotated) []string {
+// Scan passes the lines of audit files to visit as [audit.Scan] does, and shows the progress.
+func Scan(ctx context.Context, env process.Env, files []audit.Rotated, visit func(line []byte) error) (audit.Scanned, error) {
+	p := command.NewProgress(env, paths(files))
+	defer p.End()
+	read, lines := int64(0), 0
+	return audit.Scan(ctx, files, func(line []byte) error {
+		read += int64(len(line)) + 1
+		if lines++; lines%4096 == 0 {
+			p.Reached(read)
+		}
+		return visit(line)
+	})
+}
+
+func paths(files []audit.Rotated) []string {
 	list := make([]string, len(files))
 	for i := range files {
 		list[i] = files[i].Path
@@ -106,7 +120,7 @@ The exit code is 1 when the audit log is wrong, and 2 when it cannot be read.`,
 			if err != nil {
 				return command.Usage(err, "")
 			}
-			p := command.NewProgress(env, Paths(files))
+			p := command.NewProgress(env, paths(files))
 			o.Progress = p.Reached
 			v, err := audit.Verify(cmd.Context(), files, o)
 			p.End()

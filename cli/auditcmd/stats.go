@@ -81,13 +81,7 @@ func (s *auditStats) run(ctx context.Context, env process.Env, args []string) er
 	sum := audit.NewSummary(refusal.ListenEnded, fields...)
 	var r audit.Record
 	unread := uint64(0)
-	p := command.NewProgress(env, Paths(files))
-	read, lines := int64(0), 0
-	done, err := audit.Scan(ctx, files, func(line []byte) error {
-		read += int64(len(line)) + 1
-		if lines++; lines%4096 == 0 {
-			p.Reached(read)
-		}
+	done, err := Scan(ctx, env, files, func(line []byte) error {
 		switch {
 		case audit.Decode(line, &r) != nil:
 			unread++
@@ -97,7 +91,6 @@ func (s *auditStats) run(ctx context.Context, env process.Env, args []string) er
 		}
 		return nil
 	})
-	p.End()
 	if err != nil {
 		return command.Usage(err, "")
 	}

@@ -126,9 +126,8 @@ func unreadable(found []diag.Finding) bool {
 	return len(found) == 1 && found[0].Code == "unreadable"
 }
 
-// checkGateway reads what a start reads, and makes no connections.
-func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
-	env.LookupEnv = unitCredentials(env, o.config)
+// readAll reads what a start reads, and makes no connections.
+func readAll(ctx context.Context, env process.Env, o gatewayOptions) (*config.File, []diag.Finding) {
 	file, found := loadGateway(env, o)
 	if file != nil {
 		doc := policycmd.ReadDocument(env, o.config, false)
@@ -137,6 +136,13 @@ func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error 
 			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
 		}))...)
 	}
+	return file, found
+}
+
+// checkGateway writes what is wrong with what a start reads.
+func checkGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
+	env.LookupEnv = unitCredentials(env, o.config)
+	file, found := readAll(ctx, env, o)
 	write := diag.WriteText
 	if o.format == command.FormatJSON {
 		write = diag.WriteJSON

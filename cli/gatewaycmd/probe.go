@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"svc/cli/command"
-	"svc/cli/policycmd"
 	"svc/cli/process"
 	"svc/gateway/auth"
 	"svc/gateway/base/diag"
@@ -34,14 +33,7 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 		return err
 	}
 	env.LookupEnv = unitCredentials(env, o.config)
-	file, found := loadGateway(env, o)
-	if file != nil {
-		doc := policycmd.ReadDocument(env, o.config, false)
-		found = append(found, check.AtCheck(doc, env.Now())...)
-		found = append(found, doc.Complete(check.Check(ctx, file, check.PreflightOptions{
-			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,
-		}))...)
-	}
+	file, found := readAll(ctx, env, o)
 	results := []check.ProbeResult{}
 	if o.format == command.FormatJSON {
 		results = findingResults(found)

@@ -153,13 +153,7 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 		return command.Usage(err, "")
 	}
 	var rec audit.Record
-	p := command.NewProgress(env, auditcmd.Paths(files))
-	read, lines := int64(0), 0
-	_, err = audit.Scan(ctx, files, func(line []byte) error {
-		read += int64(len(line)) + 1
-		if lines++; lines%4096 == 0 {
-			p.Reached(read)
-		}
+	_, err = auditcmd.Scan(ctx, env, files, func(line []byte) error {
 		if audit.Decode(line, &rec) != nil || rec.Time.Before(since) {
 			return nil
 		}
@@ -184,7 +178,6 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 		t.add(&q)
 		return nil
 	})
-	p.End()
 	if err != nil {
 		return command.Usage(err, "")
 	}

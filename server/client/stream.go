@@ -41,6 +41,19 @@ type TraceStream struct {
 	silent  atomic.Bool // whether quiet has closed the body
 }
 
+// open sends a request and returns the response, whose body is read piece by piece.
+func (c *Client) open(r *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, answerError(resp)
+	}
+	return resp, nil
+}
+
 // StreamTraces calls GET /api/traces/stream: the traces that match the filter, as they
 // are committed. With the ID of the last event seen, the stream continues after it
 // without a gap. The stream ends with ctx.
@@ -53,13 +66,9 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 	if lastEventID != "" {
 		r.Header.Set("Last-Event-ID", lastEventID)
 	}
-	resp, err := c.http.Do(r)
+	resp, err := c.open(r)
 	if err != nil {
 		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, answerError(resp)
 	}
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
 		resp.Body.Close()

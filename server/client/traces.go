@@ -115,13 +115,9 @@ func (c *Client) openExport(ctx context.Context, f TraceFilter, format string) (
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.http.Do(r)
+	resp, err := c.open(r)
 	if err != nil {
 		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, answerError(resp)
 	}
 	return resp.Body, nil
 }

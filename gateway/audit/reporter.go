@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,7 +110,7 @@ type Reporter struct {
 	origin string     // of batches: this gateway and its audit file
 	quar   quarantine
 	disk   syncer
-	follow atomic.Pointer[string] // audit file to read next
+	follow nextFiles
 
 	saved   Position
 	savedAt time.Time
@@ -173,15 +174,44 @@ func (r *Reporter) begin(path string) error {
 	return nil
 }
 
-// Follow switches the reporter to another audit file after it has reported all of the
-// current one: audit.path was changed, and the old file gets no more lines. Open streams
-// stay open. It is safe for concurrent use.
-func (r *Reporter) Follow(path string) { r.follow.Store(&path) }
+// nextFiles are the audit files to read after the current one, in the order in which audit.path
+// named them. It is safe for concurrent use.
+type nextFiles struct {
+	mu    sync.Mutex
+	paths []string
+}
 
-// moveOn switches to the file that was passed to Follow, if there is one.
+func (n *nextFiles) add(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paths = append(n.paths, path)
+}
+
+func (n *nextFiles) any() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.paths) > 0
+}
+
+// take removes the first file; empty if there is none.
+func (n *nextFiles) take() (path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.paths) > 0 {
+		path, n.paths = n.paths[0], n.paths[1:]
+	}
+	return path
+}
+
+// Follow switches the reporter to another audit file after it has reported all of the
+// current one, and of those that were passed before: audit.path was changed, and the old file gets
+// no more lines. Open streams stay open. It is safe for concurrent use.
+func (r *Reporter) Follow(path string) { r.follow.add(path) }
+
+// moveOn switches to the next file that was passed to Follow, if there is one.
 func (r *Reporter) moveOn() bool {
-	next := r.follow.Swap(nil)
-	if next == nil || *next == r.path {
+	next := r.follow.take()
+	if next == "" || next == r.path {
 		return false
 	}
 	open := r.open
@@ -193,8 +223,8 @@ func (r *Reporter) moveOn() bool {
 	if err := r.reader.Close(); err != nil {
 		r.opts.Logger.Warn("the previous audit file was not closed properly", "error", err)
 	}
-	if err := r.begin(*next); err != nil {
-		r.opts.Logger.Error("the new audit file is not reported", "path", *next, "error", err)
+	if err := r.begin(next); err != nil {
+		r.opts.Logger.Error("the new audit file is not reported", "path", next, "error", err)
 		return false
 	}
 	return true
@@ -252,7 +282,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		} else if b.len() == 0 && b.after != r.saved && now.Sub(r.savedAt) >= r.opts.SaveEvery {
 			r.save(b.after)
 		}
-		if end && b.len() == 0 && r.follow.Load() != nil {
+		if end && b.len() == 0 && r.follow.any() {
 			// Read once more: lines written before the call of Follow are in the old
 			// file.
 			if end = r.read(&b); end && b.len() == 0 {
@@ -333,7 +363,7 @@ func (r *Reporter) done(p Position) {
 	r.stats.seq.Store(p.Seq)
 	// Sequence numbers of a file that is about to be left have no meaning for the log,
 	// which already writes another file.
-	if r.opts.Reported != nil && r.follow.Load() == nil {
+	if r.opts.Reported != nil && !r.follow.any() {
 		r.opts.Reported(p.Seq)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,6 +358,36 @@ func TestAnotherAuditPathIsFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the control plane does not answer, audit.path can change more than once: the lines of every
+// file are reported.
+func TestEachOfSeveralAuditPathsIsFollowed(t *testing.T) {
+	r := newRig(t)
+	r.openLog()
+	var down atomic.Bool
+	down.Store(true)
+	r.plane.fail = func(int) error {
+		if down.Load() {
+			return errors.New("down")
+		}
+		return nil
+	}
+	rep := r.reporter()
+	rep.opts.MaxPause = 10 * time.Millisecond
+	stop := r.start(rep)
+	for i := range 4 {
+		r.write(call(id(i)))
+		r.audit.Path = filepath.Join(t.TempDir(), "other.jsonl")
+		if err := r.log.Reconfigure(r.audit); err != nil {
+			t.Fatal(err)
+		}
+		rep.Follow(r.audit.Path)
+	}
+	r.write(call(id(4)))
+	down.Store(false)
+	until(t, "the lines of all five files", func() bool { return r.plane.count() == 5 })
+	stop()
 }
 
 // BenchmarkReport measures the cost of one request for the reporter, without the control

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -308,5 +309,29 @@ func reopen(t *testing.T, l *Log) {
 	t.Helper()
 	if err := l.Reopen(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// After a write has failed, a reload to a path on a disk with room lets requests pass at once.
+func TestANewAuditPathEndsTheFailureOfTheOldOne(t *testing.T) {
+	d := &disk{}
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{OpenFile: func(name string, flag int, perm os.FileMode) (File, error) {
+		if name == c.Path {
+			return d.open(name, flag, perm)
+		}
+		return os.OpenFile(name, flag, perm)
+	}})
+	d.limited.Store(true)
+	if err := l.Write(t.Context(), sample(1)); !errors.Is(err, syscall.ENOSPC) || l.Ready() == nil {
+		t.Fatalf("a full disk: %v", err)
+	}
+	moved := c
+	moved.Path = filepath.Join(t.TempDir(), "other.jsonl")
+	if err := l.Reconfigure(moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Ready(); err != nil {
+		t.Error(err)
 	}
 }

@@ -392,6 +392,7 @@ func (w *fileWriter) reconfigure(cfg Config) error {
 	w.dirty, w.noRotateBefore, w.displaced, w.lastSeqAtPath = false, 0, nil, w.chain.seq
 	w.log.progressKnown.Store(false) // the reported position belongs to another chain
 	w.startSinks()
+	w.recovered()
 	return nil
 }
 

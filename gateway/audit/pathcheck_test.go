@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,5 +146,45 @@ func TestReopenRefusesAnotherTrail(t *testing.T) {
 	}
 	if after, err := os.ReadFile(c.Path); err != nil || !bytes.Equal(after, b) {
 		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+// A reload that writes the path of the audit file in another way changes nothing. Another name of
+// the file is refused as such.
+func TestAnotherNameOfTheAuditFile(t *testing.T) {
+	c := testConfig(t)
+	l := mustOpen(t, c, Options{})
+	fill(t, l, 0, 1)
+	dir := filepath.Dir(c.Path)
+	t.Chdir(dir)
+	for _, path := range []string{filepath.Base(c.Path), "./" + filepath.Base(c.Path), c.Path} {
+		same := c
+		same.Path = path
+		if err := l.Reconfigure(same); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		fill(t, l, 1, 1)
+	}
+	for name, link := range map[string]func(name string) string{
+		"a link to the file": func(name string) string { return name },
+		"a linked directory": func(name string) string { return filepath.Join(name, filepath.Base(c.Path)) },
+	} {
+		target := dir
+		other := filepath.Join(t.TempDir(), "other")
+		if link("") == "" {
+			target = c.Path
+		}
+		if err := os.Symlink(target, other); err != nil {
+			t.Fatal(err)
+		}
+		moved := c
+		moved.Path = link(other)
+		if err := l.Reconfigure(moved); err == nil || !strings.Contains(err.Error(), "is the audit file that is open as") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	mustClose(t, l)
+	if v := checkChain(t, c.Path, VerifyOptions{}); v.Lines != 6 {
+		t.Errorf("%d lines", v.Lines)
 	}
 }

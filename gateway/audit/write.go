@@ -275,10 +275,15 @@ func (w *fileWriter) open(cfg Config, before *fileWriter) error {
 	if dir := filepath.Dir(cfg.Path); missing(dir) {
 		return fmt.Errorf("the directory %s does not exist; create it for the gateway's user, with mode 0700", dir)
 	}
+	if before != nil && before.isOpen(cfg.Path) {
+		return fmt.Errorf("%s is the audit file that is open as %s: keep that name, or name another file", cfg.Path, before.cfg.Path)
+	}
 	lock, err := files.TryLock(cfg.Path) // for the life of the process: two writers would break the chain
 	switch {
 	case errors.Is(err, files.ErrLocked):
 		return fmt.Errorf("another process writes the audit file (it holds %s.lock); give each gateway its own audit.path", cfg.Path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("lock the audit file: %w; let the gateway's user write in the directory", err)
 	case err != nil:
 		return fmt.Errorf("lock the audit file: %w", err)
 	}
@@ -376,7 +381,7 @@ func (w *fileWriter) setSinks(sinks []*sink, grace time.Duration) {
 // reconfigure applies another configuration. After an error the old configuration stays
 // in effect.
 func (w *fileWriter) reconfigure(cfg Config) error {
-	if cfg.Path == w.cfg.Path {
+	if sameName(cfg.Path, w.cfg.Path) {
 		return w.keepFile(cfg)
 	}
 	fresh := &fileWriter{log: w.log, now: w.now}
@@ -394,6 +399,23 @@ func (w *fileWriter) reconfigure(cfg Config) error {
 	w.startSinks()
 	w.recovered()
 	return nil
+}
+
+// sameName reports whether two paths are one, relative or absolute.
+func sameName(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return a == b || errA == nil && errB == nil && absA == absB
+}
+
+// isOpen reports whether a path names the open file, under another name.
+func (w *fileWriter) isOpen(path string) bool {
+	ours, err := w.f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, there)
 }
 
 // keepFile applies a configuration with the same path.

@@ -136,7 +136,7 @@ func verificationText(v *audit.Verification, head string, keyed bool) string {
 	line("starts", "%d", v.Starts)
 	switch {
 	case v.First > 1 && v.First == v.Oldest && v.OK() && v.Warned == 0:
-		line("note", "rotation has removed older files: the audit log begins at line %d, as its last checkpoint states", v.First)
+		line("note", "the audit log begins at line %d, as its last checkpoint states: rotation has removed older files, or audit.path was changed", v.First)
 	case v.First > 1:
 		line("note", "the audit log begins at line %d", v.First)
 	}

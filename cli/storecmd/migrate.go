@@ -150,6 +150,8 @@ func explained(err error) error {
 		return command.Failed(err, "name an empty database, or a file that does not exist yet")
 	case errors.Is(err, move.ErrOtherMigration):
 		return command.Failed(err, "name the stores that the unfinished migration was between, or empty the target")
+	case errors.Is(err, move.ErrMarker):
+		return command.Failed(err, "empty the target and begin again; the source is as it was")
 	case errors.Is(err, move.ErrDiffers):
 		return command.Failed(err, "empty the target and begin again; the source is as it was, unless a server wrote to it meanwhile")
 	case errors.Is(err, postgres.ErrInUse):

@@ -162,16 +162,21 @@ func explained(err error) error {
 	return err
 }
 
+// opened adds the flag to an error of opening a store, and a hint if the store is in use.
+func opened(flag string, err error, inUse string) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", flag, err)
+	}
+	if errors.Is(err, postgres.ErrInUse) || errors.Is(err, bolt.ErrInUse) {
+		return command.Failed(err, inUse)
+	}
+	return err
+}
+
 func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (move.Source, error) {
 	if o.from.onPostgres() {
 		s, err := postgres.OpenSource(ctx, o.from.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
-		switch {
-		case errors.Is(err, postgres.ErrInUse):
-			return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop every 'svc serve' on it")
-		case err != nil:
-			return nil, fmt.Errorf("--from: %w", err)
-		}
-		return s, nil
+		return s, opened("--from", err, "stop every 'svc serve' on it")
 	}
 	path, err := o.from.path()
 	if err != nil {
@@ -181,35 +186,20 @@ func (o *migrateOptions) openSource(ctx context.Context, env process.Env) (move.
 		return nil, command.Usagef("", "--from: there is no file %s", path)
 	}
 	s, err := bolt.OpenSource(path, bolt.Options{Logger: o.log, Migrate: !o.dryRun})
-	switch {
-	case errors.Is(err, bolt.ErrInUse):
-		return nil, command.Failed(fmt.Errorf("--from: %w", err), "stop the server first")
-	case err != nil:
-		return nil, fmt.Errorf("--from: %w", err)
-	}
-	return s, nil
+	return s, opened("--from", err, "stop the server first")
 }
 
 func (o *migrateOptions) openTarget(ctx context.Context) (move.Target, error) {
 	if o.to.onPostgres() {
 		s, err := postgres.OpenTarget(ctx, o.to.url, postgres.Options{Logger: o.log, Migrate: !o.dryRun})
-		switch {
-		case errors.Is(err, postgres.ErrInUse):
-			return nil, command.Failed(fmt.Errorf("--to: %w", err), "name an empty database that no 'svc serve' uses")
-		case err != nil:
-			return nil, fmt.Errorf("--to: %w", err)
-		}
-		return s, nil
+		return s, opened("--to", err, "name an empty database that no 'svc serve' uses")
 	}
 	path, err := o.to.path()
 	if err != nil {
 		return nil, err
 	}
 	s, err := bolt.OpenTarget(path, bolt.Options{Logger: o.log, Migrate: !o.dryRun})
-	if err != nil {
-		return nil, fmt.Errorf("--to: %w", err)
-	}
-	return s, nil
+	return s, opened("--to", err, "name a file that does not exist yet")
 }
 
 func (o *migrateOptions) openTraces(ctx context.Context) (*clickhouse.Moved, error) {

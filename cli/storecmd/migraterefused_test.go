@@ -110,7 +110,7 @@ func TestMigrateRefuses(t *testing.T) {
 		"a file that a server has open":      {served, fresh, []string{"in use by another process", "stop the server first"}},
 		"a database that a server has open":  {servedURL, fresh, []string{"servers have the database open", "stop every 'svc serve' on it"}},
 		"a target that a server has open":    {from, servedURL, []string{"servers have the database open", "name an empty database that no 'svc serve' uses"}},
-		"a file that another target fills":   {from, served, []string{"in use by another process"}},
+		"a file that another target fills":   {from, served, []string{"in use by another process", "name a file that does not exist yet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, _, stderr := processtest.New(t)

@@ -188,11 +188,14 @@ func (t *Moved) ImportStatistics(ctx context.Context, id string, place int64, ro
 		if err != nil || old.version != 0 {
 			return err
 		}
-		w := &generationWriter{ctx: ctx, sh: sh, tenant: id, next: generation{seq: place, version: 1 + rand.Int64N(1<<62), days: map[uint16]int64{}}}
+		w := &generationWriter{ctx: ctx, sh: sh, tenant: id, next: generation{seq: place, version: 1 + rand.Int64N(1<<62), days: map[uint16]int64{}}, uses: map[use]counted{}}
 		if err := rows(w.add); err != nil {
 			return err
 		}
-		if err := w.flush(); err != nil || !w.some {
+		if err := w.flush(); err != nil || len(w.next.days)+len(w.uses) == 0 {
+			return err
+		}
+		if err := tn.keepUses(ctx, sh, &w.next, w.uses); err != nil {
 			return err
 		}
 		if err := t.settleHome(ctx, sh, id); err != nil {
@@ -229,18 +232,10 @@ type generationWriter struct {
 	tenant string
 	next   generation
 	rows   rollupRows
-	uses   useRows
-	some   bool
-}
-
-// useRows holds uses of tools and policies by column.
-type useRows struct {
-	tenant, agent, tool         []string
-	version, first, last, calls []int64
+	uses   map[use]counted
 }
 
 func (w *generationWriter) add(kind move.Kind, row move.Row) error {
-	w.some = true
 	switch kind {
 	case move.Statistics:
 		var s move.Statistic
@@ -261,40 +256,27 @@ func (w *generationWriter) add(kind move.Kind, row move.Row) error {
 		if err := json.Unmarshal(row.Value, &u); err != nil {
 			return err
 		}
-		w.use(string(u.Agent), string(u.Tool), u.First, u.Last, u.Calls)
+		w.uses[use{string(u.Agent), string(u.Tool)}] = counted{u.First, u.Last, u.Calls}
 	case move.PolicyFires:
 		n, err := move.IntegerOf(row.Value)
 		if err != nil {
 			return err
 		}
-		w.use("", string(row.Key), 0, 0, n)
+		w.uses[use{"", string(row.Key)}] = counted{calls: n}
 	}
-	if w.rows.len() >= maxRollupRows || len(w.uses.tenant) >= maxRollupRows {
+	if w.rows.len() >= maxRollupRows {
 		return w.flush()
 	}
 	return nil
 }
 
-func (w *generationWriter) use(agent, tool string, first, last, calls int64) {
-	u := &w.uses
-	u.tenant, u.version = append(u.tenant, w.tenant), append(u.version, w.next.version)
-	u.agent, u.tool = append(u.agent, agent), append(u.tool, tool)
-	u.first, u.last, u.calls = append(u.first, first), append(u.last, last), append(u.calls, calls)
-}
-
 func (w *generationWriter) flush() error {
-	if w.rows.len() > 0 {
-		if err := w.sh.insert(w.ctx, rollupTarget, w.rows.columns()); err != nil {
-			return err
-		}
+	if w.rows.len() == 0 {
+		return nil
 	}
-	if u := &w.uses; len(u.tenant) > 0 {
-		if err := w.sh.insert(w.ctx, usesTarget, []any{u.tenant, u.version, u.agent, u.tool, u.first, u.last, u.calls}); err != nil {
-			return err
-		}
-	}
-	w.rows, w.uses = rollupRows{}, useRows{}
-	return nil
+	rows := w.rows
+	w.rows = rollupRows{}
+	return w.sh.insert(w.ctx, rollupTarget, rows.columns())
 }
 
 // Export returns the next rows of a kind that belongs to traces.

@@ -18,7 +18,7 @@ type IdempotentRequest struct {
 }
 
 // Digest identifies the request among those of its tenant. It is the same in every engine,
-// because stored responses are transferred between engines. None of its parts contains zero
+// because stored responses are copied between engines. None of its parts contains zero
 // bytes.
 func (r IdempotentRequest) Digest() [sha256.Size]byte {
 	return sha256.Sum256([]byte(r.KeyID + "\x00" + r.Route + "\x00" + r.Token))

@@ -22,7 +22,7 @@ type carrier struct {
 // each receives a row, and returns false to stop.
 type each func(key []byte, v any) (bool, error)
 
-// carried defines the rows that a migration to another engine transfers. Buckets that
+// carried defines the rows that a migration to another engine copies. Buckets that
 // belong to none of them are in notCarried, with the reason.
 var carried = map[move.Kind]carrier{
 	move.Watermarks: {buckets: []string{move.InWatermarks},
@@ -76,7 +76,7 @@ var carried = map[move.Kind]carrier{
 		put: func(w *filler, row record.Row) error { return w.in(row.Bucket).Put(row.Key, row.Value) }},
 }
 
-// notCarried are the buckets that are not transferred.
+// notCarried are the buckets that are not copied.
 var notCarried = map[string]string{
 	string(bucketMeta):   "what the file is",
 	string(bucketLeases): "work that a process does now",

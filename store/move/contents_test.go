@@ -17,7 +17,7 @@ var numbering = map[string]string{
 	"rollup_words": "n", "trace_state": "purged agents_gen",
 }
 
-// leftBehind are the tables that a migration does not transfer.
+// leftBehind are the tables that a migration does not copy.
 const leftBehind = " leases requests pulse migration handles traces_other svc_version "
 
 // contentsOfPostgres returns every column of every table, except for generated numbers:
@@ -40,7 +40,7 @@ func contentsOfPostgres(t testing.TB, url string) (list []string) {
 	}
 	for table, names := range columns {
 		sql := fmt.Sprintf(`SELECT concat_ws('|', %s) FROM %s x`, strings.Join(names, ", "), table)
-		if table == "traces" || table == "trace_ids" { // hidden traces are not transferred
+		if table == "traces" || table == "trace_ids" { // hidden traces are not copied
 			sql += ` WHERE created >= (SELECT horizon FROM trace_state s WHERE s.tenant = x.tenant)`
 		}
 		rows := must(conn.Query(ctx, sql))(t)
@@ -57,7 +57,7 @@ func contentsOfPostgres(t testing.TB, url string) (list []string) {
 }
 
 // numbered are the buckets whose keys or values contain numbers that differ between two
-// files with the same contents; leases are not transferred.
+// files with the same contents; leases are not copied.
 const numbered = " dict dict_values traces trace_ids trace_blocks trace_facets tools leases "
 
 // contentsOfBolt returns every key and value, except for the numbered buckets.

@@ -123,7 +123,7 @@ type (
 	}
 
 	// Trace is a trace with its commit number. Streams resume by the number, so it is
-	// transferred too; traces that retention removed leave gaps.
+	// copied too; traces that retention removed leave gaps.
 	Trace struct {
 		At     string // as Row.At
 		Number int64

@@ -244,7 +244,7 @@ func commitsOf(list []move.Trace) (parts [][]move.Trace) {
 	return append(parts, list[from:])
 }
 
-// fill appends traces. Their statistics are transferred as separate rows.
+// fill appends traces. Their statistics are copied as separate rows.
 func (d *data) fill(list []move.Trace) error {
 	commits := commitsOf(list)
 	orders := make([]int64, 0, len(commits))

@@ -24,7 +24,7 @@ type carrier struct {
 // emit receives a row.
 type emit func(key []byte, v any) error
 
-// carried defines the rows that a migration to another engine transfers. Tables that
+// carried defines the rows that a migration to another engine copies. Tables that
 // belong to none of them are in notCarried, with the reason.
 var carried = map[move.Kind]carrier{
 	move.Watermarks: {[]string{"marks"}, `SELECT count(*) FROM marks`,
@@ -75,7 +75,7 @@ var carried = map[move.Kind]carrier{
 		}},
 }
 
-// notCarried are the tables that are not transferred.
+// notCarried are the tables that are not copied.
 var notCarried = map[string]string{
 	"leases":       "work that a process does now",
 	"requests":     "requests that a process answers now",

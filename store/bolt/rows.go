@@ -132,6 +132,7 @@ func (r recordTx) Count(bucket string, in record.Range) (n int, err error) {
 func (r recordTx) Scan(bucket string, in record.Range, f func(key, value []byte) (bool, error)) error {
 	c := r.in(bucket).Cursor()
 	k, v := first(c, in)
+	keeps := in.Keeps()
 	for n := 1; k != nil; n++ {
 		if n%checkEvery == 0 && r.ctx != nil && r.ctx.Err() != nil {
 			return r.ctx.Err()
@@ -139,7 +140,7 @@ func (r recordTx) Scan(bucket string, in record.Range, f func(key, value []byte)
 		if in.Reverse && bytes.Compare(k, in.From) < 0 || !in.Reverse && in.To != nil && bytes.Compare(k, in.To) >= 0 {
 			return nil
 		}
-		if in.Keeps(v) {
+		if keeps(v) {
 			if in.Keys {
 				v = nil
 			}

@@ -7,14 +7,56 @@ import (
 	"strings"
 )
 
-// Keeps reports whether a scan of the range calls its function for a row with the value.
-func (r *Range) Keeps(value []byte) bool {
-	for _, part := range r.Having {
-		if !bytes.Contains(value, part) {
-			return false
+// Keeps returns a function that reports whether a scan of the range calls its function for a
+// row with the value.
+func (r *Range) Keeps() func(value []byte) bool {
+	var parts []part
+	return func(value []byte) bool {
+		if parts == nil {
+			for _, text := range r.Having {
+				parts = append(parts, partOf(text, value))
+			}
+		}
+		for i := range parts {
+			if !parts[i].in(value) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// part is a text that is sought in many values. It is sought by the byte of it that values
+// have least: bytes.Contains seeks the first one, which here is the quote that begins a
+// string of JSON, and takes two to ten times as long.
+type part struct {
+	text []byte
+	rare int // index of that byte
+}
+
+// partOf returns a part for values that are like one of them.
+func partOf(text, like []byte) part {
+	p, least := part{text: text}, len(like)+1
+	for i := range text {
+		if n := bytes.Count(like, text[i:i+1]); n < least {
+			p.rare, least = i, n
 		}
 	}
-	return true
+	return p
+}
+
+// in reports whether a value contains the part.
+func (p *part) in(value []byte) bool {
+	for from := 0; from+len(p.text) <= len(value); from++ {
+		n := bytes.IndexByte(value[from+p.rare:], p.text[p.rare])
+		if n < 0 {
+			return false
+		}
+		if from += n; bytes.HasPrefix(value[from:], p.text) {
+			return true
+		}
+	}
+	return false
 }
 
 // Row is a row as it is moved between engines.

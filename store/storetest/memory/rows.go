@@ -200,8 +200,9 @@ func (r *rows) Scan(bucket string, in record.Range, f func(key, value []byte) (b
 	if in.Reverse {
 		slices.Reverse(list)
 	}
+	keeps := in.Keeps()
 	for _, one := range list {
-		if !in.Keeps(one.value) {
+		if !keeps(one.value) {
 			continue
 		}
 		if in.Keys {

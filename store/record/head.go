@@ -15,7 +15,7 @@ import (
 func (t *Tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (stored store.AuditHead, contradicted *store.EarlierHead, err error) {
 	for _, f := range [...]struct{ field, value string }{{"gateway", head.Gateway}, {"trail", head.Trail}, {"hash", head.Hash}} {
 		if bad(f.value) {
-			return stored, nil, store.FieldError(store.Invalid, "bad audit head", f.field, "must have 1 to 512 bytes, none of them zero")
+			return stored, nil, store.FieldError(store.Invalid, "bad audit head", f.field, oneTo)
 		}
 	}
 	if head.Seq == 0 {
@@ -119,7 +119,7 @@ func roomForHead(tx Tx, bucket, gateway string) error {
 // AcceptAuditKey binds the name of a gateway to another key.
 func (t *Tenant) AcceptAuditKey(ctx context.Context, gateway, publicKey string) (bound store.AuditKey, err error) {
 	if bad(publicKey) {
-		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", "must have 1 to 512 bytes, none of them zero")
+		return bound, store.FieldError(store.Invalid, "bad audit key", "publicKey", oneTo)
 	}
 	err = t.create(ctx, func() any { return bound }, func(tx Tx) error {
 		var known bool

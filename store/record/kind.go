@@ -85,7 +85,7 @@ func checkName(noun, name string) error {
 	case name == "":
 		return store.FieldError(store.Invalid, noun+" without a name", "name", "is required")
 	case bad(name):
-		return store.FieldError(store.Invalid, noun+" with a bad name", "name", "must have at most 512 bytes, none of them zero")
+		return store.FieldError(store.Invalid, noun+" with a bad name", "name", atMost)
 	}
 	return nil
 }

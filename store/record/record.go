@@ -273,7 +273,16 @@ func timeOf(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
+// maxText bounds a client's string that is a part of a key, such as a name, in bytes.
+const maxText = 512
+
+// What is said of such a string that is too long or has a zero byte; and also of an empty one.
+var (
+	atMost = fmt.Sprintf("must have at most %d bytes, none of them zero", maxText)
+	oneTo  = fmt.Sprintf("must have 1 to %d bytes, none of them zero", maxText)
+)
+
 // bad reports whether a client's string is invalid as a part of a key.
 func bad(s string) bool {
-	return s == "" || len(s) > 512 || strings.IndexByte(s, 0) >= 0
+	return s == "" || len(s) > maxText || strings.IndexByte(s, 0) >= 0
 }

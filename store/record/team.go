@@ -167,9 +167,9 @@ func (t *Tenant) userForMember(tx Tx, in store.MemberAdd) (u userRecord, err err
 	case id == "" && email == "":
 		return u, store.FieldError(store.Invalid, "a member needs a userId or an email", "userId", "userId or email is required")
 	case id != "" && bad(id):
-		return u, store.FieldError(store.Invalid, "bad user id", "userId", "must have at most 512 bytes, none of them zero")
+		return u, store.FieldError(store.Invalid, "bad user id", "userId", atMost)
 	case email != "" && bad(email):
-		return u, store.FieldError(store.Invalid, "bad e-mail address", "email", "must have at most 512 bytes, none of them zero")
+		return u, store.FieldError(store.Invalid, "bad e-mail address", "email", atMost)
 	}
 	owner := ""
 	if email != "" {

@@ -18,13 +18,13 @@ func NewTenant(e Engine, in store.TenantCreate, taken func(store.TenantInfo) ([]
 		info.ID = e.NewID(store.PrefixTenant, now)
 	}
 	if bad(info.ID) {
-		return info, nil, store.FieldError(store.Invalid, "bad tenant id", "id", "must have at most 512 bytes, none of them zero")
+		return info, nil, store.FieldError(store.Invalid, "bad tenant id", "id", atMost)
 	}
 	if err := checkName("tenant", info.Name); err != nil {
 		return info, nil, err
 	}
 	if info.OrgID != "" && bad(info.OrgID) {
-		return info, nil, store.FieldError(store.Invalid, "bad organization id", "orgId", "must have at most 512 bytes, none of them zero")
+		return info, nil, store.FieldError(store.Invalid, "bad organization id", "orgId", atMost)
 	}
 	list, err := taken(info)
 	if err != nil {

@@ -143,7 +143,7 @@ func (t *Tenant) ApplyUserEvent(ctx context.Context, ev store.UserEvent) (out st
 	}
 	ev.Email, ev.CreatedAt = normalEmail(ev.Email), ev.CreatedAt.UTC()
 	if ev.Email != "" && bad(ev.Email) {
-		return out, store.FieldError(store.Invalid, "event with a bad e-mail address", "data.email", "must have at most 512 bytes, none of them zero")
+		return out, store.FieldError(store.Invalid, "event with a bad e-mail address", "data.email", atMost)
 	}
 	err = t.e.Update(ctx, t.id, func(tx Tx) error {
 		out = store.UserEventOutcome{}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,8 +25,12 @@ func testTeams(t testing.TB, o Opened) {
 	}
 	_, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "platform"})
 	wantKind(t, err, store.Conflict, "name")
-	_, err = tn.CreateTeam(ctx, store.TeamCreate{})
-	wantKind(t, err, store.Invalid, "name")
+	for _, name := range []string{"", "a\x00b", strings.Repeat("x", 513)} {
+		_, err = tn.CreateTeam(ctx, store.TeamCreate{Name: name})
+		wantKind(t, err, store.Invalid, "name")
+		_, err = tn.UpdateTeam(ctx, team.ID, store.TeamUpdate{Name: &name})
+		wantKind(t, err, store.Invalid, "name")
+	}
 	scopes, name := []string{"agents:read", "costs:read"}, "renamed"
 	got := must(tn.UpdateTeam(ctx, team.ID, store.TeamUpdate{Scopes: &scopes}))(t)
 	if !slices.Equal(got.Scopes, scopes) || got.Name != "platform" {

@@ -17,6 +17,15 @@ const (
 	GroupByEnvironment GroupBy = "environment"
 )
 
+// Check rejects a dimension that does not exist.
+func (g GroupBy) Check() error {
+	switch g {
+	case GroupNone, GroupByAgent, GroupByModel, GroupByEnvironment:
+		return nil
+	}
+	return FieldError(Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+}
+
 // StatsQuery selects the traces created in [From, To) for statistics.
 type StatsQuery struct {
 	From    time.Time

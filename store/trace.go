@@ -212,6 +212,12 @@ type Cursor string
 // CursorStart is the position before the first commit. Every backend accepts it.
 const CursorStart Cursor = "0"
 
+// BadCursor returns the error of a cursor that the store did not make. It is shared by the
+// backends.
+func BadCursor() *Error {
+	return FieldError(Invalid, "bad cursor", "after", "must be a cursor of this store")
+}
+
 // TraceEvent is a committed trace with its position in commit order.
 type TraceEvent struct {
 	Cursor Cursor

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// MaxProblems bounds the fields that the error about a batch lists. It is shared by the
-// backends.
-const MaxProblems = 20
+// maxProblems bounds the fields that the error about a batch lists.
+const maxProblems = 20
 
 // Check calls take with a copy of each trace of the batch that passes checkTrace, in order,
 // with optional fields filled in and an id from newID for traces without one. Its error lists
@@ -27,14 +26,29 @@ func (b *Batch) Check(now time.Time, newID func() string, take func(i int, tr *T
 		}
 		if field, problem := checkTrace(&tr, now); problem == "" {
 			take(i, &tr)
-		} else if len(problems) < MaxProblems {
+		} else if len(problems) < maxProblems {
 			problems[fmt.Sprintf("traces[%d].%s", i, field)] = problem
 		}
 	}
-	if len(problems) > 0 {
-		return &Error{Kind: Invalid, Message: "invalid traces", Fields: problems}
+	return badTraces(problems)
+}
+
+// badTraces returns the error about the fields of a batch, nil when none is bad.
+func badTraces(problems map[string]string) error {
+	if len(problems) == 0 {
+		return nil
 	}
-	return nil
+	return &Error{Kind: Invalid, Message: "invalid traces", Fields: problems}
+}
+
+// UnknownAgents returns the error about the traces of a batch that name an agent which does
+// not exist, nil when there are none. It is shared by the backends.
+func UnknownAgents(traces []int) error {
+	problems := map[string]string{}
+	for _, i := range traces[:min(len(traces), maxProblems)] {
+		problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
+	}
+	return badTraces(problems)
 }
 
 // checkTrace checks a trace against those rules of [TenantTraces.Ingest] that need only the

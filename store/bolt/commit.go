@@ -198,7 +198,7 @@ func (w *writer) apply(in *ingest) error {
 
 // resolve finds or registers the agent, and finds or makes the numbers, of every trace.
 func (w *writer) resolve(in *ingest) error {
-	unknown := map[string]string{}
+	var unknown []int
 	for i := range in.items {
 		it := &in.items[i]
 		if it.trace.AgentID == "" {
@@ -206,12 +206,12 @@ func (w *writer) resolve(in *ingest) error {
 		}
 		if _, ok, err := w.r.agent(it.trace.AgentID, ""); err != nil {
 			return err
-		} else if !ok && len(unknown) < store.MaxProblems {
-			unknown[fmt.Sprintf("traces[%d].agentId", it.index)] = "is not an agent of this tenant"
+		} else if !ok {
+			unknown = append(unknown, it.index)
 		}
 	}
-	if len(unknown) > 0 {
-		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: unknown}
+	if err := store.UnknownAgents(unknown); err != nil {
+		return err
 	}
 	for i := range in.items {
 		it := &in.items[i]

@@ -134,7 +134,7 @@ func (t *Moved) of(ctx context.Context, tenantID string, fn func(tx *bbolt.Tx, d
 func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (page move.Page, err error) {
 	k, ok := carried[kind]
 	if !ok {
-		return page, fmt.Errorf("unknown kind of rows %q", kind)
+		return page, move.UnknownKind(kind)
 	}
 	err = t.of(ctx, tenantID, func(tx *bbolt.Tx, d data) (err error) {
 		page = move.Page{}

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"go.etcd.io/bbolt"
 
@@ -86,8 +85,8 @@ var notCarried = map[string]string{
 func putOf[T any](put func(w *filler, v *T) error) func(*filler, record.Row) error {
 	return func(w *filler, row record.Row) error {
 		var v T
-		if err := json.Unmarshal(row.Value, &v); err != nil {
-			return fmt.Errorf("read a row: %w", err)
+		if err := move.Decode(row.Value, &v); err != nil {
+			return err
 		}
 		return put(w, &v)
 	}

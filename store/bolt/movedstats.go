@@ -71,9 +71,9 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 }
 
 func putStatistic(w *filler, s *move.Statistic) error {
-	t, ok := rollup.TableNamed(s.Table)
-	if !ok {
-		return fmt.Errorf("unknown table of statistics %q", s.Table)
+	t, err := rollup.TableNamed(s.Table)
+	if err != nil {
+		return err
 	}
 	k := rollup.Key{Table: t, Bucket: s.Bucket}
 	for _, part := range []struct {

@@ -14,9 +14,9 @@ import (
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := rollup.ResultDimension(q.GroupBy)
-	if !ok {
-		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	by, err := rollup.ResultDimension(q.GroupBy)
+	if err != nil {
+		return out, err
 	}
 	err = t.view(ctx, func(d data) error {
 		agent, known := uint32(0), true

@@ -62,7 +62,7 @@ func parseCursor(c store.Cursor) (uint64, error) {
 	digits := strings.TrimPrefix(string(c), "p")
 	seq, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || string(cursorOf(seq)) != digits {
-		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+		return 0, store.BadCursor()
 	}
 	return seq, nil
 }

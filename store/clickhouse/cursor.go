@@ -49,7 +49,7 @@ func parseCursor(text store.Cursor) (c cursor, err error) {
 	if text == store.CursorStart {
 		return c, nil
 	}
-	bad := store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+	bad := store.BadCursor()
 	encoded, ok := strings.CutPrefix(string(text), "c")
 	b, err := base64.RawURLEncoding.DecodeString(encoded)
 	if !ok || err != nil {

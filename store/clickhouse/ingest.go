@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"svc/store"
@@ -125,18 +124,15 @@ func (in *ingest) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	problems := map[string]string{}
+	var unknown []int
 	for k, a := range answers {
 		i := at[k]
-		if a.Unknown && len(problems) < store.MaxProblems {
-			problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
+		if a.Unknown {
+			unknown = append(unknown, i)
 		}
 		in.list[i].AgentID, in.list[i].AgentName = a.ID, a.Name
 	}
-	if len(problems) > 0 {
-		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
-	}
-	return nil
+	return store.UnknownAgents(unknown)
 }
 
 // nanos encodes a time for the engine, clamped to the range of int64.

@@ -242,9 +242,9 @@ func (w *generationWriter) add(kind move.Kind, row move.Row) error {
 		if err := json.Unmarshal(row.Value, &s); err != nil {
 			return err
 		}
-		t, ok := rollup.TableNamed(s.Table)
-		if !ok {
-			return fmt.Errorf("unknown table of statistics %q", s.Table)
+		t, err := rollup.TableNamed(s.Table)
+		if err != nil {
+			return err
 		}
 		day := dayOfTime(t.Level().Start(s.Bucket))
 		w.next.days[day] = w.next.version

@@ -35,6 +35,9 @@ var Kinds = []Kind{Watermarks, Tenants, Records, TraceState, Traces, Statistics,
 // ofTraces reports whether rows of the kind are in the store of the traces.
 func (k Kind) ofTraces() bool { return slices.Index(Kinds, k) >= slices.Index(Kinds, TraceState) }
 
+// UnknownKind returns the error of a kind that an engine does not have.
+func UnknownKind(k Kind) error { return fmt.Errorf("unknown kind of rows %q", k) }
+
 // Row is a row of any kind except traces.
 type Row struct {
 	// At is the position of the row among those of its kind in the source. Other stores
@@ -85,6 +88,14 @@ func IntegerOf(b []byte) (int64, error) {
 		return 0, fmt.Errorf("read a row: an integer of %d bytes", len(b))
 	}
 	return int64(binary.BigEndian.Uint64(b)), nil
+}
+
+// Decode decodes the document of a row.
+func Decode(doc []byte, v any) error {
+	if err := json.Unmarshal(doc, v); err != nil {
+		return fmt.Errorf("read a row: %w", err)
+	}
+	return nil
 }
 
 // The types of rows.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -169,16 +168,13 @@ func (in *ingest) remembered() bool {
 
 // unknown rejects a batch with ids of agents that do not exist.
 func (in *ingest) unknown() error {
-	problems := map[string]string{}
+	var unknown []int
 	for i := range in.named {
-		if _, ok := in.view.names[in.named[i].ID]; in.named[i].ID != "" && !ok && len(problems) < store.MaxProblems {
-			problems[fmt.Sprintf("traces[%d].agentId", in.items[i].index)] = "is not an agent of this tenant"
+		if _, ok := in.view.names[in.named[i].ID]; in.named[i].ID != "" && !ok {
+			unknown = append(unknown, in.items[i].index)
 		}
 	}
-	if len(problems) > 0 {
-		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
-	}
-	return nil
+	return store.UnknownAgents(unknown)
 }
 
 // store stores the batch if every agent in it is known.

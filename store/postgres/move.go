@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,7 +58,7 @@ func (t *Moved) of(ctx context.Context, tenantID string, fn func(d *data) error)
 func (t *Moved) Export(ctx context.Context, tenantID string, kind move.Kind, after string, limit int) (page move.Page, err error) {
 	c, ok := carried[kind]
 	if !ok {
-		return page, fmt.Errorf("unknown kind of rows %q", kind)
+		return page, move.UnknownKind(kind)
 	}
 	if kind == move.Statistics || kind == move.Tools || kind == move.PolicyFires {
 		if err := t.mergeAll(ctx, tenantID); err != nil {
@@ -102,7 +101,7 @@ func (t *Moved) mergeAll(ctx context.Context, tenantID string) error {
 func (t *Moved) Count(ctx context.Context, tenantID string, kind move.Kind) (n int64, err error) {
 	c, ok := carried[kind]
 	if !ok {
-		return 0, fmt.Errorf("unknown kind of rows %q", kind)
+		return 0, move.UnknownKind(kind)
 	}
 	err = t.of(ctx, tenantID, func(d *data) error {
 		args := []any{d.n}

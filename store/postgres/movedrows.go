@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"svc/store"
@@ -89,8 +87,8 @@ var notCarried = map[string]string{
 func putOf[T any](put func(d *data, v *T) error) func(*data, record.Row) error {
 	return func(d *data, row record.Row) error {
 		var v T
-		if err := json.Unmarshal(row.Value, &v); err != nil {
-			return fmt.Errorf("read a row: %w", err)
+		if err := move.Decode(row.Value, &v); err != nil {
+			return err
 		}
 		return put(d, &v)
 	}
@@ -162,9 +160,9 @@ func exportStatistics(d *data, after []byte, limit int, out emit) error {
 }
 
 func putStatistic(d *data, s *move.Statistic) error {
-	t, ok := rollup.TableNamed(s.Table)
-	if !ok {
-		return fmt.Errorf("unknown table of statistics %q", s.Table)
+	t, err := rollup.TableNamed(s.Table)
+	if err != nil {
+		return err
 	}
 	var sum rollup.Sum
 	if err := sum.Add(s.Data, false); err != nil {

@@ -196,9 +196,9 @@ func (d *data) sums(w window) (p rollup.Plan, g *groups, err error) {
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, ok := rollup.ResultDimension(q.GroupBy)
-	if !ok {
-		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	by, err := rollup.ResultDimension(q.GroupBy)
+	if err != nil {
+		return out, err
 	}
 	w := window{from: q.From, to: q.To, by: by}
 	if q.AgentID != "" {

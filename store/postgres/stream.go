@@ -40,7 +40,7 @@ func parseCursor(c store.Cursor) (seq int64, err error) {
 	digits := strings.TrimPrefix(string(c), "p")
 	seq, err = strconv.ParseInt(digits, 10, 64)
 	if err != nil || seq < 0 || strconv.FormatInt(seq, 10) != digits {
-		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+		return 0, store.BadCursor()
 	}
 	return seq, nil
 }

@@ -9,20 +9,17 @@ import (
 	"svc/store"
 )
 
-// ResultDimension returns the dimension of the rollups by which a query groups; ok is false for
-// an unknown grouping.
-func ResultDimension(by store.GroupBy) (d Dimension, ok bool) {
+// ResultDimension returns the dimension of the rollups by which a query groups.
+func ResultDimension(by store.GroupBy) (Dimension, error) {
 	switch by {
-	case store.GroupNone:
-		return None, true
 	case store.GroupByAgent:
-		return Agent, true
+		return Agent, nil
 	case store.GroupByModel:
-		return Model, true
+		return Model, nil
 	case store.GroupByEnvironment:
-		return Environment, true
+		return Environment, nil
 	}
-	return None, false
+	return None, by.Check()
 }
 
 // Group returns the group of a word of a dimension. The word of an agent is "i" and its

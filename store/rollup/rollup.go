@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -79,13 +80,13 @@ func (t Table) String() string {
 }
 
 // TableNamed returns the table with a name.
-func TableNamed(name string) (Table, bool) {
+func TableNamed(name string) (Table, error) {
 	for t := range NumTables {
 		if t.String() == name {
-			return t, true
+			return t, nil
 		}
 	}
-	return NumTables, false
+	return NumTables, fmt.Errorf("unknown table of statistics %q", name)
 }
 
 // Key identifies a row. Dimensions that the table does not have are 0.

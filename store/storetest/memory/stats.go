@@ -65,10 +65,8 @@ func groupOf(tr *store.Trace, by store.GroupBy) group {
 
 // Stats sums up the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	switch q.GroupBy {
-	case store.GroupNone, store.GroupByAgent, store.GroupByModel, store.GroupByEnvironment:
-	default:
-		return out, store.FieldError(store.Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	if err := q.GroupBy.Check(); err != nil {
+		return out, err
 	}
 	groups := map[group][]store.Trace{}
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {

@@ -31,7 +31,7 @@ func parseCursor(c store.Cursor) (seq uint64, err error) {
 		seq, err = strconv.ParseUint(digits, 10, 64)
 	}
 	if err != nil || cursorOf(seq) != c {
-		return 0, store.FieldError(store.Invalid, "bad cursor", "after", "must be a cursor of this store")
+		return 0, store.BadCursor()
 	}
 	return seq, nil
 }

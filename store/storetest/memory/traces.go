@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -189,16 +188,14 @@ func (t *tenant) resolveElsewhere(ctx context.Context, agents store.AgentDirecto
 
 // unknownAgents rejects a batch that names agents that do not exist.
 func unknownAgents(resolved map[int]store.ResolvedAgent) error {
-	problems := map[string]string{}
+	var unknown []int
 	for i, a := range resolved {
-		if a.Unknown && len(problems) < store.MaxProblems {
-			problems[fmt.Sprintf("traces[%d].agentId", i)] = "is not an agent of this tenant"
+		if a.Unknown {
+			unknown = append(unknown, i)
 		}
 	}
-	if len(problems) > 0 {
-		return &store.Error{Kind: store.Invalid, Message: "invalid traces", Fields: problems}
-	}
-	return nil
+	slices.Sort(unknown)
+	return store.UnknownAgents(unknown)
 }
 
 // add stores one trace.

@@ -103,6 +103,29 @@ type Span struct {
 	Duration time.Duration
 }
 
+// Calls returns the tool calls that are counted for the agent of a trace: none where the
+// agent is known by name only. It is shared by the backends.
+func (t *Trace) Calls() []ToolCalls {
+	switch {
+	case t.AgentID == "":
+		return nil
+	case len(t.ToolCalls) == 0 && t.ToolName != "":
+		return []ToolCalls{{Tool: t.ToolName, Calls: 1}}
+	}
+	return t.ToolCalls
+}
+
+// FiredPolicies returns the ids of the policies that fired, each once. It is shared by the
+// backends.
+func (t *Trace) FiredPolicies() (ids []string) {
+	for i := range t.PoliciesFired {
+		if id := t.PoliciesFired[i].ID; id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // TraceFilter restricts a list of traces. Nil and zero fields match everything.
 type TraceFilter struct {
 	AgentID           string

@@ -289,10 +289,8 @@ func (w *writer) add(it *item) error {
 	for i, tool := range it.tools {
 		w.countCalls(it, tool, it.trace.ToolCalls[i].Calls)
 	}
-	for i, p := range it.trace.PoliciesFired {
-		if p.ID != "" && !firedBefore(it.trace.PoliciesFired[:i], p.ID) {
-			w.fires[p.ID]++
-		}
+	for _, id := range it.trace.FiredPolicies() {
+		w.fires[id]++
 	}
 	return nil
 }
@@ -307,17 +305,6 @@ func (w *writer) countCalls(it *item, tool uint32, n int) {
 	calls.n += uint64(n)
 	calls.last = max(calls.last, it.trace.CreatedAt.UnixNano())
 	w.tools[k] = calls
-}
-
-// firedBefore reports whether a policy occurs earlier in the trace, so that it is
-// counted once.
-func firedBefore(list []store.PolicyFired, id string) bool {
-	for i := range list {
-		if list[i].ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // key8 returns a commit number as a key, in memory that stays valid until the

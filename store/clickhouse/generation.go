@@ -73,7 +73,7 @@ func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
 	return fmt.Sprintf("(SELECT %s FROM feed WHERE %s%s ORDER BY seq, writer LIMIT 1 BY id, again)", feedColumns, now, extra)
 }
 
-// SQL for the values of dimensions, as agentWord and modelWord build them.
+// SQL for the values of dimensions, as rollup.AgentWord and rollup.ModelWord build them.
 const (
 	agentSQL  = "if(agent != '', concat('i', agent), concat('n', agent_name))"
 	modelSQL  = "if(provider = '' AND model = '', '', concat(provider, '\\0', model))"
@@ -82,15 +82,6 @@ const (
 	sumsSQL = "bin, count(), toInt64(sum(error)), toInt64(sum(blocked)), sum(input), sum(output), sum(cost), " +
 		"if(sum(toFloat64(duration)) > 9.2e18, toInt64(9223372036854775807), sum(duration)), min(duration), max(duration)"
 )
-
-// agentWord returns an agent as a value of a dimension: its id, or the name of an agent
-// that is not registered.
-func agentWord(id, name string) string {
-	if id == "" {
-		return "n" + name
-	}
-	return "i" + id
-}
 
 // sums is a row of sumsSQL.
 type sums struct {

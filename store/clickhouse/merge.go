@@ -175,32 +175,21 @@ func (t *tenant) merge(ctx context.Context, sh *shard, settled int64) (more bool
 
 // numbered holds minutes whose dimensions are numbers of words.
 type numbered struct {
-	words   []string
-	known   map[string]uint32
+	words   *rollup.Words
 	entries []rollup.Entry
-}
-
-func (r *numbered) number(word string) uint32 {
-	n, ok := r.known[word]
-	if !ok {
-		n = uint32(len(r.words))
-		r.words = append(r.words, word)
-		r.known[word] = n
-	}
-	return n
 }
 
 // minutesOf returns the statistics of the commits after a generation, up to a
 // position.
 func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo int64) (*numbered, error) {
-	r := &numbered{words: []string{""}, known: map[string]uint32{"": 0}}
+	r := &numbered{words: rollup.NewWords()}
 	var minute uint32
 	var agent, model, env string
 	var row sums
 	err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS a, %s AS m, env, %s FROM %s GROUP BY minute, a, m, env, bin",
 		minuteSQL, agentSQL, modelSQL, sumsSQL, t.since(g.seq, 2*int64(settle), upTo, "")), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
 		r.entries = append(r.entries, rollup.Entry{Partial: row.partial(),
-			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.number(agent), Model: r.number(model), Env: r.number(env)}})
+			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.words.Number(agent), Model: r.words.Number(model), Env: r.words.Number(env)}})
 		return nil
 	})
 	return r, err
@@ -270,7 +259,7 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 		if e.Key.Table == rollup.Minute && e.Key.Bucket < first {
 			continue
 		}
-		k := rowKey{uint8(e.Key.Table), e.Key.Bucket, r.words[e.Key.Agent], r.words[e.Key.Model], r.words[e.Key.Env]}
+		k := rowKey{uint8(e.Key.Table), e.Key.Bucket, r.words.Word(e.Key.Agent), r.words.Word(e.Key.Model), r.words.Word(e.Key.Env)}
 		data, err := rollup.AppendMerged(nil, []byte(stored[k]), &e.Partial)
 		if err != nil {
 			return err

@@ -104,7 +104,7 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	}
 	merged, unmerged := "", ""
 	if agent != "" {
-		merged, unmerged = " AND agent = "+quote(agentWord(agent, "")), " AND agent = "+quote(agent)
+		merged, unmerged = " AND agent = "+quote(rollup.AgentWord(agent, "")), " AND agent = "+quote(agent)
 	}
 	// The merged rows and the unmerged traces are read concurrently.
 	read := make(chan error, 1)
@@ -203,7 +203,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 			byAgent := map[string]int64{}
 			for m, cost := range recent {
 				if at := rollup.ByMinute.Start(m.at); !at.Before(p.From) && at.Before(p.To) {
-					byAgent[m.agent] = addCap(byAgent[m.agent], cost)
+					byAgent[m.agent] = rollup.AddCap(byAgent[m.agent], cost)
 				}
 			}
 			if err := t.mergedCost(ctx, sh, &g, p, q, asked, byAgent); err != nil {
@@ -226,22 +226,14 @@ func (t *tenant) mergedCost(ctx context.Context, sh *shard, g *generation, p rol
 	}
 	words := make([]string, 0, len(asked))
 	for _, i := range asked {
-		words = append(words, agentWord(q[i].AgentID, ""))
+		words = append(words, rollup.AgentWord(q[i].AgentID, ""))
 	}
 	var word string
 	var cost int64
 	return sh.rows(ctx, fmt.Sprintf("SELECT agent, sum(cost) FROM rollups WHERE tenant = %s AND %s AND %s AND agent IN (%s) GROUP BY agent",
 		quote(t.id), ranges(p), days, quoted(words)), []any{&word, &cost}, func() error {
 		id := strings.TrimPrefix(word, "i")
-		byAgent[id] = addCap(byAgent[id], cost)
+		byAgent[id] = rollup.AddCap(byAgent[id], cost)
 		return nil
 	})
-}
-
-// addCap adds two non-negative values and saturates at the maximum.
-func addCap(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return math.MaxInt64
 }

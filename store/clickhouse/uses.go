@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"svc/store"
+	"svc/store/rollup"
 )
 
 // use is the key of a counter: a tool of an agent, or a policy, whose agent is empty.
@@ -20,7 +21,7 @@ func (c counted) add(o counted) counted {
 	if c.calls == 0 {
 		return o
 	}
-	return counted{min(c.first, o.first), max(c.last, o.last), addCap(c.calls, o.calls)}
+	return counted{min(c.first, o.first), max(c.last, o.last), rollup.AddCap(c.calls, o.calls)}
 }
 
 // uses adds up the counters of a generation and of the traces after it, up to a

@@ -171,9 +171,13 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	r.cacheRead, r.cacheMade = append(r.cacheRead, tr.CacheReadTokens), append(r.cacheMade, tr.CacheCreationTokens)
 	r.cost, r.duration = append(r.cost, int64(tr.Cost)), append(r.duration, int64(tr.Duration))
 	r.bin, r.score = append(r.bin, rollup.BinOf(tr.Duration)), append(r.score, tr.InjectionScore)
-	r.pii, r.policies = append(r.pii, tr.PIIDetected), append(r.policies, policyIDs(tr.PoliciesFired))
+	r.pii, r.policies = append(r.pii, tr.PIIDetected), append(r.policies, tr.FiredPolicies())
 	r.fired, r.scores, r.spans = append(r.fired, fired), append(r.scores, scores), append(r.spans, spans)
-	tools, counts := calls(tr)
+	var tools []string
+	var counts []int64
+	for _, c := range tr.Calls() {
+		tools, counts = append(tools, c.Tool), append(counts, int64(c.Calls))
+	}
 	r.callTools, r.callCounts = append(r.callTools, tools), append(r.callCounts, counts)
 	return nil
 }
@@ -203,30 +207,4 @@ func listOf[T any](text string) (list []T, err error) {
 		return nil, fmt.Errorf("damaged trace: %w", err)
 	}
 	return list, nil
-}
-
-// policyIDs returns the policies that fired, each once.
-func policyIDs(fired []store.PolicyFired) (ids []string) {
-	once := map[string]bool{"": true}
-	for _, p := range fired {
-		if !once[p.ID] {
-			once[p.ID] = true
-			ids = append(ids, p.ID)
-		}
-	}
-	return ids
-}
-
-// calls returns the tools that a trace of a registered agent called.
-func calls(tr *store.Trace) (tools []string, counts []int64) {
-	if tr.AgentID == "" {
-		return nil, nil
-	}
-	if len(tr.ToolCalls) == 0 && tr.ToolName != "" {
-		return []string{tr.ToolName}, []int64{1}
-	}
-	for _, c := range tr.ToolCalls {
-		tools, counts = append(tools, c.Tool), append(counts, int64(c.Calls))
-	}
-	return tools, counts
 }

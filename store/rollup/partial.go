@@ -34,17 +34,17 @@ func (p *Partial) addCounters(o *Partial) {
 	default:
 		p.Min, p.Max = min(p.Min, o.Min), max(p.Max, o.Max)
 	}
-	p.Traces = addCap(p.Traces, o.Traces)
-	p.Errors = addCap(p.Errors, o.Errors)
-	p.Blocked = addCap(p.Blocked, o.Blocked)
-	p.InputTokens = addCap(p.InputTokens, o.InputTokens)
-	p.OutputTokens = addCap(p.OutputTokens, o.OutputTokens)
-	p.Cost = addCap(p.Cost, o.Cost)
-	p.Duration = addCap(p.Duration, o.Duration)
+	p.Traces = AddCap(p.Traces, o.Traces)
+	p.Errors = AddCap(p.Errors, o.Errors)
+	p.Blocked = AddCap(p.Blocked, o.Blocked)
+	p.InputTokens = AddCap(p.InputTokens, o.InputTokens)
+	p.OutputTokens = AddCap(p.OutputTokens, o.OutputTokens)
+	p.Cost = AddCap(p.Cost, o.Cost)
+	p.Duration = AddCap(p.Duration, o.Duration)
 }
 
-// addCap adds two non-negative values and saturates at the maximum.
-func addCap(a, b int64) int64 {
+// AddCap adds two non-negative values and saturates at the maximum.
+func AddCap(a, b int64) int64 {
 	if s := a + b; s >= a {
 		return s
 	}

@@ -23,7 +23,7 @@ func (d *data) countTraces(horizon int64, f *store.TraceFilter) (total int, err 
 	if !f.End.IsZero() && nanos(f.End) < math.MaxInt64 {
 		to = nanos(f.End) + 1
 	}
-	first, last, minutesFrom, err := d.counted()
+	first, last, minutesFrom, err := d.extent()
 	if err != nil || first >= last || from >= to {
 		return 0, err
 	}
@@ -74,9 +74,9 @@ func upTo(nanos int64, unit time.Duration) int64 {
 	return nanos
 }
 
-// counted returns the range of the statistics, in whole days, and where minutes start,
+// extent returns the range of the statistics, in whole days, and where minutes start,
 // in whole hours.
-func (d *data) counted() (first, last, minutesFrom int64, err error) {
+func (d *data) extent() (first, last, minutesFrom int64, err error) {
 	some, err := d.one([]any{&first, &last, &minutesFrom}, `SELECT
 		least((SELECT min(bucket) FROM rollups WHERE tenant = $1 AND tbl = $2), (SELECT min(oldest) / 1440 FROM rollup_deltas WHERE tenant = $1)),
 		greatest((SELECT max(bucket) FROM rollups WHERE tenant = $1 AND tbl = $2), (SELECT max(newest) / 1440 FROM rollup_deltas WHERE tenant = $1)),
@@ -91,38 +91,27 @@ func (d *data) counted() (first, last, minutesFrom int64, err error) {
 func (d *data) countMinutes(f *store.TraceFilter, from, to time.Time) (int, error) {
 	w := window{from: from, to: to, by: rollup.Environment, env: f.Environment}
 	if f.AgentID != "" {
-		w.agent = agentWord(f.AgentID, "")
+		w.agents = [][]byte{[]byte(rollup.AgentWord(f.AgentID, ""))}
 		if f.Environment == "" {
 			w.by = rollup.None
 		}
 	}
-	counter, of := "traces", func(p *rollup.Partial) int64 { return p.Traces }
+	counter := `traces`
 	switch f.Status {
 	case "":
 	case store.TraceError:
-		counter, of = "errors", func(p *rollup.Partial) int64 { return p.Errors }
+		counter = `errors`
 	case store.TraceSuccess:
-		counter, of = "traces - errors", func(p *rollup.Partial) int64 { return p.Traces - p.Errors }
+		counter = `traces - errors`
 	default:
 		return 0, nil
 	}
-	plan, err := d.plan(w)
-	if err != nil {
-		return 0, err
+	totals, err := d.totals(w, counter)
+	n := int64(0)
+	for _, of := range totals {
+		n += of
 	}
-	sum, err := d.sumOf(plan, w, counter)
-	if err != nil {
-		return 0, err
-	}
-	rest, err := d.unmerged(from, to)
-	if err != nil {
-		return 0, err
-	}
-	err = rest.within(plan, w, func(e *rollup.Entry) error {
-		sum += of(&e.Partial)
-		return nil
-	})
-	return int(sum), err
+	return int(n), err
 }
 
 // countRows counts the traces that match a filter and were created in a range whose end

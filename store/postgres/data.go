@@ -43,8 +43,6 @@ type data struct {
 
 	known  map[rowKey][]byte // rows of records that were read or written
 	agents bool              // agents or their names have changed
-
-	wordNumbers map[string]int64 // set by a migration that fills the tenant
 }
 
 // number returns the tenant's number, which never changes.

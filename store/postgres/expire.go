@@ -119,8 +119,7 @@ func (d *data) expireTraces(before int64, res *store.Expired) (more bool, err er
 // minutes start.
 func (d *data) expireMinutes(before time.Time) (removed int, err error) {
 	// A concurrent merge would add some of the rows again.
-	var words int64
-	if _, err := d.one([]any{&words}, `SELECT words FROM rollup_state WHERE tenant = $1 FOR UPDATE`, d.n); err != nil {
+	if _, err := d.exists(`SELECT 1 FROM rollup_state WHERE tenant = $1 FOR UPDATE`, d.n); err != nil {
 		return 0, err
 	}
 	removed, err = d.count(`DELETE FROM rollups WHERE tenant = $1 AND tbl = $2 AND (bucket, agent, model, env) IN

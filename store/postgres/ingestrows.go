@@ -91,12 +91,16 @@ func (in *ingest) keep(d *data, v *agentView) error {
 	if _, err := d.tx.Conn().PgConn().CopyFrom(d.ctx, bytes.NewReader(rows), copied); err != nil {
 		return err
 	}
-	delta := newDelta(stored, in.now)
+	delta, err := newDelta(stored, in.now)
+	if err != nil {
+		return err
+	}
 	var gen, horizon int64
-	_, err := d.one([]any{&gen, &horizon, &in.seq}, `WITH s AS (UPDATE trace_state SET seq = seq + $2 WHERE tenant = $1 RETURNING seq, agents_gen, horizon),
+	_, err = d.one([]any{&gen, &horizon, &in.seq}, `WITH s AS (UPDATE trace_state SET seq = seq + $2 WHERE tenant = $1 RETURNING seq, agents_gen, horizon),
 		b AS (INSERT INTO trace_batches (tenant, n, traces, newest, created, seqs) SELECT $1, s.seq, $2, $3, $4, $5 FROM s),
-		r AS (INSERT INTO rollup_deltas (tenant, n, at, oldest, newest, data) SELECT $1, s.seq, $6, $7, $8, $9 FROM s)
-		SELECT agents_gen, horizon, seq FROM s`, in.n, len(stored), newest, created, places, in.now.UnixNano(), delta.oldest(), delta.newest(), delta.encode())
+		r AS (INSERT INTO rollup_deltas (tenant, n, at, oldest, newest, buckets, agents, models, envs, traces, errors, costs, data, tool_agents, tools, firsts, lasts, calls, policies, fires)
+			SELECT $1, s.seq, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23 FROM s)
+		SELECT agents_gen, horizon, seq FROM s`, append([]any{in.n, len(stored), newest, created, places, in.now.UnixNano()}, delta.columns()...)...)
 	if err == nil && (horizon != in.horizon || v.gen != anyGen && v.gen != gen) {
 		err = errStale
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,170 +43,97 @@ func (s *Store) mergeDue(ctx context.Context) error {
 func (s *Store) merge(ctx context.Context, tenant int32) (more bool, err error) {
 	err = s.run(ctx, writing, func(ctx context.Context, tx pgx.Tx) error {
 		d := &data{ctx: ctx, tx: tx, s: s, n: tenant}
-		var words int64
-		mine, err := d.one([]any{&words}, `SELECT words FROM rollup_state WHERE tenant = $1 FOR UPDATE SKIP LOCKED`, tenant)
 		more = false
+		mine, err := d.exists(`SELECT 1 FROM rollup_state WHERE tenant = $1 FOR UPDATE SKIP LOCKED`, tenant)
 		if err != nil || !mine {
 			return err
 		}
-		more, err = d.merge(words)
+		more, err = d.merge()
 		return err
 	})
 	return more, err
 }
 
-// merge is Store.merge with the tenant's statistics locked.
-func (d *data) merge(words int64) (more bool, err error) {
-	sum := emptyDelta()
-	var done []int64
-	var n int64
-	var raw []byte
-	err = d.each([]any{&n, &raw}, func() error {
-		done = append(done, n)
-		return sum.addEncoded(raw)
-	}, `SELECT n, data FROM rollup_deltas WHERE tenant = $1 ORDER BY n LIMIT $2`, d.n, mergeMost)
-	if err != nil || len(done) == 0 {
+// merge is Store.merge with the tenant's statistics locked. Batches that are committed
+// meanwhile have higher numbers.
+func (d *data) merge() (more bool, err error) {
+	var batches, last, minutesFrom int64
+	_, err = d.one([]any{&batches, &last, &minutesFrom}, `SELECT count(*), coalesce(max(n), 0), (SELECT minutes_from FROM trace_state WHERE tenant = $1)
+		FROM (SELECT n FROM rollup_deltas WHERE tenant = $1 ORDER BY n LIMIT $2) d`, d.n, mergeMost)
+	if err != nil || batches == 0 {
 		return false, err
 	}
-	numbers, err := d.numberWords(sum, words)
+	words := rollup.NewWords()
+	var minutes []rollup.Entry
+	var bucket int64
+	var agent, model, env, raw []byte
+	err = d.each([]any{&bucket, &agent, &model, &env, &raw}, func() error {
+		p, err := rollup.Decode(raw)
+		minutes = append(minutes, rollup.Entry{Partial: p,
+			Key: rollup.Key{Table: rollup.Minute, Bucket: uint32(bucket), Agent: words.Number(string(agent)), Model: words.Number(string(model)), Env: words.Number(string(env))}})
+		return err
+	}, `SELECT bucket, agent, model, env, data FROM waiting_rollups WHERE tenant = $1 AND n <= $2`, d.n, last)
 	if err != nil {
 		return false, err
 	}
-	var minutesFrom int64
-	if _, err := d.one([]any{&minutesFrom}, `SELECT minutes_from FROM trace_state WHERE tenant = $1`, d.n); err != nil {
+	if err := d.mergeRows(rollup.Expand(minutes), words, rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
 		return false, err
 	}
-	for i := range sum.minutes {
-		k := &sum.minutes[i].Key
-		k.Agent, k.Model, k.Env = numbers[k.Agent], numbers[k.Model], numbers[k.Env]
-	}
-	if err := d.mergeRows(rollup.Expand(sum.minutes), rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
-		return false, err
-	}
-	d.mergeTools(sum)
-	d.mergeFires(sum)
-	d.exec(`DELETE FROM rollup_deltas WHERE tenant = $1 AND n = ANY($2)`, d.n, done)
-	return len(done) == mergeMost, d.flush()
-}
-
-// numberWords finds the numbers of the values of dimensions or assigns them.
-func (d *data) numberWords(sum *delta, words int64) ([]uint32, error) {
-	used := make([]bool, len(sum.words.list))
-	for i := range sum.minutes {
-		k := &sum.minutes[i].Key
-		used[k.Agent], used[k.Model], used[k.Env] = true, true, true
-	}
-	var wanted [][]byte
-	for i, word := range sum.words.list {
-		if used[i] && word != "" {
-			wanted = append(wanted, []byte(word))
-		}
-	}
-	numbers := map[string]int64{}
-	var n int64
-	var word []byte
-	err := d.each([]any{&word, &n}, func() error {
-		numbers[string(word)] = n
-		return nil
-	}, `SELECT word, n FROM rollup_words WHERE tenant = $1 AND word = ANY($2)`, d.n, wanted)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]uint32, len(sum.words.list))
-	made := words
-	for i, word := range sum.words.list {
-		if !used[i] || word == "" {
-			continue
-		}
-		n, known := numbers[word]
-		if !known {
-			made++
-			n = made
-			numbers[word] = n
-			d.exec(`INSERT INTO rollup_words (tenant, word, n) VALUES ($1, $2, $3)`, d.n, []byte(word), n)
-		}
-		out[i] = uint32(n)
-	}
-	if made != words {
-		d.exec(`UPDATE rollup_state SET words = $2 WHERE tenant = $1`, d.n, made)
-	}
-	return out, nil
+	d.exec(mergeTools, d.n, last, maxTools)
+	d.exec(mergeFires, d.n, last)
+	d.exec(`DELETE FROM rollup_deltas WHERE tenant = $1 AND n <= $2`, d.n, last)
+	return batches == mergeMost, d.flush()
 }
 
 // mergeRows merges entries into the rows of their keys. Minutes that retention has
 // removed are left out.
-func (d *data) mergeRows(entries []rollup.Entry, minutesFrom uint32) error {
-	c := rowColumns{}
-	var kept []*rollup.Entry
+func (d *data) mergeRows(entries []rollup.Entry, words *rollup.Words, minutesFrom uint32) error {
+	rows := rollupRows{}
+	entries = slices.DeleteFunc(entries, func(e rollup.Entry) bool { return e.Key.Table == rollup.Minute && e.Key.Bucket < minutesFrom })
 	for i := range entries {
-		e := &entries[i]
-		if e.Key.Table == rollup.Minute && e.Key.Bucket < minutesFrom {
-			continue
-		}
-		kept = append(kept, e)
-		c.add(e.Key)
+		rows.addKey(entries[i].Key, words)
 	}
-	stored := map[rollup.Key][]byte{}
-	var table int16
-	var bucket, agent, model, env int64
+	stored := make([][]byte, len(entries))
+	var place int64
 	var raw []byte
-	err := d.each([]any{&table, &bucket, &agent, &model, &env, &raw}, func() error {
-		stored[rollup.Key{Table: rollup.Table(table), Bucket: uint32(bucket), Agent: uint32(agent), Model: uint32(model), Env: uint32(env)}] = append([]byte{}, raw...)
+	err := d.each([]any{&place, &raw}, func() error {
+		stored[place-1] = slices.Clone(raw)
 		return nil
-	}, `SELECT r.tbl, r.bucket, r.agent, r.model, r.env, r.data FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS k (tbl, bucket, agent, model, env)
+	}, `SELECT k.place, r.data FROM unnest($2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS k (tbl, bucket, agent, model, env, place)
 		JOIN rollups r ON r.tenant = $1 AND r.tbl = k.tbl AND r.bucket = k.bucket AND r.agent = k.agent AND r.model = k.model AND r.env = k.env`,
-		d.n, c.tables, c.buckets, c.agents, c.models, c.envs)
+		d.n, rows.tables, rows.buckets, rows.agents, rows.models, rows.envs)
 	if err != nil {
 		return err
 	}
-	var rows [][]byte
-	var traces, errs, costs []int64
-	for _, e := range kept {
-		row, err := rollup.AppendMerged(nil, stored[e.Key], &e.Partial)
+	for i := range entries {
+		row, err := rollup.AppendMerged(nil, stored[i], &entries[i].Partial)
 		if err != nil {
 			return err
 		}
-		var total rollup.Sum
-		if err := total.Add(row, false); err != nil {
+		if err := rows.addData(row); err != nil {
 			return err
 		}
-		rows, traces, errs, costs = append(rows, row), append(traces, total.Traces), append(errs, total.Errors), append(costs, total.Cost)
 	}
 	d.exec(`INSERT INTO rollups (tenant, tbl, bucket, agent, model, env, traces, errors, cost, data)
-		SELECT $1, k.* FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) AS k
+		SELECT $1, k.* FROM unnest($2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) AS k
 		ON CONFLICT (tenant, tbl, bucket, agent, model, env) DO UPDATE SET traces = excluded.traces, errors = excluded.errors, cost = excluded.cost, data = excluded.data`,
-		d.n, c.tables, c.buckets, c.agents, c.models, c.envs, traces, errs, costs, rows)
+		d.n, rows.tables, rows.buckets, rows.agents, rows.models, rows.envs, rows.traces, rows.errors, rows.costs, rows.data)
 	return nil
 }
 
-// rowColumns returns keys of rows as one slice per column.
-type rowColumns struct {
-	tables                        []int16
-	buckets, agents, models, envs []int64
-}
-
-func (c *rowColumns) add(k rollup.Key) {
-	c.tables, c.buckets = append(c.tables, int16(k.Table)), append(c.buckets, int64(k.Bucket))
-	c.agents, c.models, c.envs = append(c.agents, int64(k.Agent)), append(c.models, int64(k.Model)), append(c.envs, int64(k.Env))
-}
-
 // mergeTools adds the uses of tools of agents that still exist, of each agent at most
-// maxTools.
-func (d *data) mergeTools(sum *delta) {
-	for k, u := range sum.tools {
-		d.exec(`INSERT INTO tools (tenant, agent, tool, first, last, calls) SELECT $1, $2, $3, $4, $5, $6
-			WHERE EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'agents' AND key = $2)
-			AND (EXISTS (SELECT 1 FROM tools WHERE tenant = $1 AND agent = $2 AND tool = $3) OR (SELECT count(*) FROM tools WHERE tenant = $1 AND agent = $2) < $7)
-			ON CONFLICT (tenant, agent, tool) DO UPDATE SET first = least(tools.first, excluded.first), last = greatest(tools.last, excluded.last), calls = tools.calls + excluded.calls`,
-			d.n, []byte(k.agent), []byte(k.tool), u.first, u.last, u.calls, maxTools)
-	}
-}
+// maxTools tools.
+const mergeTools = `WITH u AS (SELECT agent, tool, min(first) AS first, max(last) AS last, least(sum(calls), 9223372036854775807)::bigint AS calls
+		FROM waiting_tools WHERE tenant = $1 AND n <= $2 GROUP BY agent, tool),
+	p AS (SELECT u.*, t.tool IS NULL AS new, row_number() OVER (PARTITION BY u.agent, t.tool IS NULL ORDER BY u.first, u.tool) AS place
+		FROM u LEFT JOIN tools t ON t.tenant = $1 AND t.agent = u.agent AND t.tool = u.tool)
+	INSERT INTO tools (tenant, agent, tool, first, last, calls) SELECT $1, agent, tool, first, last, calls FROM p
+	WHERE EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'agents' AND key = p.agent)
+	AND (NOT new OR place + (SELECT count(*) FROM tools t WHERE t.tenant = $1 AND t.agent = p.agent) <= $3)
+	ON CONFLICT (tenant, agent, tool) DO UPDATE SET first = least(tools.first, excluded.first), last = greatest(tools.last, excluded.last), calls = tools.calls + excluded.calls`
 
 // mergeFires adds the fires of policies that exist, because traces may name any
 // policy.
-func (d *data) mergeFires(sum *delta) {
-	for id, n := range sum.fires {
-		d.exec(`INSERT INTO policy_fires (tenant, policy, n) SELECT $1, $2, $3 WHERE EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'policies' AND key = $2)
-			ON CONFLICT (tenant, policy) DO UPDATE SET n = policy_fires.n + excluded.n`, d.n, []byte(id), n)
-	}
-}
+const mergeFires = `INSERT INTO policy_fires (tenant, policy, n) SELECT $1, policy, sum(n)::bigint FROM waiting_fires f WHERE tenant = $1 AND batch <= $2
+	AND EXISTS (SELECT 1 FROM records WHERE tenant = $1 AND bucket = 'policies' AND key = f.policy) GROUP BY policy
+	ON CONFLICT (tenant, policy) DO UPDATE SET n = policy_fires.n + excluded.n`

@@ -95,21 +95,24 @@ func exists(err error) bool {
 }
 
 // errUnreleased is the error of a database of a build from before the first release, which
-// had its version in the table svc_schema or svc_schema_version.
+// had its version in the table svc_schema or svc_schema_version, or numbered the values of
+// dimensions in the table rollup_words.
 var errUnreleased = errors.New("written by a build of svc from before the first release, which this program cannot read: keep the database for that build, and give this one an empty database of its own")
 
 // schemaOf returns the version of a database, 0 for one without a schema.
 func schemaOf(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (version, oldest int, err error) {
-	err = from.QueryRow(ctx, `SELECT version, oldest FROM svc_version`).Scan(&version, &oldest)
-	if code(err) == undefinedTable {
-		var unreleased bool
-		if err = from.QueryRow(ctx, `SELECT coalesce(to_regclass('svc_schema'), to_regclass('svc_schema_version')) IS NOT NULL`).Scan(&unreleased); unreleased {
-			err = errUnreleased
-		}
+	var unreleased bool
+	err = from.QueryRow(ctx, `SELECT coalesce(to_regclass('svc_schema'), to_regclass('svc_schema_version'), to_regclass('rollup_words')) IS NOT NULL`).Scan(&unreleased)
+	if unreleased {
+		err = errUnreleased
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
+	if err != nil {
+		return 0, 0, err
+	}
+	err = from.QueryRow(ctx, `SELECT version, oldest FROM svc_version`).Scan(&version, &oldest)
+	if code(err) == undefinedTable || errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
 	return version, oldest, err

@@ -1,7 +1,7 @@
 package postgres
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"strings"
 
 	"svc/store"
@@ -56,7 +56,7 @@ var carried = map[move.Kind]carrier{
 		})},
 	move.Traces: {[]string{"traces", "trace_ids", "trace_batches"},
 		`SELECT count(*) FROM traces WHERE tenant = $1 AND created >= (SELECT horizon FROM trace_state WHERE tenant = $1)`, nil, nil},
-	move.Statistics: {[]string{"rollups", "rollup_words", "rollup_deltas"}, `SELECT count(*) FROM rollups WHERE tenant = $1`, exportStatistics, putOf(putStatistic)},
+	move.Statistics: {[]string{"rollups", "rollup_deltas"}, `SELECT count(*) FROM rollups WHERE tenant = $1`, exportStatistics, putOf(putStatistic)},
 	move.Tools: {[]string{"tools"}, `SELECT count(*) FROM tools WHERE tenant = $1`, exportTools,
 		putOf(func(d *data, t *move.Tool) error {
 			d.exec(`INSERT INTO tools (tenant, agent, tool, first, last, calls) VALUES ($1, $2, $3, $4, $5, $6)`, d.n, t.Agent, t.Tool, t.First, t.Last, t.Calls)
@@ -133,30 +133,29 @@ func exportRecords(d *data, after []byte, limit int, out emit) error {
 }
 
 // statisticKey is the position of a row of statistics: the columns of the primary key.
-func statisticKey(list ...int64) (key []byte) {
-	for _, n := range list {
-		key = binary.BigEndian.AppendUint64(key, uint64(n))
-	}
-	return key
+type statisticKey struct {
+	Table             int16
+	Bucket            int64
+	Agent, Model, Env []byte
 }
 
 func exportStatistics(d *data, after []byte, limit int, out emit) error {
-	from := [5]int64{-1}
-	if len(after) == 40 {
-		for i := range from {
-			from[i] = int64(binary.BigEndian.Uint64(after[8*i:]))
+	from := statisticKey{Table: -1}
+	if len(after) > 0 {
+		if err := parse(after, &from); err != nil {
+			return err
 		}
 	}
-	var tbl int16
-	var bucket, agent, model, env int64
-	var a, m, e, raw []byte
-	return d.each([]any{&tbl, &bucket, &agent, &model, &env, &a, &m, &e, &raw}, func() error {
-		return out(statisticKey(int64(tbl), bucket, agent, model, env), move.Statistic{Table: rollup.Table(tbl).String(), Bucket: uint32(bucket),
-			Agent: append([]byte{}, a...), Model: append([]byte{}, m...), Env: append([]byte{}, e...), Data: raw})
-	}, `SELECT r.tbl, r.bucket, r.agent, r.model, r.env, a.word, m.word, e.word, r.data FROM
-		(SELECT * FROM rollups WHERE tenant = $1 AND (tbl, bucket, agent, model, env) > ($2, $3, $4, $5, $6) ORDER BY tbl, bucket, agent, model, env LIMIT $7) r
-		LEFT JOIN rollup_words a ON a.tenant = $1 AND a.n = r.agent LEFT JOIN rollup_words m ON m.tenant = $1 AND m.n = r.model LEFT JOIN rollup_words e ON e.tenant = $1 AND e.n = r.env
-		ORDER BY r.tbl, r.bucket, r.agent, r.model, r.env`, d.n, from[0], from[1], from[2], from[3], from[4], limit)
+	var k statisticKey
+	var raw []byte
+	return d.each([]any{&k.Table, &k.Bucket, &k.Agent, &k.Model, &k.Env, &raw}, func() error {
+		at, err := json.Marshal(k)
+		if err != nil {
+			return err
+		}
+		return out(at, move.Statistic{Table: rollup.Table(k.Table).String(), Bucket: uint32(k.Bucket), Agent: k.Agent, Model: k.Model, Env: k.Env, Data: raw})
+	}, `SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = $1 AND (tbl, bucket, agent, model, env) > ($2, $3, coalesce($4, ''::bytea), coalesce($5, ''::bytea), coalesce($6, ''::bytea))
+		ORDER BY tbl, bucket, agent, model, env LIMIT $7`, d.n, from.Table, from.Bucket, from.Agent, from.Model, from.Env, limit)
 }
 
 func putStatistic(d *data, s *move.Statistic) error {
@@ -168,38 +167,9 @@ func putStatistic(d *data, s *move.Statistic) error {
 	if err := sum.Add(s.Data, false); err != nil {
 		return err
 	}
-	var numbers [3]int64
-	for i, word := range [...][]byte{s.Agent, s.Model, s.Env} {
-		var err error
-		if numbers[i], err = d.wordNumber(word); err != nil {
-			return err
-		}
-	}
-	d.exec(`INSERT INTO rollups (tenant, tbl, bucket, agent, model, env, traces, errors, cost, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		d.n, int16(t), int64(s.Bucket), numbers[0], numbers[1], numbers[2], sum.Traces, sum.Errors, sum.Cost, s.Data)
+	d.exec(`INSERT INTO rollups (tenant, tbl, bucket, agent, model, env, traces, errors, cost, data) VALUES ($1, $2, $3, coalesce($4, ''::bytea), coalesce($5, ''::bytea), coalesce($6, ''::bytea), $7, $8, $9, $10)`,
+		d.n, int16(t), int64(s.Bucket), s.Agent, s.Model, s.Env, sum.Traces, sum.Errors, sum.Cost, s.Data)
 	return nil
-}
-
-// wordNumber finds the number of a value of a dimension or assigns one. Numbers of the
-// transaction are cached.
-func (d *data) wordNumber(word []byte) (n int64, err error) {
-	if len(word) == 0 {
-		return 0, nil
-	}
-	if n, ok := d.wordNumbers[string(word)]; ok {
-		return n, nil
-	}
-	known, err := d.one([]any{&n}, `SELECT n FROM rollup_words WHERE tenant = $1 AND word = $2`, d.n, word)
-	if err == nil && !known {
-		if _, err = d.one([]any{&n}, `UPDATE rollup_state SET words = words + 1 WHERE tenant = $1 RETURNING words`, d.n); err == nil {
-			d.exec(`INSERT INTO rollup_words (tenant, word, n) VALUES ($1, $2, $3)`, d.n, word, n)
-		}
-	}
-	if d.wordNumbers == nil {
-		d.wordNumbers = map[string]int64{}
-	}
-	d.wordNumbers[string(word)] = n
-	return n, err
 }
 
 func exportTools(d *data, after []byte, limit int, out emit) error {

@@ -124,24 +124,44 @@ CREATE TABLE trace_batches (
 	PRIMARY KEY (tenant, n)
 );
 
--- Statistics of batches that are not merged yet.
+-- Statistics of batches that are not merged yet: rows of the table by the minute, uses of
+-- tools and policies that fired. Each array is a column of such rows.
 CREATE TABLE rollup_deltas (
-	tenant  int    NOT NULL,
-	n       bigint NOT NULL, -- of the batch
-	at      bigint NOT NULL,
-	oldest  bigint NOT NULL, -- first and last minute
-	newest  bigint NOT NULL,
-	data    bytea  NOT NULL,
+	tenant      int      NOT NULL,
+	n           bigint   NOT NULL, -- of the batch
+	at          bigint   NOT NULL,
+	oldest      bigint   NOT NULL, -- first and last minute
+	newest      bigint   NOT NULL,
+	buckets     bigint[] NOT NULL,
+	agents      bytea[]  NOT NULL,
+	models      bytea[]  NOT NULL,
+	envs        bytea[]  NOT NULL,
+	traces      bigint[] NOT NULL,
+	errors      bigint[] NOT NULL,
+	costs       bigint[] NOT NULL,
+	data        bytea[]  NOT NULL,
+	tool_agents bytea[], -- with the next four columns; NULL: no tools
+	tools       bytea[],
+	firsts      bigint[],
+	lasts       bigint[],
+	calls       bigint[],
+	policies    bytea[],
+	fires       bigint[],
 	PRIMARY KEY (tenant, n)
 );
+CREATE VIEW waiting_rollups AS SELECT d.tenant, d.n, d.oldest, d.newest, k.*
+	FROM rollup_deltas d, unnest(buckets, agents, models, envs, traces, errors, costs, data) AS k (bucket, agent, model, env, traces, errors, cost, data);
+CREATE VIEW waiting_tools AS SELECT d.tenant, d.n, k.* FROM rollup_deltas d, unnest(tool_agents, tools, firsts, lasts, calls) AS k (agent, tool, first, last, calls);
+CREATE VIEW waiting_fires AS SELECT d.tenant, d.n AS batch, k.* FROM rollup_deltas d, unnest(policies, fires) AS k (policy, n);
 
+-- Agents, models and environments are words of store/rollup; empty: all.
 CREATE TABLE rollups (
 	tenant int    NOT NULL,
 	tbl    smallint NOT NULL, -- store/rollup numbers them
 	bucket bigint NOT NULL,
-	agent  bigint NOT NULL,
-	model  bigint NOT NULL,
-	env    bigint NOT NULL,
+	agent  bytea  NOT NULL,
+	model  bytea  NOT NULL,
+	env    bytea  NOT NULL,
 	traces bigint NOT NULL,
 	errors bigint NOT NULL,
 	cost   bigint NOT NULL,
@@ -149,19 +169,9 @@ CREATE TABLE rollups (
 	PRIMARY KEY (tenant, tbl, bucket, agent, model, env)
 );
 
--- The values of the dimensions of rollups, numbered.
-CREATE TABLE rollup_words (
-	tenant int    NOT NULL,
-	word   bytea  NOT NULL,
-	n      bigint NOT NULL,
-	PRIMARY KEY (tenant, word)
-);
-CREATE UNIQUE INDEX rollup_words_n ON rollup_words (tenant, n);
-
 -- Locked by whoever merges the statistics of a tenant, or removes old ones.
 CREATE TABLE rollup_state (
-	tenant int    PRIMARY KEY,
-	words  bigint NOT NULL DEFAULT 0
+	tenant int PRIMARY KEY
 );
 
 CREATE TABLE tools (

@@ -20,16 +20,7 @@ const (
 
 // mergeDue merges the statistics of the tenants that are due.
 func (s *Store) mergeDue(ctx context.Context) error {
-	var due []int32
-	err := s.run(ctx, reading, func(ctx context.Context, tx pgx.Tx) error {
-		due = due[:0]
-		var n int32
-		return rows(ctx, tx, `SELECT tenant FROM rollup_deltas GROUP BY tenant HAVING count(*) >= $1 OR min(at) < $2`,
-			[]any{s.opts.mergeFrom, s.now().UnixNano() - mergeAfter}, []any{&n}, func() error {
-				due = append(due, n)
-				return nil
-			})
-	})
+	due, err := listOf[int32](ctx, s, `SELECT tenant FROM rollup_deltas GROUP BY tenant HAVING count(*) >= $1 OR min(at) < $2`, s.opts.mergeFrom, s.now().UnixNano()-mergeAfter)
 	for _, n := range due {
 		for more := true; more && err == nil; {
 			more, err = s.merge(ctx, n)

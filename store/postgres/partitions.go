@@ -94,14 +94,9 @@ func (s *Store) makeDay(ctx context.Context, d int64) error {
 }
 
 // partitions returns the days that have a partition, oldest first.
-func (s *Store) partitions(ctx context.Context, tx pgx.Tx) (days []int64, err error) {
-	var d int64
-	err = rows(ctx, tx, `SELECT substr(c.relname, 12)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = to_regclass('traces') AND c.relname ~ '^traces_day_[0-9]+$' ORDER BY 1`, nil, []any{&d}, func() error {
-		days = append(days, d)
-		return nil
-	})
-	return days, err
+func (s *Store) partitions(ctx context.Context) ([]int64, error) {
+	return listOf[int64](ctx, s, `SELECT substr(c.relname, 12)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = to_regclass('traces') AND c.relname ~ '^traces_day_[0-9]+$' ORDER BY 1`)
 }
 
 // dropDay drops the partition of a day if every tenant with traces in it has removed

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"svc/store"
 	"svc/store/postgres/postgrestest"
 	"svc/store/storetest"
@@ -19,10 +17,7 @@ import (
 // partitionsOf returns the days that have a partition.
 func partitionsOf(t *testing.T, s *Store) (days []int64) {
 	t.Helper()
-	err := s.read(context.Background(), func(ctx context.Context, tx pgx.Tx) (err error) {
-		days, err = s.partitions(ctx, tx)
-		return err
-	})
+	days, err := s.partitions(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

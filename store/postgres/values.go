@@ -68,6 +68,18 @@ func rows(ctx context.Context, tx pgx.Tx, sql string, args []any, into []any, ea
 	return err
 }
 
+// listOf returns the values of the only column of a query.
+func listOf[T any](ctx context.Context, s *Store, sql string, args ...any) (list []T, err error) {
+	err = s.run(ctx, reading, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sql, args...)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		}
+		return err
+	})
+	return list, err
+}
+
 // limitOf returns the limit of a page for the engine, nil for none.
 func limitOf(p store.Page) any {
 	if p.Limit <= 0 {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -235,9 +237,23 @@ type Cursor string
 // CursorStart is the position before the first commit. Every backend accepts it.
 const CursorStart Cursor = "0"
 
-// BadCursor returns the error of a cursor that the store did not make. It is shared by the
-// backends.
-func BadCursor() *Error {
+// Number returns the number in a cursor of an engine that numbers commits; 0 for the empty
+// cursor. A store that was moved from one such engine to another has the same numbers: "p"
+// before it, which cursors of PostgreSQL have, is ignored.
+func (c Cursor) Number() (int64, error) {
+	if c == "" {
+		return 0, nil
+	}
+	digits := strings.TrimPrefix(string(c), "p")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+		return 0, BadCursor()
+	}
+	return n, nil
+}
+
+// BadCursor rejects a cursor of another store.
+func BadCursor() error {
 	return FieldError(Invalid, "bad cursor", "after", "must be a cursor of this store")
 }
 
@@ -257,6 +273,14 @@ type StreamOptions struct {
 	MaxLag int
 	// Batch bounds the events that one Next returns; 0: 256.
 	Batch int
+}
+
+// Bounded returns the options with the default of Batch. It is shared by the backends.
+func (o StreamOptions) Bounded() StreamOptions {
+	if o.Batch <= 0 {
+		o.Batch = 256
+	}
+	return o
 }
 
 // TraceStream reads committed traces in commit order. It has no queue: ingest neither

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
-	"strings"
 
 	"svc/store"
 )
@@ -19,21 +18,15 @@ type stream struct {
 	opened uint64 // the newest commit when the stream was opened
 }
 
-const (
-	defaultStreamBatch = 256
-	// streamScan bounds the records that one transaction scans.
-	streamScan = 8192
-)
+// streamScan bounds the records that one transaction scans.
+const streamScan = 8192
 
 // StreamTraces opens a stream.
 func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
-	s := &stream{t: t, opts: opts}
-	after, err := parseCursor(opts.After)
+	s := &stream{t: t, opts: opts.Bounded()}
+	after, err := opts.After.Number()
 	if err != nil {
 		return nil, err
-	}
-	if s.opts.Batch <= 0 {
-		s.opts.Batch = defaultStreamBatch
 	}
 	err = t.view(ctx, func(d data) error {
 		s.opened = d.counter(stateSeq)
@@ -45,27 +38,13 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	s.st = t.s.state(t.id)
 	s.cursor = s.opened
 	if opts.After != "" {
-		s.cursor = min(after, s.opened)
+		s.cursor = min(uint64(after), s.opened)
 	}
 	return s, nil
 }
 
 // cursorOf formats a commit number as a cursor: its decimal digits.
 func cursorOf(seq uint64) store.Cursor { return store.Cursor(strconv.FormatUint(seq, 10)) }
-
-// parseCursor parses a cursor; the empty cursor is 0. A cursor of PostgreSQL remains
-// valid after the store was moved from there: traces keep their numbers.
-func parseCursor(c store.Cursor) (uint64, error) {
-	if c == "" {
-		return 0, nil
-	}
-	digits := strings.TrimPrefix(string(c), "p")
-	seq, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || string(cursorOf(seq)) != digits {
-		return 0, store.BadCursor()
-	}
-	return seq, nil
-}
 
 // Cursor returns the position up to which everything has been read.
 func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }

@@ -78,9 +78,10 @@ type Store struct {
 
 	failure atomic.Pointer[error] // error of the newest write
 
+	feeds store.Feeds[string] // tenants whose traces are streamed
+
 	mu    sync.Mutex
 	homes map[string]*shard    // shards of tenants
-	feeds map[string]*feed     // feeds of tenants whose traces are streamed
 	fresh map[string]*unmerged // tenants with traces that may not be merged yet
 }
 
@@ -109,7 +110,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		opts.settle = settle
 	}
 	s := &Store{opts: opts, log: opts.Logger, where: Location(url), closed: make(chan struct{}),
-		homes: map[string]*shard{}, feeds: map[string]*feed{}, fresh: map[string]*unmerged{}}
+		homes: map[string]*shard{}, fresh: map[string]*unmerged{}}
 	s.ended, s.ending = context.WithCancel(context.Background())
 	err = s.openShards(ctx, &a)
 	if err == nil && len(s.shards) > 1 {

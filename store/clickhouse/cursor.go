@@ -49,11 +49,10 @@ func parseCursor(text store.Cursor) (c cursor, err error) {
 	if text == store.CursorStart {
 		return c, nil
 	}
-	bad := store.BadCursor()
 	encoded, ok := strings.CutPrefix(string(text), "c")
 	b, err := base64.RawURLEncoding.DecodeString(encoded)
 	if !ok || err != nil {
-		return c, bad
+		return c, store.BadCursor()
 	}
 	number := func() (int64, bool) {
 		n, size := binary.Uvarint(b)
@@ -64,22 +63,22 @@ func parseCursor(text store.Cursor) (c cursor, err error) {
 		return int64(n), true
 	}
 	if c.floor, ok = number(); !ok {
-		return c, bad
+		return c, store.BadCursor()
 	}
 	for len(b) > 0 && len(c.seen) < maxWriters {
 		if len(b) < 8 {
-			return c, bad
+			return c, store.BadCursor()
 		}
 		w := binary.BigEndian.Uint64(b)
 		b = b[8:]
 		n, ok := number()
 		if !ok {
-			return c, bad
+			return c, store.BadCursor()
 		}
 		c.seen[w] = c.floor + n
 	}
 	if c.text() != text {
-		return c, bad
+		return c, store.BadCursor()
 	}
 	return c, nil
 }

@@ -8,51 +8,8 @@ import (
 	"svc/store"
 )
 
-// feed publishes the commits of a tenant whose traces are streamed in this process.
-type feed struct {
-	followers int
-	state     [2]int64      // last known state of the engine: the number of commits, and the newest
-	changed   chan struct{} // closed and replaced with every newer commit
-}
-
 // followEvery is the interval of polls for commits of other processes.
 const followEvery = 200 * time.Millisecond
-
-// follow starts polling for the commits of a tenant.
-func (s *Store) follow(tenant string) *feed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.feeds[tenant]
-	if f == nil {
-		f = &feed{changed: make(chan struct{})}
-		s.feeds[tenant] = f
-	}
-	f.followers++
-	return f
-}
-
-func (s *Store) unfollow(tenant string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.feeds[tenant]; f != nil {
-		if f.followers--; f.followers == 0 {
-			delete(s.feeds, tenant)
-		}
-	}
-}
-
-// nextCommit returns a channel that is closed by the next commit.
-func (s *Store) nextCommit(f *feed) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.changed
-}
-
-// wake wakes the streams of a tenant. s.mu must be held.
-func (f *feed) wake() {
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
 
 // committed records traces that this process has written.
 func (s *Store) committed(tenant string, n int) {
@@ -64,9 +21,7 @@ func (s *Store) committed(tenant string, n int) {
 		s.fresh[tenant] = u
 	}
 	u.n += n
-	if f := s.feeds[tenant]; f != nil {
-		f.wake()
-	}
+	s.feeds.Wake(tenant)
 }
 
 // pollFollowed polls one shard for commits of other processes. Each shard has its own
@@ -88,9 +43,10 @@ func (sh *shard) pollFollowed() {
 // without traces is the one that its id chooses.
 func (sh *shard) followed() (list []string) {
 	s := sh.s
+	tenants := s.feeds.Followed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for tenant := range s.feeds {
+	for _, tenant := range tenants {
 		home := s.homes[tenant]
 		if home == nil {
 			home = s.chosen(tenant)
@@ -114,34 +70,25 @@ func (sh *shard) poll(ctx context.Context) {
 	// The watch of the shard logs the error; the next poll retries.
 	_ = sh.rows(ctx, fmt.Sprintf("SELECT tenant, count(), max(seq) FROM feed WHERE tenant IN (%s) AND %s GROUP BY tenant", quoted(tenants), committedBehind(sh.clock()-2*int64(s.opts.settle))),
 		[]any{&tenant, &n, &newest}, func() error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if f := s.feeds[tenant]; f != nil && f.state != [2]int64{int64(n), newest} {
-				f.state = [2]int64{int64(n), newest}
-				f.wake()
-			}
+			s.feeds.Committed(tenant, [2]int64{int64(n), newest})
 			return nil
 		})
 }
 
-const defaultStreamBatch = 256
-
 // stream reads committed traces from the engine in commit order: it has no queue, and
 // ingest does not depend on it.
 type stream struct {
-	t      *tenant
-	feed   *feed
-	opts   store.StreamOptions
-	cursor cursor
-	opened cursor // the newest commits when the stream was opened
+	t       *tenant
+	changed func() <-chan struct{} // returns a channel that the next commit closes
+	end     func()
+	opts    store.StreamOptions
+	cursor  cursor
+	opened  cursor // the newest commits when the stream was opened
 }
 
 // StreamTraces opens a stream.
 func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
-	s := &stream{t: t, opts: opts}
-	if s.opts.Batch <= 0 {
-		s.opts.Batch = defaultStreamBatch
-	}
+	s := &stream{t: t, opts: opts.Bounded()}
 	var after cursor
 	if opts.After != "" {
 		var err error
@@ -165,7 +112,7 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 			s.cursor = now.clone()
 		}
 	}
-	s.feed = t.s.follow(t.id)
+	s.changed, s.end = t.s.feeds.Follow(t.id)
 	return s, nil
 }
 
@@ -186,16 +133,11 @@ func (t *tenant) newest(ctx context.Context, sh *shard) (cursor, error) {
 func (s *stream) Cursor() store.Cursor { return s.cursor.text() }
 
 // Close ends the stream.
-func (s *stream) Close() {
-	if s.feed != nil {
-		s.t.s.unfollow(s.t.id)
-		s.feed = nil
-	}
-}
+func (s *stream) Close() { s.end() }
 
 // Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
-	return store.Following{Changed: func() <-chan struct{} { return s.t.s.nextCommit(s.feed) }, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
+	return store.Following{Changed: s.changed, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
 // read returns the next matching traces, and whether there may be more after the scanned

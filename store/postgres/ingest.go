@@ -246,6 +246,6 @@ func (in *ingest) ended(res store.IngestResult, err error) (store.IngestResult, 
 	case err != nil:
 		return store.IngestResult{}, err
 	}
-	in.t.s.committed(in.n, in.seq)
+	in.t.s.feeds.Committed(in.n, [2]int64{in.seq})
 	return res, nil
 }

@@ -73,8 +73,9 @@ type Store struct {
 	mu      sync.Mutex
 	numbers map[string]int32     // numbers of tenants, by id
 	views   map[int32]*agentView // caches of agents for ingest
-	feeds   map[int32]*feed      // feeds of tenants whose traces are streamed
 	days    map[int64]bool       // days that have a partition
+
+	feeds store.Feeds[int32] // tenants whose traces are streamed
 
 	uses record.Uses // key uses that are not written yet
 
@@ -130,7 +131,6 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		closed:   make(chan struct{}),
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},
-		feeds:    map[int32]*feed{},
 		days:     map[int64]bool{},
 	}
 	s.Leases = record.LeasesOf(engine{s})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
-	"strings"
 
 	"svc/store"
 )
@@ -12,19 +11,17 @@ import (
 // stream reads committed traces from the database by their number in commit order: it
 // has no queue, and ingest does not depend on it.
 type stream struct {
-	t      *tenant
-	n      int32
-	feed   *feed
-	opts   store.StreamOptions
-	cursor int64
-	opened int64 // the newest commit when the stream was opened
+	t       *tenant
+	n       int32
+	changed func() <-chan struct{} // returns a channel that the next commit closes
+	end     func()
+	opts    store.StreamOptions
+	cursor  int64
+	opened  int64 // the newest commit when the stream was opened
 }
 
-const (
-	defaultStreamBatch = 256
-	// streamBatches bounds the batches that one transaction reads.
-	streamBatches = 32
-)
+// streamBatches bounds the batches that one transaction reads.
+const streamBatches = 32
 
 // cursorOf formats a commit number as a cursor, which is valid in every process.
 func cursorOf(seq int64) store.Cursor {
@@ -34,31 +31,14 @@ func cursorOf(seq int64) store.Cursor {
 	return store.Cursor("p" + strconv.FormatInt(seq, 10))
 }
 
-// parseCursor parses a cursor. A cursor of bbolt, which consists of digits only, remains
-// valid after the store was moved from there: traces keep their numbers.
-func parseCursor(c store.Cursor) (seq int64, err error) {
-	digits := strings.TrimPrefix(string(c), "p")
-	seq, err = strconv.ParseInt(digits, 10, 64)
-	if err != nil || seq < 0 || strconv.FormatInt(seq, 10) != digits {
-		return 0, store.BadCursor()
-	}
-	return seq, nil
-}
-
 // StreamTraces opens a stream.
 func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (store.TraceStream, error) {
-	s := &stream{t: t, opts: opts}
-	if s.opts.Batch <= 0 {
-		s.opts.Batch = defaultStreamBatch
+	s := &stream{t: t, opts: opts.Bounded()}
+	after, err := opts.After.Number()
+	if err != nil {
+		return nil, err
 	}
-	after := int64(0)
-	if opts.After != "" {
-		var err error
-		if after, err = parseCursor(opts.After); err != nil {
-			return nil, err
-		}
-	}
-	err := t.read(ctx, func(d *data) error {
+	err = t.read(ctx, func(d *data) error {
 		s.n = d.n
 		_, err := d.one([]any{&s.opened}, `SELECT seq FROM trace_state WHERE tenant = $1`, d.n)
 		return err
@@ -70,7 +50,7 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 	if opts.After != "" {
 		s.cursor = min(after, s.opened)
 	}
-	s.feed = t.s.follow(s.n)
+	s.changed, s.end = t.s.feeds.Follow(s.n)
 	return s, nil
 }
 
@@ -78,16 +58,11 @@ func (t *tenant) StreamTraces(ctx context.Context, opts store.StreamOptions) (st
 func (s *stream) Cursor() store.Cursor { return cursorOf(s.cursor) }
 
 // Close ends the stream.
-func (s *stream) Close() {
-	if s.feed != nil {
-		s.t.s.unfollow(s.n)
-		s.feed = nil
-	}
-}
+func (s *stream) Close() { s.end() }
 
 // Next waits for matching traces.
 func (s *stream) Next(ctx context.Context) ([]store.TraceEvent, error) {
-	return store.Following{Changed: func() <-chan struct{} { return s.t.s.nextCommit(s.feed) }, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
+	return store.Following{Changed: s.changed, Read: s.read, Closed: s.t.s.closed}.Next(ctx)
 }
 
 // read returns the next matching traces, and whether there may be more after the scanned

@@ -25,17 +25,12 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		}
 		plan := rollup.NewPlan(rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != "",
 			MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
-		out = store.Stats{From: plan.From, To: plan.To, Groups: []store.StatsGroup{}}
-		if !known {
-			return nil
-		}
-		var sum rollup.Sum
 		groups := map[uint32]*rollup.Sum{}
+		if !known {
+			plan.Ranges = nil
+		}
 		for _, r := range plan.Ranges {
 			err := rows(ctx, d, r, agent, func(key, row []byte) error {
-				if by == rollup.None {
-					return sum.Add(row, true)
-				}
 				ref := dimensionOf(r.Table, key, by)
 				g := groups[ref]
 				if g == nil {
@@ -48,22 +43,22 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 				return err
 			}
 		}
-		text := dictReader{d: d}
+		text, sums := dictReader{d: d}, make(map[string]*rollup.Sum, len(groups))
 		for ref, g := range groups {
-			sum.Merge(g)
-			group, err := groupOf(&text, by, ref)
-			if err != nil {
-				return err
+			word := text.get(kindOf[by], ref)
+			if word == "" && by == rollup.Agent {
+				return fmt.Errorf("agent number %d has no name", ref)
 			}
-			group.Totals = rollup.Totals(g)
-			out.Groups = append(out.Groups, group)
+			sums[word] = g
 		}
-		out.Summary = rollup.Totals(&sum)
-		rollup.Sort(out.Groups)
-		return nil
+		out, err = rollup.Result(plan, by, sums, func(ids []string) (map[string]string, error) { return record.AgentNames(recordTx{d: d}, ids) })
+		return err
 	})
 	return out, err
 }
+
+// kindOf has the kinds of the words of dimensions.
+var kindOf = [...]byte{rollup.Agent: kindAgent, rollup.Model: kindModel, rollup.Environment: kindEnv}
 
 // rows calls fn with every row of a range, of one agent when agent is not 0.
 func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key, row []byte) error) error {
@@ -109,12 +104,14 @@ func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key
 	return nil
 }
 
-// dimensionOf returns the number of the dimension in a row's key.
+// dimensionOf returns the number of the dimension in a row's key, 0 for none.
 func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
-	if !t.HasAllDimensions() {
+	if by != rollup.None && !t.HasAllDimensions() {
 		return binary.BigEndian.Uint32(key[4:])
 	}
 	switch by {
+	case rollup.None:
+		return 0
 	case rollup.Agent:
 		return binary.BigEndian.Uint32(key[4:])
 	case rollup.Model:
@@ -122,30 +119,6 @@ func dimensionOf(t rollup.Table, key []byte, by rollup.Dimension) uint32 {
 	default:
 		return binary.BigEndian.Uint32(key[12:])
 	}
-}
-
-// groupOf sets the fields that name a group.
-func groupOf(text *dictReader, by rollup.Dimension, ref uint32) (g store.StatsGroup, err error) {
-	switch by {
-	case rollup.Agent:
-		s := text.get(kindAgent, ref)
-		if s == "" {
-			return g, fmt.Errorf("agent number %d has no name", ref)
-		}
-		if s[0] == 'n' {
-			g.AgentName = s[1:]
-			return g, nil
-		}
-		g.AgentID = s[1:]
-		var names map[string]string
-		names, err = record.AgentNames(recordTx{d: text.d}, []string{g.AgentID})
-		g.AgentName = names[g.AgentID]
-	case rollup.Model:
-		g.ModelProvider, g.ModelName = splitModel(text.get(kindModel, ref))
-	default:
-		g.Environment = text.get(kindEnv, ref)
-	}
-	return g, err
 }
 
 // PolicyFires returns how many traces each policy fired in.

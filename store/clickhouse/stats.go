@@ -45,10 +45,10 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	if err != nil {
 		return out, err
 	}
+	var p rollup.Plan
 	groups := sumsOf{}
-	err = t.on(ctx, func(sh *shard) error {
-		p, err := t.plan(ctx, sh, rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
-		out = store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
+	err = t.on(ctx, func(sh *shard) (err error) {
+		p, err = t.plan(ctx, sh, rollup.Query{From: q.From, To: q.To, By: by, OneAgent: q.AgentID != ""})
 		if err != nil || len(p.Ranges) == 0 {
 			return err
 		}
@@ -57,33 +57,7 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	if err != nil {
 		return out, err
 	}
-	var all rollup.Sum
-	var ids []string
-	for word, sum := range groups {
-		all.Merge(sum)
-		if by != rollup.None {
-			g := rollup.Group(by, word)
-			g.Totals = rollup.Totals(sum)
-			out.Groups = append(out.Groups, g)
-			if g.AgentID != "" {
-				ids = append(ids, g.AgentID)
-			}
-		}
-	}
-	out.Summary = rollup.Totals(&all)
-	if len(ids) > 0 {
-		names, err := t.s.opts.Agents(t.id).AgentNames(ctx, ids)
-		if err != nil {
-			return out, err
-		}
-		for i := range out.Groups {
-			if name, ok := names[out.Groups[i].AgentID]; ok {
-				out.Groups[i].AgentName = name
-			}
-		}
-	}
-	rollup.Sort(out.Groups)
-	return out, nil
+	return rollup.Result(p, by, groups, func(ids []string) (map[string]string, error) { return t.s.opts.Agents(t.id).AgentNames(ctx, ids) })
 }
 
 // sum aggregates a window by the words of a dimension: merged rows, and traces after

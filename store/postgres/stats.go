@@ -118,36 +118,8 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		if err != nil {
 			return err
 		}
-		out = store.Stats{From: plan.From, To: plan.To, Groups: []store.StatsGroup{}}
-		var all rollup.Sum
-		for word, sum := range sums {
-			all.Merge(sum)
-			if by != rollup.None {
-				group := rollup.Group(by, word)
-				group.Totals = rollup.Totals(sum)
-				out.Groups = append(out.Groups, group)
-			}
-		}
-		out.Summary = rollup.Totals(&all)
-		return d.nameGroups(out.Groups)
+		out, err = rollup.Result(plan, by, sums, func(ids []string) (map[string]string, error) { return record.AgentNames(d, ids) })
+		return err
 	})
-	rollup.Sort(out.Groups)
 	return out, err
-}
-
-// nameGroups sets the current names of agents.
-func (d *data) nameGroups(list []store.StatsGroup) error {
-	var ids []string
-	for i := range list {
-		if list[i].AgentID != "" {
-			ids = append(ids, list[i].AgentID)
-		}
-	}
-	names, err := record.AgentNames(d, ids)
-	for i := range list {
-		if name, ok := names[list[i].AgentID]; ok {
-			list[i].AgentName = name
-		}
-	}
-	return err
 }

@@ -3,8 +3,8 @@
 // # Figures
 //
 // Figures has the code for statistics queries that the engines with rollups share:
-// the dimension of a grouping, the group of a word of a dimension, the totals of a sum,
-// and the order of the groups.
+// the dimension of a grouping, the words of dimensions, and the result of a query with its
+// groups in order.
 //
 // # Rollup
 //

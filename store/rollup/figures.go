@@ -22,10 +22,44 @@ func ResultDimension(by store.GroupBy) (Dimension, error) {
 	return None, by.Check()
 }
 
-// Group returns the group of a word of a dimension. The word of an agent is "i" and its
+// Result returns the result of a query from the sums by the words of its dimension. The
+// argument names returns the current names of agents.
+func Result(p Plan, by Dimension, sums map[string]*Sum, names func(ids []string) (map[string]string, error)) (store.Stats, error) {
+	out := store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
+	var all Sum
+	var ids []string
+	for word, sum := range sums {
+		all.Merge(sum)
+		if by == None {
+			continue
+		}
+		g := groupOf(by, word)
+		g.Totals = totals(sum)
+		out.Groups = append(out.Groups, g)
+		if g.AgentID != "" {
+			ids = append(ids, g.AgentID)
+		}
+	}
+	out.Summary = totals(&all)
+	if len(ids) > 0 {
+		known, err := names(ids)
+		if err != nil {
+			return store.Stats{}, err
+		}
+		for i := range out.Groups {
+			if name, ok := known[out.Groups[i].AgentID]; ok {
+				out.Groups[i].AgentName = name
+			}
+		}
+	}
+	Sort(out.Groups)
+	return out, nil
+}
+
+// groupOf returns the group of a word of a dimension. The word of an agent is "i" and its
 // id, or "n" and its name if it has no id. The word of a model is its provider, a zero
 // byte and its name.
-func Group(by Dimension, word string) (g store.StatsGroup) {
+func groupOf(by Dimension, word string) (g store.StatsGroup) {
 	switch by {
 	case Agent:
 		if name, ok := strings.CutPrefix(word, "n"); ok {
@@ -41,8 +75,8 @@ func Group(by Dimension, word string) (g store.StatsGroup) {
 	return g
 }
 
-// Totals returns the totals of a sum of aggregate states.
-func Totals(s *Sum) store.Totals {
+// totals returns the totals of a sum of aggregate states.
+func totals(s *Sum) store.Totals {
 	return store.Totals{
 		Traces: s.Traces, Errors: s.Errors, Blocked: s.Blocked,
 		InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,

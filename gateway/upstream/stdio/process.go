@@ -25,9 +25,10 @@ type process struct {
 	began  time.Time
 	writes chan struct{}
 	// opened is the response to initialize as received.
-	opened []byte
-	tail   *tail         // of its standard error
-	silent chan struct{} // closed at the end of standard error
+	opened  []byte
+	tail    *tail         // of its standard error
+	silent  chan struct{} // closed at the end of standard error
+	changes changes
 
 	// Guarded by the lock of the transport.
 	busy      int // calls
@@ -74,6 +75,7 @@ func (t *Transport) launch(sl *slot) (*process, error) {
 		t: t, slot: sl, child: started, number: number, hidden: command.Hidden, began: t.opts.Now(), writes: make(chan struct{}, 1), tail: new(tail), silent: make(chan struct{}),
 		closed: make(chan struct{}), calls: map[uint64]*call{}, asked: map[string]struct{}{},
 	}
+	p.changes.pass = func(body []byte) { p.toUsers(body, nil) }
 	p.idle = time.AfterFunc(time.Hour, func() { t.idled(p) })
 	p.idle.Stop()
 	read := make(chan struct{})

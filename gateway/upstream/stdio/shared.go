@@ -135,20 +135,24 @@ func (p *process) passShared(m *mcp.Message) {
 	switch m.Method {
 	case mcp.NotificationMessage:
 		t.notes.message(p, m.Spans.Params.Of(m.Body))
-		return
-	case mcp.NotificationToolsChanged, mcp.NotificationResourcesChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourceUpdated:
-	default:
-		return
+	case mcp.NotificationResourceUpdated:
+		p.toUsers(bytes.Clone(m.Body), func(s *session) bool { return s.uris.has(m.URI) })
+	case mcp.NotificationToolsChanged, mcp.NotificationResourcesChanged, mcp.NotificationPromptsChanged:
+		// No client has a stream for lists that the gateway itself reads.
+		if owner := p.slot.owner; t.opts.Changed != nil && (owner == ownerGateway || owner == ownerAll) {
+			t.opts.Changed()
+		}
+		p.changes.add(m)
 	}
-	// No client has a stream for resources that the gateway itself reads.
-	if owner := p.slot.owner; t.opts.Changed != nil && (owner == ownerGateway || owner == ownerAll) && m.Method != mcp.NotificationResourceUpdated {
-		t.opts.Changed()
-	}
-	body := bytes.Clone(m.Body)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+}
+
+// toUsers adds a notification to the streams of the sessions that use the process; of all sessions
+// if concerns is nil.
+func (p *process) toUsers(body []byte, concerns func(*session) bool) {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
 	for s := range p.slot.users {
-		if m.Method != mcp.NotificationResourceUpdated || s.uris.has(m.URI) {
+		if concerns == nil || concerns(s) {
 			s.sessionStream.push(body)
 		}
 	}

@@ -27,7 +27,8 @@ type MergeOptions struct {
 	// StaleFor is how long the last lists of an upstream are merged while it cannot be read.
 	StaleFor time.Duration
 	Now      func() time.Time
-	// Changed is called after each merge, by one goroutine at a time.
+	// Changed is called after each merge, by one goroutine at a time. It must not merge again: it
+	// calls neither Current nor Rebuild.
 	Changed func(before, after *Snapshot)
 }
 

@@ -12,7 +12,7 @@
 //	                                                           └── rollups              package rollup
 //	filter ── lister.go, tracefilter.go ──▶ blocks ──▶ records
 //	resources ── package record ── rows.go, key.go
-//	age ── trim.go, expire.go           another file ── preflight.go, check.go, replace.go, migrate.go
+//	age ── expire.go                    another file ── preflight.go, check.go, replace.go, migrate.go
 //
 // # The tree
 //

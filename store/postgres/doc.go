@@ -13,10 +13,11 @@
 //	                                        ▼                  ▼                    ▼
 //	                                    partitions.go      merge.go (later)     feed.go
 //	                                    one a day          deltas to rollups    streams, by number
-//	age ── expire.go, sweep.go, trim.go     days are dropped; rows, if tenants differ
+//	age ── expire.go, sweep.go              days are dropped; rows, if tenants differ
 //	resources ── package record ── records.go, key.go
 //	every call ── run.go: transaction, repeated on a conflict ── watch.go: whether the engine responds
-//	processes ── handles.go, lease.go: who has the database open, who works in the background
+//	processes ── handles.go, lease.go, claim.go: who has the database open, who works in the background,
+//	             which requests are in flight
 //
 // The SQL needs no LISTEN, no advisory locks and no procedures, so that other engines
 // with the protocol of PostgreSQL may work; only PostgreSQL is tested. The part specific

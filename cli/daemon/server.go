@@ -123,7 +123,9 @@ func (s *server) start(failures chan<- error) {
 func (s *server) stop(ctx context.Context, patience time.Duration) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		s.log.Warn("requests still in flight were canceled", "server", s.name, "requests", s.running.n.Load())
+		if n := s.running.n.Load(); n > 0 { // and not only connections whose requests have ended
+			s.log.Warn("requests still in flight were canceled", "server", s.name, "requests", n)
+		}
 		err = s.cut(patience)
 	}
 	s.cancel(errCut)

@@ -107,6 +107,7 @@ type TraceInput struct {
 	RuleID              string                           `json:"ruleId,omitempty"`
 	Reason              string                           `json:"reason,omitempty"`
 	ErrorKind           string                           `json:"errorKind,omitempty"`
+	Approval            TraceApproval                    `json:"approval,omitzero"`
 	// ToolCalls is set for a trace that was made of spans that call several tools. It has no JSON form.
 	ToolCalls []ToolCalls `json:"-"`
 }

@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string) error {
 		// measurement.
 		s, _ := shapeByName("small")
 		if _, err := r.measure(ctx, t, s, &options{conns: 1, duration: time.Second}); err != nil {
-			return err
+			return fmt.Errorf("%s: first calls: %w", name, err)
 		}
 	}
 	memory, err := r.footprints(ctx, targets, o)

@@ -315,12 +315,10 @@ func prepare() *prepared {
 		p.small[i] = result(120 + r.IntN(160))
 		p.large[i] = result(largeAnswer)
 	}
-	// The list has the tools that the loads call.
+	// The list has the tools that the load of small calls uses.
 	tools := map[string]bool{}
-	for _, s := range shapes {
-		for _, request := range corpus(s.tool, "", []string{""}, false) {
-			tools[fmt.Sprintf(`{"name":"%s","inputSchema":{"type":"object"}}`, value(request, `"name":"`))] = true
-		}
+	for _, request := range corpus("small_", "", []string{""}, false) {
+		tools[fmt.Sprintf(`{"name":"%s","inputSchema":{"type":"object"}}`, value(request, `"name":"`))] = true
 	}
 	p.list = fmt.Appendf(nil, `,"result":{"tools":[%s]}}`, strings.Join(slices.Sorted(maps.Keys(tools)), ","))
 	return p

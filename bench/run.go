@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Fprintln(os.Stderr, "directory:", r.dir)
 	} else {
 		defer os.RemoveAll(r.dir)
+		defer os.RemoveAll(r.dir + "-children") // where the gateway keeps the folders of programs
 	}
 	if err := os.Chmod(r.dir, 0o711); err != nil { // nginx's worker may run as another user
 		return err

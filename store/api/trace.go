@@ -45,7 +45,17 @@ type TraceItem struct {
 	RuleID              string        `json:"ruleId,omitempty"`
 	Reason              string        `json:"reason,omitempty"`
 	ErrorKind           string        `json:"errorKind,omitempty"`
+	Approval            TraceApproval `json:"approval,omitzero"`
 	CreatedAt           time.Time     `json:"createdAt"`
+}
+
+// TraceApproval is what a trace says about the approval of its call by a person. All members are empty when nothing asked for one.
+type TraceApproval struct {
+	// Status is required, granted, continued, denied, limit, too_large or unavailable.
+	Status string `json:"status"`
+	// ID is the id of the approval, By who granted it.
+	ID string `json:"id,omitempty"`
+	By string `json:"by,omitempty"`
 }
 
 // Trace is a trace in the response to a single read.

@@ -66,7 +66,8 @@ func (p *planes) use(from, to int32, cause error) {
 // repeatable reports whether a request may be repeated at another control plane: it may already have had
 // its effect at the first one although no response came.
 func repeatable(method, path string, h http.Header) bool {
-	return method != http.MethodPost || h.Get("Idempotency-Key") != "" || h.Get("Svc-Batch-Id") != "" || path == auditHeadsPath // the same head may be reported again
+	return method != http.MethodPost || h.Get("Idempotency-Key") != "" || h.Get("Svc-Batch-Id") != "" || path == auditHeadsPath || // the same head may be reported again
+		path == approvalsPath || strings.HasPrefix(path, approvalsPath+"/") && (strings.HasSuffix(path, "/claim") || strings.HasSuffix(path, "/release"))
 }
 
 // overAll sends a request to the current control plane. When that fails and the request is repeatable, it

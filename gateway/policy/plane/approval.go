@@ -139,8 +139,8 @@ type undecided struct {
 }
 
 // Ask returns the state of a call. A call that was not granted a moment ago is answered from memory;
-// otherwise request, without digest and key tag, is sent to the control plane.
-func (a *Approvals) Ask(ctx context.Context, d ApprovalDigest, request func() api.ApprovalRequest) ApprovalState {
+// otherwise in, with its digest and the key tag, is sent to the control plane.
+func (a *Approvals) Ask(ctx context.Context, d ApprovalDigest, in api.ApprovalRequest) ApprovalState {
 	if a == nil {
 		return ApprovalState{Result: ApprovalUnavailable, RetryAfter: maxApprovalPause}
 	}
@@ -150,7 +150,6 @@ func (a *Approvals) Ask(ctx context.Context, d ApprovalDigest, request func() ap
 		before.state.RetryAfter = before.until.Sub(now)
 		return before.state
 	}
-	in := request()
 	in.Digest, in.KeyTag = d.String(), a.keyTag
 	answer, status, err := a.send(ctx, a.bound, func(ctx context.Context) (api.ApprovalAnswer, error) { return a.opts.Calls.Request(ctx, in) })
 	if err == nil && !api.ValidID(answer.ID) {

@@ -69,7 +69,7 @@ func (p *fakePlane) approvals(t *testing.T, now *time.Time) *Approvals {
 var byRule = []api.ApprovalReason{{RuleID: "r", Note: "n"}}
 
 func ask(t *testing.T, a *Approvals, d ApprovalDigest) ApprovalState {
-	return a.Ask(t.Context(), d, func() api.ApprovalRequest { return api.ApprovalRequest{Reasons: byRule} })
+	return a.Ask(t.Context(), d, api.ApprovalRequest{Reasons: byRule})
 }
 
 func TestAnUndecidedCallIsAnsweredFromMemory(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"svc/gateway/redis"
 	"svc/gateway/request/multiplex"
 	"svc/gateway/request/streams"
+	"svc/gateway/request/verdict"
 	"svc/gateway/session/bodies"
 	"svc/gateway/telemetry"
 	"svc/gateway/upstream"
@@ -117,6 +118,8 @@ type Exchange struct {
 	Session multiplex.Request
 
 	decision policy.Decision
+	// asks are the rules and policies that let the message pass only with a grant, each once.
+	asks     []verdict.Ask
 	governed governed
 	// restoring puts the values of tokens back into the request; set when its message could have
 	// tokens.

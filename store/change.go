@@ -184,8 +184,8 @@ func (f *AuditEventFilter) Match(e *AuditEvent) bool {
 
 // AuditEvents lists what administrators changed in a tenant. Each method that creates,
 // changes or deletes a team, a member, an agent, a budget, an SLA target, a policy, a
-// key, a user or the key of a gateway writes an event in its own transaction, and so
-// does CreateTenant. Agents that traces register and heads that gateways report are not
+// key, a user or the key of a gateway, or decides an approval, writes an event in its own
+// transaction, and so does CreateTenant. Agents that traces register and heads that gateways report are not
 // recorded.
 type AuditEvents interface {
 	// ListAuditEvents returns events, newest first, and the hash of the event that

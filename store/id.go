@@ -19,6 +19,7 @@ const (
 	PrefixSLA        = "sla_"
 	PrefixViolation  = "vio_"
 	PrefixPolicy     = "pol_"
+	PrefixApproval   = "apr_"
 	PrefixKey        = "key_"
 	PrefixTrace      = "trc_"
 	PrefixEvent      = "evt_"

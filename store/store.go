@@ -92,6 +92,7 @@ type Tenant interface {
 	Budgets
 	SLAs
 	Policies
+	Approvals
 	Keys
 	Declared
 	Idempotency

@@ -101,6 +101,17 @@ func (t *Tenant) shown(tx Tx, records []keyRecord) ([]store.Key, error) {
 	if err != nil {
 		return nil, err
 	}
+	tags, err := tx.Many(approvalTags, ids)
+	for i := range tags {
+		seen, err := keyTags(ids[i], tags[i], t.e.Now())
+		if err != nil {
+			return nil, err
+		}
+		list[i].SessionKeys = len(seen)
+	}
+	if err != nil {
+		return nil, err
+	}
 	used, err := tx.Many(KeyUsed, ids)
 	if err != nil {
 		return nil, err
@@ -301,10 +312,14 @@ func (t *Tenant) deleteKey(ctx context.Context, tx Tx, k keyRecord) error {
 		return err
 	}
 	// The row of the key first: an engine that writes uses without the tenant's lock locks it.
-	for _, bucket := range [...]string{KeyRows, KeyUsed} {
+	for _, bucket := range [...]string{KeyRows, KeyUsed, approvalTags} {
 		if err := tx.Delete(bucket, []byte(k.ID)); err != nil {
 			return err
 		}
+	}
+	// Nobody can claim or use the approvals that a gateway has requested with the key.
+	if err := lapseApprovals(tx, t.e.Now(), k.ID); err != nil {
+		return err
 	}
 	return t.Changed(ctx, tx, k.Object(), nil, false)
 }

@@ -14,6 +14,11 @@
 //	agents_former         id of a deleted agent → its last name
 //	answers               digest of an idempotent request → its response, JSON
 //	answers_by_expiry     time of expiry, nanoseconds, 8 bytes ‖ that digest → 1
+//	approval_arguments    id of an approval → arguments of its call, JSON
+//	approval_calls        key id \0 digest → id of the newest approval of the call
+//	approval_index        status, or principal, refusal, end … \0 … id → 1 or what is compared; see approval.go
+//	approval_records      id → approval without the arguments of its call, JSON
+//	approval_tags         key id → tags of the session keys of its gateways, JSON
 //	audit_events          id → event of a change, JSON; ids ascend in the order of the chain
 //	audit_chain           "chain" → the ends of the chain of events, JSON
 //	audit_heads           gateway \0 log → signed head of its audit chain, JSON
@@ -147,6 +152,12 @@ const (
 	answers      = "answers"
 	answerExpiry = "answers_by_expiry"
 
+	approvalArguments = "approval_arguments"
+	approvalCalls     = "approval_calls"
+	approvalIndex     = "approval_index"
+	approvalRecords   = "approval_records"
+	approvalTags      = "approval_tags"
+
 	agentAliases  = "agent_aliases"
 	agentConfigs  = "agent_configs"
 	agentCounts   = "agent_counts"
@@ -188,6 +199,11 @@ var Buckets = []Bucket{
 	{Name: agentsFormer},
 	{Name: answers, JSON: true},
 	{Name: answerExpiry},
+	{Name: approvalArguments, JSON: true},
+	{Name: approvalCalls},
+	{Name: approvalIndex},
+	{Name: approvalRecords, JSON: true},
+	{Name: approvalTags, JSON: true},
 	{Name: auditChain, JSON: true},
 	{Name: AuditEvents, JSON: true},
 	{Name: auditHeads, JSON: true},

@@ -31,7 +31,7 @@ func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if err != nil {
 		return store.RetentionResult{}, err
 	}
-	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents) >= b.Limit
+	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Approvals) >= b.Limit
 	return res, nil
 }
 
@@ -46,6 +46,9 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
 		return res, err
 	}
+	if res.Approvals, err = trimApprovals(tx, b.ApprovalArguments, b.Approvals, limit); err != nil {
+		return res, err
+	}
 	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
 	return res, err
 }
@@ -58,6 +61,11 @@ func (t *Tenant) anythingOld(tx Tx, b store.RetentionBounds) (some bool, err err
 	}
 	if err := tx.Scan(answerExpiry, expired(b.AnswersExpired(t.e.Now())), found); err != nil {
 		return false, err
+	}
+	for _, r := range [...]Range{ended(byEndArgument, b.ApprovalArguments), ended(byEnd, b.Approvals)} {
+		if err := tx.Scan(approvalIndex, r, found); err != nil {
+			return false, err
+		}
 	}
 	for _, c := range [...]struct {
 		before time.Time

@@ -40,6 +40,8 @@ var groups = []group{
 	{"Isolation", testIsolation},
 	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
+	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds},
 	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 	{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},

@@ -102,6 +102,10 @@ func IfMatch(ctx context.Context, digests []string) context.Context {
 	return context.WithValue(ctx, matchKey{}, digests)
 }
 
+// AnyVersion removes the condition of [IfMatch] from a context, for changes that a change of
+// another object takes along.
+func AnyVersion(ctx context.Context) context.Context { return context.WithValue(ctx, matchKey{}, nil) }
+
 // CheckMatch rejects a change of an object whose digest the context does not expect.
 // Backends call it in the transaction of the change, before the change.
 func CheckMatch(ctx context.Context, before *Object) error {

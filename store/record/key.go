@@ -185,14 +185,8 @@ func (t *Tenant) NewKey(ctx context.Context, tx Tx, in store.KeyCreate) (store.K
 	case u.Status == store.UserDeactivated:
 		return store.Key{}, store.FieldError(store.Invalid, "user is deactivated", "userId", "is deactivated")
 	}
-	if in.TeamID != "" {
-		team, err := tx.Get(TeamRows, []byte(in.TeamID))
-		if err == nil && team == nil {
-			err = store.FieldError(store.Invalid, "unknown team", "teamId", "is not a team of this tenant")
-		}
-		if err != nil {
-			return store.Key{}, err
-		}
+	if err := knownTeam(tx, in.TeamID); err != nil {
+		return store.Key{}, err
 	}
 	taken, err := tx.Get(KeyDigests, in.Digest[:]) // in any tenant
 	if err == nil && taken != nil {

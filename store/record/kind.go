@@ -24,7 +24,7 @@ type kind[T any] struct {
 	// claim takes a new name; nil: claimName.
 	claim func(tx Tx, old, name, id string, now time.Time) error
 	// drop removes the data that belongs to a deleted resource; nil: there is none.
-	drop    func(t *Tenant, tx Tx, v *T) error
+	drop    func(ctx context.Context, t *Tenant, tx Tx, v *T) error
 	changed func(t *Tenant, tx Tx) error // notes a change; nil: nothing
 	governs bool                         // whether gateways depend on its changes
 }
@@ -275,7 +275,7 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 		return err
 	}
 	if k.drop != nil {
-		if err := k.drop(t, tx, before); err != nil {
+		if err := k.drop(ctx, t, tx, before); err != nil {
 			return err
 		}
 	}

@@ -93,6 +93,7 @@ type Tenant interface {
 	SLAs
 	Policies
 	Approvals
+	Webhooks
 	Keys
 	Declared
 	Idempotency

@@ -27,6 +27,9 @@ var teams = &kind[store.Team]{
 		if err := t.leaveTeam(ctx, tx, team.ID); err != nil {
 			return err
 		}
+		if err := t.dropWebhooksOf(ctx, tx, team.ID); err != nil {
+			return err
+		}
 		list, err := keysIn(tx, members, prefixed(team.ID))
 		if err != nil {
 			return err
@@ -94,7 +97,7 @@ func (t *Tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 	})
 }
 
-// DeleteTeam removes a team and its memberships.
+// DeleteTeam removes a team, its memberships and its webhooks.
 func (t *Tenant) DeleteTeam(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, teams, id)
 }

@@ -42,6 +42,7 @@ var groups = []group{
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
 	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
 	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds},
+	{"Webhooks", testWebhooks}, {"Deliveries", testDeliveries}, {"DroppedDeliveries", testDroppedDeliveries}, {"EventsOfState", testEventsOfState}, {"FailingWebhook", testFailingWebhook},
 	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 	{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},

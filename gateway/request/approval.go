@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/catalog/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy/plane"
 	"svc/gateway/refusal"
@@ -129,8 +131,8 @@ func (ex *Exchange) approvalRequest(upstream string) api.ApprovalRequest {
 	m, id, cp := &ex.Message, &ex.caller.id, &ex.Live.Config.ControlPlane
 	r := api.ApprovalRequest{
 		Tool: plane.ShowText(called(m)), Method: m.Method, AgentName: ex.agent(), Environment: cp.Environment,
-		Principal: id.Kind.String() + ":" + id.Value, Client: cut(plane.ShowText(ex.Session.ClientInfo.Name), api.MaxClientName),
-		Upstream: upstream, View: ex.record.View, Gateway: ex.Services.Gateway, RequestID: ex.record.RequestID,
+		Principal: cut(id.Kind.String()+":"+id.Value, api.MaxApprovalName), Client: cut(plane.ShowText(ex.Session.ClientInfo.Name), api.MaxClientName),
+		Upstream: cmp.Or(upstream, federation.Name), View: ex.record.View, Gateway: ex.Services.Gateway, RequestID: ex.record.RequestID,
 		NotSelf: api.SelfAllowed, Show: api.ShowAll,
 	}
 	if id.Token != nil {

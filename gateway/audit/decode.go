@@ -61,6 +61,12 @@ func (r *Record) member(name string) any {
 		return &r.RuleID
 	case "error_kind":
 		return &r.ErrorKind
+	case "approval":
+		return &r.Approval
+	case "approval_id":
+		return &r.ApprovalID
+	case "approved_by":
+		return &r.ApprovedBy
 	case "rpc":
 		return &r.RPC
 	case "method":
@@ -216,7 +222,7 @@ func (p *PolicyFired) member(name string) any {
 }
 
 func (o *Observed) member(name string) any {
-	return one(name, "rule_id", &o.RuleID, "action", &o.Action)
+	return one(name, "rule_id", &o.RuleID, "action", &o.Action, "approval", &o.Approval)
 }
 
 func (l *LeftOut) member(name string) any {

@@ -49,6 +49,11 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	}
 	j := verdict.Judge(&in, &ex.Message)
 	ex.decision = j.Decision
+	for _, ask := range j.Asks { // an mcp_call is judged twice
+		if !slices.Contains(ex.asks, ask) {
+			ex.asks = append(ex.asks, ask)
+		}
+	}
 	ex.times.askedRequest = j.Said.Latency
 	ex.governed.fired, ex.governed.changed, ex.governed.byArguments = j.Governed.Fired, j.Governed.Changed, j.Governed.ByArguments
 	ex.times.scan += j.Governed.Scan
@@ -67,6 +72,15 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	}
 	ex.record.Via, ex.record.Action, ex.record.RuleID = search.CallName, "", ""
 	return ex.Judge()
+}
+
+// Approve refuses a request that needs a grant: nobody can be asked for one yet.
+func (ex *Exchange) Approve() *refusal.Refusal {
+	if len(ex.asks) == 0 {
+		return nil
+	}
+	ex.record.Action = audit.ActionDeny
+	return refusal.Policy.WithRule(ex.asks[0].RuleID)
 }
 
 // restore puts the values of tokens back into the client's message, unless the gateway itself
@@ -116,6 +130,9 @@ func (ex *Exchange) noteAnswer(j *verdict.Result, m *mcp.Message) {
 	ex.noteGoverned(j)
 	ex.times.askedAnswer += j.Said.Latency
 	j.NoteAnswer(&ex.record, ex.decision.Action, m)
+	if ex.approval != nil && j.Refused == nil {
+		ex.approval.mayContinue(m)
+	}
 }
 
 // requestHost is the verdict.Host of a request.

@@ -35,6 +35,7 @@ var enums = map[string][]string{
 	"audit.frames":                    {"matched", "all"},
 	"audit.fsync":                     {"never", "interval", "always"},
 	"audit.on_write_error":            {"refuse", "count"},
+	"audit.sinks[].format":            {audit.FormatSvc, audit.FormatOCSF},
 	"audit.sinks[].type":              {audit.SinkHTTP, audit.SinkOTLP, audit.SinkSyslog},
 	"policy.default_action":           {"allow", "deny"},
 	"policy.deny_as":                  {"", policy.DenyAsHTTP, policy.DenyAsToolError},

@@ -23,7 +23,7 @@ var agents = &kind[store.Agent]{
 		a.ConfigYAML = string(config)
 		return err
 	},
-	claim: claimAgentName, drop: dropAgent,
+	claim: claimAgentName, drop: dropAgent, event: store.AgentCreatedEvent,
 	changed: func(t *Tenant, tx Tx) error { return t.e.AgentsChanged(tx) },
 }
 
@@ -140,7 +140,7 @@ func keysIn(tx Tx, bucket string, r Range) (keys [][]byte, err error) {
 }
 
 // dropAgent removes the data of an agent, except its last name.
-func dropAgent(t *Tenant, tx Tx, a *store.Agent) error {
+func dropAgent(_ context.Context, t *Tenant, tx Tx, a *store.Agent) error {
 	if a.AutoRegistered {
 		if err := countAuto(tx, -1); err != nil {
 			return err
@@ -413,6 +413,9 @@ func (t *Tenant) RegisterAgent(tx Tx, n *store.NamedAgent, now time.Time) (store
 		return a, err
 	}
 	if err := put(tx, AgentRows, []byte(agent.ID), agent); err != nil {
+		return a, err
+	}
+	if err := t.notify(tx, store.AgentCreatedEvent(&agent)); err != nil {
 		return a, err
 	}
 	return a, countAuto(tx, 1)

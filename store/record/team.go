@@ -23,7 +23,10 @@ var present = []byte{1}
 // teams implements the kind of teams.
 var teams = &kind[store.Team]{
 	noun: "team", prefix: store.PrefixTeam, rows: TeamRows, names: teamNames, object: (*store.Team).Object,
-	drop: func(_ *Tenant, tx Tx, team *store.Team) error {
+	drop: func(ctx context.Context, t *Tenant, tx Tx, team *store.Team) error {
+		if err := t.dropWebhooksOf(ctx, tx, team.ID); err != nil {
+			return err
+		}
 		list, err := keysIn(tx, members, prefixed(team.ID))
 		if err != nil {
 			return err
@@ -62,7 +65,7 @@ func (t *Tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 	})
 }
 
-// DeleteTeam removes a team and its memberships.
+// DeleteTeam removes a team, its memberships and its webhooks.
 func (t *Tenant) DeleteTeam(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, teams, id)
 }

@@ -54,6 +54,7 @@ var enums = map[string][]string{
 	"tool_search.mode":                 {ToolSearchPassthrough, ToolSearchSynthesize},
 	"policy.rules[].when.direction":    {"client_to_server", "server_to_client", ""},
 	"policy.rules[].when.result_type":  {"", "input_required"},
+	"audit.sinks[].format":             {audit.FormatSvc, audit.FormatOCSF},
 }
 
 // requiredFields are the fields that validation requires, by the path of their parent.

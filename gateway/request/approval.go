@@ -42,8 +42,19 @@ type notApprovedError struct{ state plane.ApprovalState }
 // Error implements error.
 func (e *notApprovedError) Error() string { return "the approval of the call: " + e.state.Result }
 
-// approve looks for the approval of a message that somebody asks for, and refuses one without. The grant
-// is not used yet: beforeSend does that.
+// Approve refuses a message that a person must approve and that nobody has granted. The grant is not
+// used yet: beforeSend does that, when the transport sends the message.
+func (ex *Exchange) Approve() *refusal.Refusal {
+	switch {
+	case len(ex.asks) == 0:
+		return nil
+	case ex.Services.Audit.Ready() != nil:
+		return &refusal.Audit
+	}
+	return ex.approve(ex.route.Upstream.Name)
+}
+
+// approve is Approve for a message to an upstream, or to the gateway itself.
 func (ex *Exchange) approve(upstream string) *refusal.Refusal {
 	params, err := mcp.CallForm(&ex.Message)
 	if err != nil {

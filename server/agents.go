@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 func wireAgentItem(a store.Agent) api.AgentItem {
 	return api.AgentItem{
 		ID: a.ID, Name: a.Name, Description: a.Description,
-		ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
+		ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment, TeamID: a.TeamID,
 		CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
 	}
 }
@@ -45,7 +46,7 @@ var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
 	noun: "agent", cursor: agentsList,
 	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}},
 	find: func(c *call, q *query) func(store.Page) ([]store.Agent, int, error) {
-		filter := store.AgentFilter{Environment: q.text("environment")}
+		filter := store.AgentFilter{Environment: q.text("environment"), TeamID: q.text("teamId")}
 		return func(p store.Page) ([]store.Agent, int, error) { return c.tenant.ListAgents(c.Context(), filter, p) }
 	},
 	read:      func(c *call, id string) (store.Agent, error) { return c.tenant.GetAgent(c.Context(), id) },
@@ -54,24 +55,32 @@ var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
 	newName:   func(in *api.AgentCreate) *string { return &in.Name },
 	newNameOf: func(in *api.AgentUpdate) *string { return in.Name },
 	create: func(c *call, in *api.AgentCreate) error {
+		if c.team != nil && in.TeamID != "" && in.TeamID != c.team.ID {
+			return errOtherTeam
+		}
 		return create(c, func(ctx context.Context) (store.Agent, error) {
 			return c.tenant.CreateAgent(ctx, store.AgentCreate{
 				Name: in.Name, Description: in.Description,
-				ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
+				ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment, TeamID: in.TeamID,
 				ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
 			})
 		}, func(a store.Agent) error {
 			return c.data(http.StatusCreated, api.AgentCreated{
 				ID: a.ID, Name: a.Name,
-				ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment,
+				ModelProvider: a.ModelProvider, ModelName: a.ModelName, Environment: a.Environment, TeamID: a.TeamID,
 				CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
 			})
 		})
 	},
 	update: func(c *call, id string, in *api.AgentUpdate, _ before[store.Agent]) (store.Agent, []string, error) {
+		if c.team != nil && in.TeamID != nil {
+			if now, err := c.tenant.GetAgent(c.Context(), id); err != nil || now.TeamID != *in.TeamID {
+				return now, nil, cmp.Or(err, errOtherTeam)
+			}
+		}
 		a, err := c.tenant.UpdateAgent(c.Context(), id, store.AgentUpdate{
 			Name: in.Name, Description: in.Description,
-			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment,
+			ModelProvider: in.ModelProvider, ModelName: in.ModelName, Environment: in.Environment, TeamID: in.TeamID,
 			ConfigYAML: in.ConfigYAML, DeployedBy: c.key.CreatedBy,
 		})
 		return a, nil, err
@@ -84,6 +93,10 @@ var agents = &kind[store.Agent, api.AgentCreate, api.AgentUpdate]{
 		return warnings, c.tenant.DeleteAgent(c.Context(), id)
 	},
 }
+
+// errOtherTeam rejects a change of the team of an agent by a key that is limited to a team: the key
+// could decide about calls of the agents of others, or spend from the budget of others.
+var errOtherTeam = forbidden("a key that is limited to a team cannot change the team of an agent, and makes agents of its own team or of none")
 
 // referencesTo returns a warning for each policy, budget and SLA target that still refers
 // to a deleted agent.

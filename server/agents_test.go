@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	agentItemFields    = []string{"id", "name", "description", "modelProvider", "modelName", "environment", "createdAt", "updatedAt"}
+	agentItemFields    = []string{"id", "name", "description", "modelProvider", "modelName", "environment", "teamId", "createdAt", "updatedAt"}
 	agentFields        = append([]string{"configYaml"}, agentItemFields...)
-	agentCreatedFields = []string{"id", "name", "modelProvider", "modelName", "environment", "createdAt", "updatedAt"}
+	agentCreatedFields = []string{"id", "name", "modelProvider", "modelName", "environment", "teamId", "createdAt", "updatedAt"}
 )
 
 // TestAgentRows has a test per row of the specification's table "Agents" and of
@@ -266,4 +266,32 @@ func TestDeletingAnAgentWarns(t *testing.T) {
 	}
 	lonely := r.agent(r.admin, "lonely")
 	lacks(t, r.ask(r.admin, "DELETE", "/api/agents/"+lonely, "").want(200).object(), "warnings")
+}
+
+// An agent belongs to at most one team, which a key that is limited to a team does not choose.
+func TestTeamOfAnAgent(t *testing.T) {
+	r := newRig(t)
+	one, other := r.team(r.admin, "one", "agents:read", "agents:write"), r.team(r.admin, "other")
+	limited, _ := r.key(r.admin, "api", "teamId", one)
+	a := r.ask(r.admin, "POST", "/api/agents", `{"name":"a","teamId":"`+one+`"}`).want(201).data().is(t, "teamId", one)
+	url := "/api/agents/" + a.id(t)
+	r.agent(r.admin, "b")
+	if list := r.ask(r.admin, "GET", "/api/agents?teamId="+one, "").want(200).list(); len(list) != 1 || list[0].id(t) != a.id(t) {
+		t.Errorf("the team has the agents %v", list)
+	}
+	r.ask(r.admin, "PUT", url, `{"teamId":"tea_unknown"}`).wantDetail("teamId")
+	r.ask(r.admin, "POST", "/api/agents", `{"name":"c","teamId":"tea_unknown"}`).wantDetail("teamId")
+
+	r.ask(limited, "PUT", url, `{"teamId":"`+other+`"}`).want(403)
+	r.ask(limited, "PUT", url, `{"teamId":""}`).want(403)
+	r.ask(limited, "PUT", url, `{"teamId":"`+one+`","description":"d"}`).want(200)
+	r.ask(limited, "POST", "/api/agents", `{"name":"d","teamId":"`+other+`"}`).want(403)
+	r.ask(limited, "POST", "/api/agents", `{"name":"d","teamId":"`+one+`"}`).want(201)
+	declared := `{"documents":[{"kind":"Agent","name":"b","spec":{%s}}]}`
+	r.apply(limited, fmt.Sprintf(declared, `"team":"one"`)).want(403)
+	r.apply(limited, fmt.Sprintf(declared, `"description":"d"`)).want(200)
+
+	r.ask(r.admin, "PUT", url, `{"teamId":"`+other+`"}`).want(200).data().is(t, "teamId", other)
+	r.ask(r.admin, "DELETE", "/api/teams/"+other, "", "If-Match", r.ask(r.admin, "GET", "/api/teams/"+other, "").header.Get("ETag")).want(200)
+	r.ask(r.admin, "GET", url, "").want(200).data().is(t, "teamId", "")
 }

@@ -29,7 +29,7 @@ func (s *Server) apply(c *call) error {
 	}
 	var p *plan
 	make := func(now store.Contents, by store.Planner) (_ []store.Change, err error) {
-		if p, err = makePlan(&in, docs, c.key.CreatedBy, c.missingScope, now, by); err != nil {
+		if p, err = makePlan(&in, docs, c.key.CreatedBy, c.key.TeamID, c.missingScope, now, by); err != nil {
 			return nil, err
 		}
 		return p.changes, nil
@@ -145,6 +145,7 @@ func (d *parsedDocument) read(raw []byte) map[string]string {
 type exporter struct {
 	all    store.Contents
 	agents map[string]string   // names by id
+	teams  map[string]string   // names by id
 	former map[string][]string // former names by id
 	warns  []string
 }
@@ -175,7 +176,10 @@ func (s *Server) exportDocuments(c *call) error {
 	if err != nil {
 		return err
 	}
-	e := &exporter{all: all, agents: map[string]string{}, former: map[string][]string{}}
+	e := &exporter{all: all, agents: map[string]string{}, teams: map[string]string{}, former: map[string][]string{}}
+	for _, t := range all.Teams {
+		e.teams[t.ID] = t.Name
+	}
 	for _, a := range all.Agents {
 		e.agents[a.ID] = a.Name
 	}

@@ -23,7 +23,7 @@ const bundleOfEverything = `{"documents":[
 	{"kind":"Policy","name":"a second","spec":{"phase":"response","condition":{"type":"pii_detected","entities":["EMAIL"]},"action":"redact","redactionStrategy":"hash"}},
 	{"kind":"Policy","name":"m third","spec":{"phase":"request","on":"*","condition":{"type":"tool_name","toolName":"shell_*"},"action":"warn","enabled":false}},
 	{"kind":"Policy","name":"paths","spec":{"phase":"request","condition":{"type":"tool_arguments","toolName":"read","arguments":{"/p":{"not":{"prefix":"<a&b>"}},"/n":{"max":1.50}}},"action":"block"}},
-	{"kind":"Agent","name":"bot","spec":{"modelName":"m-1","environment":"production","configYaml":"a: 1\n","formerNames":["robot"]}},
+	{"kind":"Agent","name":"bot","spec":{"modelName":"m-1","environment":"production","team":"ops","configYaml":"a: 1\n","formerNames":["robot"]}},
 	{"kind":"Team","name":"ops","spec":{"description":"on call","scopes":["agents:read","policies:write"]}}],"set":"prod"%s}`
 
 // apply sends documents and returns the response.
@@ -88,7 +88,7 @@ func TestApply(t *testing.T) {
 		{"kind":"Budget","name":"monthly","spec":{"agent":"bot","period":"daily","limitUsd":5}},
 		{"kind":"Agent","name":"bot"},
 		{"kind":"Team","name":"ops","spec":{"scopes":["agents:read"],"description":"on call"}}]}`),
-		"Budget monthly update limitUsd,period", "Agent bot update configYaml,environment,modelName", "Team ops update scopes")
+		"Budget monthly update limitUsd,period", "Agent bot update configYaml,environment,modelName,team", "Team ops update scopes")
 	// A name is compared in its normalized form.
 	wantChanges(t, r.apply(r.admin, `{"set":"prod","documents":[{"kind":"Agent","name":"  bot "}]}`), "Agent bot none")
 }

@@ -21,6 +21,7 @@ const (
 	violationsList = 'V'
 	tracesList     = 't'
 	eventsList     = 'E'
+	approvalsList  = 'a'
 )
 
 // cursorPage is a page of a list, by cursor or by offset.

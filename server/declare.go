@@ -39,6 +39,7 @@ var declaredKinds = []struct {
 			p.passOn(doc.at, t.Scopes)
 			p.passOn(doc.at, s.Scopes)
 			store.TeamUpdate{Description: &s.Description, Scopes: (*[]string)(&s.Scopes)}.Apply(t, p.Now)
+			p.teams[t.Name], p.teams[doc.name] = t.ID, t.ID
 		},
 		remove: func(p *plan, t *store.Team) { p.passOn("prune", t.Scopes) },
 		spec: func(_ *exporter, t *store.Team) (api.TeamSpec, bool) {
@@ -53,8 +54,12 @@ var declaredKinds = []struct {
 			return store.AgentCreate{Name: name}.Make(p.NewID(store.PrefixAgent), p.Now)
 		},
 		apply: func(p *plan, doc parsedDocument, s *api.AgentSpec, a *store.Agent) {
+			team := p.teamOf(doc, s.Team)
+			if p.team != "" && team != a.TeamID && p.err == nil {
+				p.err = errOtherTeam
+			}
 			store.AgentUpdate{Description: &s.Description, ModelProvider: &s.ModelProvider, ModelName: &s.ModelName,
-				Environment: &s.Environment, ConfigYAML: &s.ConfigYAML}.Apply(a, p.Now)
+				Environment: &s.Environment, TeamID: &team, ConfigYAML: &s.ConfigYAML}.Apply(a, p.Now)
 			a.ConfigYAML = s.ConfigYAML
 			p.agents[a.Name], p.agents[doc.name] = a.ID, a.ID
 		},
@@ -64,7 +69,7 @@ var declaredKinds = []struct {
 		remove: func(p *plan, a *store.Agent) {},
 		spec: func(e *exporter, a *store.Agent) (api.AgentSpec, bool) {
 			return api.AgentSpec{Description: a.Description, ModelProvider: a.ModelProvider, ModelName: a.ModelName,
-				Environment: a.Environment, ConfigYAML: a.ConfigYAML, FormerNames: e.former[a.ID]}, true
+				Environment: a.Environment, Team: e.teams[a.TeamID], ConfigYAML: a.ConfigYAML, FormerNames: e.former[a.ID]}, true
 		},
 	}},
 	{api.KindPolicy, &declaredKind[store.Policy, api.PolicySpec]{

@@ -99,11 +99,14 @@ func (s *Server) run(c *call, res *resource) error {
 	if conn, ok := c.w.ResponseWriter.(interface{ Identified() }); ok { // it may have more streams
 		conn.Identified()
 	}
-	ws := s.api
+	ws, name := s.api, c.tenant.ID()
 	if c.route != nil && c.route.window == ingestWindow {
 		ws = s.ingest
 	}
-	if err := c.count(ws, c.tenant.ID()); err != nil {
+	if c.route != nil && c.route.window == approvalWindow {
+		ws, name = s.approvals, c.key.ID
+	}
+	if err := c.count(ws, name); err != nil {
 		return err
 	}
 	if c.route == nil {

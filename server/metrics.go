@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"svc/store"
+	"svc/store/api"
 )
 
 // metrics are the Prometheus metrics of the control plane, in a registry of
@@ -30,6 +31,7 @@ type metrics struct {
 	bodies      *prometheus.CounterVec
 	dropped     *prometheus.CounterVec
 	webhooks    *prometheus.CounterVec
+	decisions   *prometheus.CounterVec
 
 	mu     sync.Mutex
 	scopes map[string]bool // the values of the label scope; guarded by mu
@@ -41,7 +43,7 @@ const (
 	otherScope = "other"
 )
 
-func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Context) error, jump func() time.Duration, removed func() uint64) *metrics {
+func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Context) error, jump func() time.Duration, removed func() uint64, open func() int64) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -72,6 +74,9 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "svc_identity_webhooks_refused_total", Help: "Deliveries of the identity provider that were not accepted, by reason; users whom it revokes keep their access.",
 		}, []string{"reason"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_approval_decisions_total", Help: "Decisions of persons about approvals.",
+		}, []string{"decision"}),
 		scopes: map[string]bool{},
 	}
 	info := func(value func(store.Info) int64) func() float64 {
@@ -121,14 +126,25 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}
 		return float64(removed())
 	})
+	approvals := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_approvals_open", Help: "Approvals of all tenants that nobody has decided. The process that ends approvals has the value; the others have 0.",
+	}, func() float64 {
+		if open == nil {
+			return 0
+		}
+		return float64(open())
+	})
 	shards := prometheus.NewDesc("svc_trace_store_shard_up", "1 while a shard of ClickHouse responds; absent for other stores.", []string{"shard"}, nil)
-	m.registry.MustRegister(size, free, diskFree{disk, stores}, shardsUp{shards, stores}, held, writable, clock, expired, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies, m.dropped, m.webhooks,
+	m.registry.MustRegister(size, free, diskFree{disk, stores}, shardsUp{shards, stores}, held, writable, clock, expired, approvals, m.decisions, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies, m.dropped, m.webhooks,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{"success", "blocked", "failed"} {
 		m.outcomes.WithLabelValues(outcome)
+	}
+	for _, decision := range api.ApprovalDecisions {
+		m.decisions.WithLabelValues(decision)
 	}
 	m.dropped.WithLabelValues(otherScope)
 	for why := range webhookCauses {

@@ -86,6 +86,9 @@ func finishDocuments(fresh string, body map[string]any) {
 			if _, ok := spec["agent"]; ok {
 				spec["agent"] = "one"
 			}
+			if _, ok := spec["team"]; ok {
+				spec["team"] = "one"
+			}
 			if names, ok := spec["formerNames"].([]any); ok && len(names) > 0 {
 				spec["formerNames"] = []any{fmt.Sprint(fresh, "-was-", i)}
 			}

@@ -22,6 +22,7 @@ type parsedDocument struct {
 type plan struct {
 	in   *api.Apply
 	user string
+	team string // that limits the caller; empty: none
 	// missing returns the first of some team scopes that the caller does not hold;
 	// empty for none.
 	missing func(scopes []string) string
@@ -29,6 +30,7 @@ type plan struct {
 	store.Planner
 
 	agents  map[string]string // ids of agents by name, after the changes
+	teams   map[string]string // ids of teams by name, after the changes
 	former  map[string]string // ids of agents by former name
 	seen    map[string]bool   // ids of the resources that are in a document
 	changes []store.Change
@@ -40,9 +42,14 @@ type plan struct {
 }
 
 // makePlan computes the changes for documents.
-func makePlan(in *api.Apply, docs []parsedDocument, user string, missing func([]string) string, now store.Contents, by store.Planner) (*plan, error) {
-	p := &plan{in: in, user: user, missing: missing, now: now, Planner: by, agents: map[string]string{}, former: map[string]string{},
+func makePlan(in *api.Apply, docs []parsedDocument, user, team string, missing func([]string) string, now store.Contents, by store.Planner) (*plan, error) {
+	p := &plan{in: in, user: user, team: team, missing: missing, now: now, Planner: by, agents: map[string]string{}, teams: map[string]string{}, former: map[string]string{},
 		seen: map[string]bool{}, results: make([]api.AppliedChange, len(docs))}
+	for i := range now.Teams {
+		if t := &now.Teams[i]; !in.Prune || t.Set != in.Set {
+			p.teams[t.Name] = t.ID
+		}
+	}
 	for i := range now.Agents {
 		// Agents that will be pruned must not be referred to by documents.
 		if a := &now.Agents[i]; !in.Prune || a.Set != in.Set {
@@ -110,6 +117,9 @@ func (p *plan) add(index int, kind string, c store.Change, created bool) {
 		if i := slices.Index(fields, "agentId"); i >= 0 {
 			fields[i] = "agent" // the kind's name in documents
 		}
+		if i := slices.Index(fields, "teamId"); i >= 0 {
+			fields[i] = "team"
+		}
 		p.changes = append(p.changes, c)
 	}
 	p.results[index] = result
@@ -158,13 +168,26 @@ func (p *plan) passOn(at string, scopes []string) {
 
 // agent returns the id of the agent that a document refers to.
 func (p *plan) agent(doc parsedDocument, sent string) string {
-	if id, ok := p.agents[sent]; ok {
+	return p.named(doc, "agent", "an agent", p.agents, sent)
+}
+
+// teamOf returns the id of the team that a document refers to; empty where it refers to none.
+func (p *plan) teamOf(doc parsedDocument, sent string) string {
+	if sent == "" {
+		return ""
+	}
+	return p.named(doc, "team", "a team", p.teams, sent)
+}
+
+// named returns the id of what a member of a document names.
+func (p *plan) named(doc parsedDocument, member, noun string, ids map[string]string, sent string) string {
+	if id, ok := ids[sent]; ok {
 		return id
 	}
-	if id, ok := p.agents[api.NormalizeName(sent)]; ok {
+	if id, ok := ids[api.NormalizeName(sent)]; ok {
 		return id
 	}
-	p.bad(doc.at+".spec.agent", fmt.Sprintf("%.200q is not the name of an agent of this tenant or of the documents", sent))
+	p.bad(doc.at+".spec."+member, fmt.Sprintf("%.200q is not the name of %s of this tenant or of the documents", sent, noun))
 	return ""
 }
 

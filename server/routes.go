@@ -25,9 +25,10 @@ type route struct {
 type windowKind int
 
 const (
-	apiWindow     windowKind = iota // requests of the tenant
-	ingestWindow                    // ingest requests of the tenant
-	addressWindow                   // requests of the client's address
+	apiWindow      windowKind = iota // requests of the tenant
+	ingestWindow                     // ingest requests of the tenant
+	addressWindow                    // requests of the client's address
+	approvalWindow                   // requests of the calling key about approvals
 )
 
 // The keys that may call a route (control-plane specification, API keys, 3;
@@ -37,6 +38,8 @@ var (
 	readers = []store.KeyScope{store.ScopeAPI, store.ScopeAgent}
 	anyKey  = []store.KeyScope{store.ScopeAPI, store.ScopeAgent, store.ScopeIngest}
 	ingests = []store.KeyScope{store.ScopeAPI, store.ScopeIngest}
+	// gateways leaves out the keys of persons: who decides does not ask.
+	gateways = []store.KeyScope{store.ScopeIngest}
 )
 
 // routes lists every endpoint of the API.
@@ -80,6 +83,13 @@ func routes() []route {
 		{method: "DELETE", path: "/api/policies/{id}", keys: admins, team: []string{"policies:write"}, handle: policies.delete},
 		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
 		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).applyTemplate},
+
+		{method: "GET", path: "/api/approvals", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after", "status"}, handle: (*Server).listApprovals},
+		{method: "POST", path: "/api/approvals", keys: gateways, window: approvalWindow, maxBody: api.MaxApprovalBody, handle: (*Server).requestApproval},
+		{method: "GET", path: "/api/approvals/{id}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getApproval},
+		{method: "POST", path: "/api/approvals/{id}/claim", keys: gateways, window: approvalWindow, handle: (*Server).claimApproval},
+		{method: "POST", path: "/api/approvals/{id}/release", keys: gateways, window: approvalWindow, handle: (*Server).releaseApproval},
+		{method: "POST", path: "/api/approvals/{id}/decision", keys: admins, team: []string{"policies:write"}, handle: (*Server).decideApproval},
 
 		{method: "GET", path: "/api/apply", keys: admins, team: []string{"teams:read", "agents:read", "policies:read", "costs:read"}, query: []string{"kind"}, handle: (*Server).exportDocuments},
 		{method: "POST", path: "/api/apply", keys: admins, team: []string{"teams:write", "agents:write", "policies:write", "costs:write"}, idempotent: true, maxBody: api.MaxApplyBody, handle: (*Server).apply},

@@ -40,6 +40,9 @@ type Options struct {
 	// RemovedTraces returns the number of traces that retention has removed since the start;
 	// nil where this process does no retention.
 	RemovedTraces func() uint64
+	// OpenApprovals returns the number of approvals that nobody has decided, as the background
+	// work counted them; nil where this process does none of it.
+	OpenApprovals func() int64
 	// Writable returns the reason why Records currently takes no writes, as a probe found
 	// out, or nil. When the function is nil, only Records.Ready is called.
 	Writable func() error
@@ -81,9 +84,11 @@ type Server struct {
 	refusedWebhooks refusedWebhooks
 
 	mux       *http.ServeMux
-	api       *windows // requests per tenant
-	ingest    *windows // ingest requests per tenant
-	addresses *windows // requests per client address without a valid key
+	api       *windows      // requests per tenant
+	ingest    *windows      // ingest requests per tenant
+	approvals *windows      // requests of gateways about approvals, per key
+	keyTags   retry.Repeats // gateways with different session keys
+	addresses *windows      // requests per client address without a valid key
 	shared    SharedWindows
 
 	largePageSlots chan struct{} // semaphore for the responses with long pages of traces
@@ -136,7 +141,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
-	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready, o.ClockJump, o.RemovedTraces)
+	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready, o.ClockJump, o.RemovedTraces, o.OpenApprovals)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit
@@ -145,7 +150,8 @@ func New(o Options) (*Server, error) {
 		ingest = DefaultIngestRateLimit
 	}
 	s.api, s.ingest, s.addresses = newWindows(limit, 0), newWindows(ingest, 0), newWindows(limit, maxAddresses)
-	s.api.kind, s.ingest.kind = "api", "ingest"
+	s.approvals = newWindows(approvalsPerMinute, 0)
+	s.api.kind, s.ingest.kind, s.approvals.kind = "api", "ingest", "approval"
 	if s.shared = o.Windows; s.shared != nil {
 		s.metrics.countWindows(s.shared)
 	} else {

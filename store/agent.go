@@ -15,6 +15,7 @@ type Agent struct {
 	ModelProvider  string
 	ModelName      string
 	Environment    string
+	TeamID         string `json:",omitempty"` // team that the agent belongs to; empty: none
 	ConfigYAML     string // empty in list items
 	AutoRegistered bool   // registered by a trace that named it
 	Set            string `json:",omitempty"` // labels of the documents that declare it; empty: none
@@ -37,6 +38,7 @@ type AgentCreate struct {
 	ModelProvider string
 	ModelName     string
 	Environment   string
+	TeamID        string
 	ConfigYAML    string
 	DeployedBy    string
 }
@@ -49,6 +51,7 @@ type AgentUpdate struct {
 	ModelProvider *string
 	ModelName     *string
 	Environment   *string
+	TeamID        *string // empty: no team
 	ConfigYAML    *string
 	DeployedBy    string
 }
@@ -63,6 +66,7 @@ type AgentAlias struct {
 // AgentFilter restricts a list of agents. Empty fields match everything.
 type AgentFilter struct {
 	Environment string
+	TeamID      string
 }
 
 // Deployment is one version of an agent's configuration.
@@ -79,9 +83,10 @@ type Agents interface {
 	ListAgents(ctx context.Context, f AgentFilter, page Page) ([]Agent, int, error)
 	// GetAgent returns NotFound for an unknown id.
 	GetAgent(ctx context.Context, id string) (Agent, error)
-	// CreateAgent returns Conflict when the name is taken.
+	// CreateAgent returns Conflict when the name is taken, Invalid ("teamId") for an unknown
+	// team.
 	CreateAgent(ctx context.Context, in AgentCreate) (Agent, error)
-	// UpdateAgent returns NotFound, or Conflict when the name is taken. After an agent is
+	// UpdateAgent returns NotFound, and otherwise the errors of CreateAgent. After an agent is
 	// renamed, traces with its old name still belong to it, until another agent is
 	// created with or renamed to that name. An agent keeps its 16 newest former names.
 	UpdateAgent(ctx context.Context, id string, up AgentUpdate) (Agent, error)
@@ -132,7 +137,7 @@ type AgentDirectory interface {
 // Make returns the new agent, without its configuration.
 func (in AgentCreate) Make(id string, now time.Time) Agent {
 	return Agent{ID: id, Name: in.Name, Description: in.Description, ModelProvider: in.ModelProvider, ModelName: in.ModelName,
-		Environment: in.Environment, CreatedAt: now, UpdatedAt: now}
+		Environment: in.Environment, TeamID: in.TeamID, CreatedAt: now, UpdatedAt: now}
 }
 
 // Apply applies the update, except for the configuration.
@@ -142,11 +147,16 @@ func (up AgentUpdate) Apply(a *Agent, now time.Time) {
 	set(&a.ModelProvider, up.ModelProvider)
 	set(&a.ModelName, up.ModelName)
 	set(&a.Environment, up.Environment)
+	set(&a.TeamID, up.TeamID)
 	a.UpdatedAt = now
 }
 
 // Object is the agent as audit events record it.
 func (a *Agent) Object() *Object {
-	return newObject("agent", a.ID, a.Name, a.Set, map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
-		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML})
+	fields := map[string]any{"name": a.Name, "description": a.Description, "modelProvider": a.ModelProvider,
+		"modelName": a.ModelName, "environment": a.Environment, "configYaml": a.ConfigYAML}
+	if a.TeamID != "" {
+		fields["teamId"] = a.TeamID
+	}
+	return newObject("agent", a.ID, a.Name, a.Set, fields)
 }

@@ -102,6 +102,10 @@ func IfMatch(ctx context.Context, digests []string) context.Context {
 	return context.WithValue(ctx, matchKey{}, digests)
 }
 
+// AnyVersion removes the condition of [IfMatch] from a context, for changes that a change of
+// another object takes along.
+func AnyVersion(ctx context.Context) context.Context { return context.WithValue(ctx, matchKey{}, nil) }
+
 // CheckMatch rejects a change of an object whose digest the context does not expect.
 // Backends call it in the transaction of the change, before the change.
 func CheckMatch(ctx context.Context, before *Object) error {
@@ -184,8 +188,8 @@ func (f *AuditEventFilter) Match(e *AuditEvent) bool {
 
 // AuditEvents lists what administrators changed in a tenant. Each method that creates,
 // changes or deletes a team, a member, an agent, a budget, an SLA target, a policy, a
-// key, a user or the key of a gateway writes an event in its own transaction, and so
-// does CreateTenant. Agents that traces register and heads that gateways report are not
+// key, a user or the key of a gateway, or decides an approval, writes an event in its own
+// transaction, and so does CreateTenant. Agents that traces register and heads that gateways report are not
 // recorded.
 type AuditEvents interface {
 	// ListAuditEvents returns events, newest first, and the hash of the event that

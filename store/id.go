@@ -19,10 +19,14 @@ const (
 	PrefixSLA        = "sla_"
 	PrefixViolation  = "vio_"
 	PrefixPolicy     = "pol_"
+	PrefixApproval   = "apr_"
 	PrefixKey        = "key_"
 	PrefixTrace      = "trc_"
 	PrefixEvent      = "evt_"
 	PrefixAuditEvent = "aev_"
+	PrefixWebhook    = "whk_"
+	PrefixMessage    = "msg_" // of an event for webhooks
+	PrefixDelivery   = "dlv_"
 )
 
 // IDs makes identifiers: a prefix and 26 characters that sort in the order of creation,

@@ -33,6 +33,10 @@ type Key struct {
 	CreatedByEmail string
 	LastUsedAt     time.Time // zero: never used
 	CreatedAt      time.Time
+	// SessionKeys is the number of session keys, at most 4, with which gateways have requested
+	// approvals within KeyTagsWithin. Above 1 the gateways share the API key and not the
+	// session key. ListKeys and GetKey set it.
+	SessionKeys int `json:"-"`
 }
 
 // KeyCreate is the input of CreateKey. The caller has generated the secret.

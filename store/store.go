@@ -92,6 +92,8 @@ type Tenant interface {
 	Budgets
 	SLAs
 	Policies
+	Approvals
+	Webhooks
 	Keys
 	Declared
 	Idempotency

@@ -55,7 +55,8 @@ type Teams interface {
 	CreateTeam(ctx context.Context, in TeamCreate) (Team, error)
 	// UpdateTeam returns NotFound, or Conflict when the name is taken.
 	UpdateTeam(ctx context.Context, id string, up TeamUpdate) (Team, error)
-	// DeleteTeam removes a team and its memberships; keys created for it stop working.
+	// DeleteTeam removes a team and its memberships; keys created for it stop working, and
+	// its agents belong to no team any more.
 	// It returns NotFound for an unknown id.
 	DeleteTeam(ctx context.Context, id string) error
 

@@ -36,7 +36,9 @@ var agents = rest.Resource[api.AgentItem]{
 	Filter: func(r *rest.Connection, cmd *cobra.Command) rest.Fetch[api.AgentItem] {
 		var q client.AgentQuery
 		cmd.Flags().StringVar(&q.Environment, "environment", "", "only agents of this environment")
+		cmd.Flags().StringVar(&q.TeamID, "team-id", "", "only agents of this team")
 		rest.CompleteFlag(r, cmd, "environment", completeEnvironments)
+		teams.CompleteFlag(r, cmd, "team-id")
 		return func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {
 			q.Page = p
 			return c.ListAgents(ctx, q)
@@ -72,7 +74,7 @@ type agentFields struct {
 	env process.Env
 	cmd *cobra.Command
 
-	name, provider, model, environment, description, configFile string
+	name, provider, model, environment, team, description, configFile string
 }
 
 // Flags adds the flags.
@@ -83,6 +85,7 @@ func (a *agentFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	f.StringVar(&a.provider, "model-provider", "", "provider of the model")
 	f.StringVar(&a.model, "model-name", "", "name of the model")
 	f.StringVar(&a.environment, "environment", "", "environment, such as production")
+	f.StringVar(&a.team, "team-id", "", "id of the team that the agent belongs to; empty for none")
 	f.StringVar(&a.description, "description", "", "what the agent does")
 	f.StringVar(&a.configFile, "config-file", "", `file with the agent's configuration (YAML), "-" for standard input`)
 }
@@ -107,7 +110,7 @@ func (a *agentFields) Create(ctx context.Context, c *client.Client) (any, error)
 	}
 	return c.CreateAgent(ctx, api.AgentCreate{
 		Name: a.name, ModelProvider: a.provider, ModelName: a.model,
-		Environment: a.environment, Description: a.description, ConfigYAML: text,
+		Environment: a.environment, TeamID: a.team, Description: a.description, ConfigYAML: text,
 	})
 }
 
@@ -122,6 +125,7 @@ func (a *agentFields) Update(ctx context.Context, c *client.Client, id string) (
 		ModelProvider: command.Changed(a.cmd, "model-provider", &a.provider),
 		ModelName:     command.Changed(a.cmd, "model-name", &a.model),
 		Environment:   command.Changed(a.cmd, "environment", &a.environment),
+		TeamID:        command.Changed(a.cmd, "team-id", &a.team),
 		Description:   command.Changed(a.cmd, "description", &a.description),
 		ConfigYAML:    command.Changed(a.cmd, "config-file", &text),
 	})

@@ -154,7 +154,14 @@ func recordRestore(ctx context.Context, env process.Env, so StoreOptions, backup
 	if err != nil {
 		return err
 	}
-	r, err := store.MarkRestored(ctx, st, env.Now(), backup)
+	tenants, err := st.ListTenants(ctx)
+	for i := 0; err == nil && i < len(tenants); i++ {
+		err = st.Tenant(tenants[i].ID).LapseApprovals(ctx)
+	}
+	var r store.Restored
+	if err == nil {
+		r, err = store.MarkRestored(ctx, st, env.Now(), backup)
+	}
 	if err = errors.Join(err, st.Close()); err != nil {
 		return fmt.Errorf("record the restore: %w", err)
 	}

@@ -10,11 +10,12 @@ import (
 type AgentQuery struct {
 	Page
 	Environment string
+	TeamID      string
 }
 
 // ListAgents calls GET /api/agents.
 func (c *Client) ListAgents(ctx context.Context, q AgentQuery) (api.Page[api.AgentItem], error) {
-	return bare[api.Page[api.AgentItem]](ctx, c, "GET", path("agents"), q.query().set("environment", q.Environment), nil)
+	return bare[api.Page[api.AgentItem]](ctx, c, "GET", path("agents"), q.query().set("environment", q.Environment).set("teamId", q.TeamID), nil)
 }
 
 // CreateAgent calls POST /api/agents.

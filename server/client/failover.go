@@ -34,6 +34,9 @@ func WithOthers(moved func(from, to string, cause error), baseURLs ...string) Op
 // auditHeadsPath is the endpoint for the heads of audit chains.
 const auditHeadsPath = "/api/audit/heads"
 
+// approvalsPath is the endpoint for approvals.
+const approvalsPath = "/api/approvals"
+
 // planes are the control planes of a client, the preferred one first. It is safe for concurrent use.
 type planes struct {
 	bases   []string
@@ -66,7 +69,8 @@ func (p *planes) use(from, to int32, cause error) {
 // repeatable reports whether a request may be repeated at another control plane: it may already have had
 // its effect at the first one although no response came.
 func repeatable(method, path string, h http.Header) bool {
-	return method != http.MethodPost || h.Get("Idempotency-Key") != "" || h.Get("Svc-Batch-Id") != "" || path == auditHeadsPath // the same head may be reported again
+	return method != http.MethodPost || h.Get("Idempotency-Key") != "" || h.Get("Svc-Batch-Id") != "" ||
+		path == auditHeadsPath || strings.HasPrefix(path, approvalsPath) // the same head may be reported, and the same approval asked for, again
 }
 
 // overAll sends a request to the current control plane. When that fails and the request is repeatable, it

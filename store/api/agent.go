@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// AgentItem is an agent in lists: without its configuration.
+// AgentItem is an agent in lists: without its configuration. TeamID is empty for an agent of no
+// team.
 type AgentItem struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name"`
@@ -10,6 +11,7 @@ type AgentItem struct {
 	ModelProvider string    `json:"modelProvider"`
 	ModelName     string    `json:"modelName"`
 	Environment   string    `json:"environment"`
+	TeamID        string    `json:"teamId"`
 	CreatedAt     time.Time `json:"createdAt"`
 	UpdatedAt     time.Time `json:"updatedAt"`
 }
@@ -28,6 +30,7 @@ type AgentCreated struct {
 	ModelProvider string    `json:"modelProvider"`
 	ModelName     string    `json:"modelName"`
 	Environment   string    `json:"environment"`
+	TeamID        string    `json:"teamId"`
 	CreatedAt     time.Time `json:"createdAt"`
 	UpdatedAt     time.Time `json:"updatedAt"`
 }
@@ -57,6 +60,7 @@ type AgentCreate struct {
 	ModelProvider string `json:"modelProvider,omitempty"`
 	ModelName     string `json:"modelName,omitempty"`
 	Environment   string `json:"environment,omitempty"`
+	TeamID        string `json:"teamId,omitempty"`
 	Description   string `json:"description,omitempty"`
 	ConfigYAML    string `json:"configYaml,omitempty"`
 }
@@ -71,19 +75,21 @@ func (b *AgentCreate) Validate() map[string]string {
 	c.text("modelProvider", b.ModelProvider, MaxName)
 	c.text("modelName", b.ModelName, MaxName)
 	c.text("environment", b.Environment, MaxName)
+	c.id("teamId", b.TeamID)
 	c.prose("description", b.Description, MaxDescription)
 	c.prose("configYaml", b.ConfigYAML, MaxConfigYAML)
 	return c.details()
 }
 
 // AgentUpdate is the body of PUT /api/agents/:id. Absent fields are not
-// changed. A ConfigYAML that differs from the stored one appends a
+// changed. An empty TeamID takes the agent out of its team. A ConfigYAML that differs from the stored one appends a
 // deployment.
 type AgentUpdate struct {
 	Name          *string `json:"name,omitempty"`
 	ModelProvider *string `json:"modelProvider,omitempty"`
 	ModelName     *string `json:"modelName,omitempty"`
 	Environment   *string `json:"environment,omitempty"`
+	TeamID        *string `json:"teamId,omitempty"`
 	Description   *string `json:"description,omitempty"`
 	ConfigYAML    *string `json:"configYaml,omitempty"`
 }
@@ -101,6 +107,9 @@ func (b *AgentUpdate) Validate() map[string]string {
 		if f.value != nil {
 			c.text(f.name, *f.value, MaxName)
 		}
+	}
+	if b.TeamID != nil {
+		c.id("teamId", *b.TeamID)
 	}
 	if b.Description != nil {
 		c.prose("description", *b.Description, MaxDescription)

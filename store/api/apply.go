@@ -161,13 +161,14 @@ func (s *TeamSpec) Validate(name *string) map[string]string {
 	return joined(wrong, (&TeamScopesReplace{Scopes: append([]string{}, s.Scopes...)}).Validate())
 }
 
-// AgentSpec is the spec of an Agent. FormerNames are added to the former names of the
+// AgentSpec is the spec of an Agent. Team is the name of its team. FormerNames are added to the former names of the
 // agent; others are kept.
 type AgentSpec struct {
 	Description   string                       `json:"description,omitempty"`
 	ModelProvider string                       `json:"modelProvider,omitempty"`
 	ModelName     string                       `json:"modelName,omitempty"`
 	Environment   string                       `json:"environment,omitempty"`
+	Team          string                       `json:"team,omitempty"`
 	ConfigYAML    string                       `json:"configYaml,omitempty"`
 	FormerNames   Bounded[string, formerBound] `json:"formerNames,omitempty"`
 }
@@ -178,6 +179,7 @@ func (s *AgentSpec) Validate(name *string) map[string]string {
 		Environment: s.Environment, ConfigYAML: s.ConfigYAML}
 	c := check{found: agent.Validate()}
 	*name = agent.Name
+	c.text("team", s.Team, MaxName)
 	if len(s.FormerNames) > MaxFormerNames {
 		c.add("formerNames", "must have at most %d entries", MaxFormerNames)
 		return c.details()

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Values of Approval.NotSelf.
 const (
@@ -84,7 +87,7 @@ type ApprovalRequest struct {
 
 	// Persons are the names under which the person behind the caller may be known: verified claims
 	// and the owner of the key. Empty: it is not known.
-	Persons []string `json:"persons,omitempty"`
+	Persons Bounded[string, personBound] `json:"persons,omitempty"`
 
 	// ValidFor and Expires are in seconds, NotSelf and Show as in Approval: the strictest of all
 	// reasons.
@@ -93,8 +96,8 @@ type ApprovalRequest struct {
 	NotSelf  string `json:"notSelf"`
 	Show     string `json:"show"`
 
-	Reasons   []ApprovalReason   `json:"reasons"`
-	Arguments []ApprovalArgument `json:"arguments,omitempty"`
+	Reasons   Bounded[ApprovalReason, reasonBound]     `json:"reasons"`
+	Arguments Bounded[ApprovalArgument, argumentBound] `json:"arguments,omitempty"`
 	// ArgumentsBytes is the size of the arguments as they would be sent; Truncated is set when
 	// Arguments does not have all of their text.
 	ArgumentsBytes int  `json:"argumentsBytes"`
@@ -177,4 +180,153 @@ type ApprovalRecord struct {
 	Truncated      bool               `json:"truncated"`
 	Decisions      []ApprovalDecided  `json:"decisions"`
 	RequestID      string             `json:"requestId"`
+}
+
+// Bounds on the body of POST /api/approvals.
+const (
+	// MaxApprovalBody is the largest body, in bytes.
+	MaxApprovalBody = 256 << 10
+	// MaxApprovalReasons, MaxApprovalPersons and MaxApprovalArguments bound its lists.
+	MaxApprovalReasons   = 32
+	MaxApprovalPersons   = 8
+	MaxApprovalArguments = 64
+	// MaxApprovalPointers bounds the pointers of all arguments, and MaxApprovalText their
+	// values, in bytes.
+	MaxApprovalPointers = 16 << 10
+	MaxApprovalText     = 64 << 10
+	// MaxApprovalName bounds principals, clients and names of persons, and MaxApprovalTool the
+	// name of a tool or a URI, in characters.
+	MaxApprovalName = 512
+	MaxApprovalTool = 4096
+)
+
+type (
+	reasonBound   struct{}
+	personBound   struct{}
+	argumentBound struct{}
+)
+
+// Max returns the bound.
+func (reasonBound) Max() int { return MaxApprovalReasons }
+
+// Max returns the bound.
+func (personBound) Max() int { return MaxApprovalPersons }
+
+// Max returns the bound.
+func (argumentBound) Max() int { return MaxApprovalArguments }
+
+// Allowed values of an approval's members.
+var (
+	ApprovalStatuses  = []string{ApprovalPending, ApprovalGranted, ApprovalDenied, ApprovalUsed, ApprovalExpired}
+	ApprovalDecisions = []string{"grant", "deny", "revoke"}
+	ApprovalNotSelf   = []string{SelfForbidden, SelfAllowed, SelfStrict}
+	ApprovalShow      = []string{ShowAll, ShowNone}
+)
+
+// Bounds on the terms of an approval.
+const (
+	MaxApprovalValidFor = 24 * time.Hour
+	MaxApprovalExpires  = 7 * 24 * time.Hour
+)
+
+// Validate returns what is wrong, by field.
+func (r *ApprovalRequest) Validate() map[string]string {
+	var c check
+	c.hex("digest", r.Digest, 64)
+	c.hex("keyTag", r.KeyTag, 8)
+	for _, f := range [...]struct {
+		field, value string
+		most         int
+		required     bool
+	}{
+		{"tool", r.Tool, MaxApprovalTool, true}, {"method", r.Method, MaxName, true}, {"agentName", r.AgentName, MaxName, true},
+		{"environment", r.Environment, MaxName, false}, {"principal", r.Principal, MaxApprovalName, true}, {"client", r.Client, MaxApprovalName, false},
+		{"upstream", r.Upstream, MaxName, true}, {"view", r.View, MaxName, false}, {"gateway", r.Gateway, MaxName, true}, {"requestId", r.RequestID, MaxName, true},
+	} {
+		if f.required && f.value == "" {
+			c.add(f.field, required)
+		}
+		c.text(f.field, f.value, f.most)
+	}
+	for i, p := range r.Persons {
+		c.text(indexed("persons", i), p, MaxApprovalName)
+	}
+	c.seconds("validFor", r.ValidFor, MaxApprovalValidFor)
+	c.seconds("expires", r.Expires, MaxApprovalExpires)
+	c.requiredEnum("notSelf", r.NotSelf, ApprovalNotSelf)
+	c.requiredEnum("show", r.Show, ApprovalShow)
+	c.count("argumentsBytes", int64(r.ArgumentsBytes), MaxAuditSeq)
+	if len(r.Reasons) == 0 {
+		c.add("reasons", "must have at least one entry")
+	}
+	for i, reason := range r.Reasons {
+		field := indexed("reasons", i)
+		if (reason.RuleID == "") == (reason.PolicyID == "") {
+			c.add(field, "must have either ruleId or policyId")
+		}
+		c.text(field+".ruleId", reason.RuleID, MaxName)
+		c.id(field+".policyId", reason.PolicyID)
+		c.message(field+".note", reason.Note)
+	}
+	pointers, text := 0, 0
+	for i, arg := range r.Arguments {
+		field := indexed("arguments", i)
+		c.text(field+".pointer", arg.Pointer, MaxApprovalPointers)
+		c.text(field+".value", arg.Value, MaxApprovalText)
+		c.count(field+".omitted", int64(arg.Omitted), MaxAuditSeq)
+		c.id(field+".restored", arg.Restored)
+		if arg.Tag != "" {
+			c.hex(field+".tag", arg.Tag, 8)
+		}
+		pointers, text = pointers+len(arg.Pointer), text+len(arg.Value)
+	}
+	if pointers > MaxApprovalPointers || text > MaxApprovalText {
+		c.add("arguments", "must have at most %d bytes of pointers and %d of values", MaxApprovalPointers, MaxApprovalText)
+	}
+	return c.details()
+}
+
+// hex checks that a required string is n lower-case hexadecimal digits.
+func (c *check) hex(field, s string, n int) {
+	if len(s) != n || strings.Trim(s, "0123456789abcdef") != "" {
+		c.add(field, "must be %d lower-case hexadecimal digits", n)
+	}
+}
+
+// seconds checks a number of seconds from 1 up to a duration.
+func (c *check) seconds(field string, n int, most time.Duration) {
+	if n < 1 || n > int(most/time.Second) {
+		c.add(field, "must be an integer from 1 to %d", int(most/time.Second))
+	}
+}
+
+// Validate returns what is wrong, by field.
+func (b *ApprovalClaim) Validate() map[string]string {
+	var c check
+	c.hex("nonce", b.Nonce, 32)
+	c.hex("digest", b.Digest, 64)
+	return c.details()
+}
+
+// Validate returns what is wrong, by field.
+func (b *ApprovalDecision) Validate() map[string]string {
+	var c check
+	c.requiredEnum("decision", b.Decision, ApprovalDecisions)
+	c.message("note", b.Note)
+	return c.details()
+}
+
+// validate checks the approval of a policy.
+func (a *Approval) validate(c *check) {
+	for _, f := range [...]struct {
+		field, value string
+		most         time.Duration
+	}{{"approval.validFor", a.ValidFor, MaxApprovalValidFor}, {"approval.expires", a.Expires, MaxApprovalExpires}} {
+		if d, err := time.ParseDuration(f.value); f.value != "" && (err != nil || d < time.Second || d > f.most) {
+			c.add(f.field, "must be a duration from 1s to %dh", int(f.most/time.Hour))
+		}
+	}
+	c.enum("approval.notSelf", a.NotSelf, ApprovalNotSelf)
+	c.enum("approval.show", a.Show, ApprovalShow)
+	c.message("approval.note", a.Note)
 }

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"svc/store"
+	"svc/store/record"
 )
 
 // The suffixes of files beside a store: copies in progress, and the store that a restore
@@ -71,7 +72,7 @@ func Restore(ctx context.Context, r io.Reader, path string, now time.Time, progr
 }
 
 // markRestored records in a store that it was restored, so that gateways report again what it
-// lacks.
+// lacks, and ends its open and granted approvals, which may have been used since the backup.
 func markRestored(ctx context.Context, path string, now time.Time) (err error) {
 	db, err := openFile(path, false, 0)
 	if err != nil {
@@ -80,7 +81,13 @@ func markRestored(ctx context.Context, path string, now time.Time) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	defer recoverToError(&err, path)()
 	return db.Update(func(tx *bbolt.Tx) error {
-		_, err := store.MarkRestored(ctx, marks{tx.Bucket(bucketMarks)}, now, time.Time{})
+		tenants := tx.Bucket(bucketData)
+		err := tenants.ForEachBucket(func(id []byte) error {
+			return record.LapseApprovals(recordTx{d: data{tenants.Bucket(id)}, ctx: ctx}, now)
+		})
+		if err == nil {
+			_, err = store.MarkRestored(ctx, marks{tx.Bucket(bucketMarks)}, now, time.Time{})
+		}
 		return err
 	})
 }

@@ -23,16 +23,20 @@ var agents = &kind[store.Agent]{
 		a.ConfigYAML = string(config)
 		return err
 	},
-	claim: claimAgentName, drop: dropAgent,
+	claim: claimAgentName, drop: dropAgent, event: store.AgentCreatedEvent,
 	changed: func(t *Tenant, tx Tx) error { return t.e.AgentsChanged(tx) },
 }
 
 // ListAgents returns the agents that pass the filter, newest first.
 func (t *Tenant) ListAgents(ctx context.Context, f store.AgentFilter, page store.Page) ([]store.Agent, int, error) {
-	if f.Environment == "" {
-		return listOf(ctx, t, agents, page, nil)
+	var having [][]byte // rows of agents are flat
+	if f.Environment != "" {
+		having = append(having, field("Environment", f.Environment))
 	}
-	return listOf(ctx, t, agents, page, nil, field("Environment", f.Environment)) // rows of agents are flat
+	if f.TeamID != "" {
+		having = append(having, field("TeamID", f.TeamID))
+	}
+	return listOf(ctx, t, agents, page, nil, having...)
 }
 
 // GetAgent returns one agent with its configuration.
@@ -44,6 +48,9 @@ func (t *Tenant) GetAgent(ctx context.Context, id string) (store.Agent, error) {
 func (t *Tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.Agent, error) {
 	return createOne(ctx, t, agents, func(tx Tx, id string, now time.Time) (store.Agent, error) {
 		a := in.Make(id, now)
+		if err := knownTeam(tx, in.TeamID); err != nil {
+			return a, err
+		}
 		return a, t.deploy(tx, &a, in.ConfigYAML, in.DeployedBy, now)
 	})
 }
@@ -51,6 +58,11 @@ func (t *Tenant) CreateAgent(ctx context.Context, in store.AgentCreate) (store.A
 // UpdateAgent changes an agent.
 func (t *Tenant) UpdateAgent(ctx context.Context, id string, up store.AgentUpdate) (store.Agent, error) {
 	return updateOne(ctx, t, agents, id, func(tx Tx, a *store.Agent, now time.Time) error {
+		if up.TeamID != nil && *up.TeamID != a.TeamID {
+			if err := knownTeam(tx, *up.TeamID); err != nil {
+				return err
+			}
+		}
 		up.Apply(a, now)
 		if up.ConfigYAML == nil {
 			return nil
@@ -140,7 +152,7 @@ func keysIn(tx Tx, bucket string, r Range) (keys [][]byte, err error) {
 }
 
 // dropAgent removes the data of an agent, except its last name.
-func dropAgent(t *Tenant, tx Tx, a *store.Agent) error {
+func dropAgent(_ context.Context, t *Tenant, tx Tx, a *store.Agent) error {
 	if a.AutoRegistered {
 		if err := countAuto(tx, -1); err != nil {
 			return err
@@ -413,6 +425,9 @@ func (t *Tenant) RegisterAgent(tx Tx, n *store.NamedAgent, now time.Time) (store
 		return a, err
 	}
 	if err := put(tx, AgentRows, []byte(agent.ID), agent); err != nil {
+		return a, err
+	}
+	if err := t.notify(tx, store.AgentCreatedEvent(&agent)); err != nil {
 		return a, err
 	}
 	return a, countAuto(tx, 1)

@@ -101,6 +101,17 @@ func (t *Tenant) shown(tx Tx, records []keyRecord) ([]store.Key, error) {
 	if err != nil {
 		return nil, err
 	}
+	tags, err := tx.Many(approvalTags, ids)
+	for i := range tags {
+		seen, err := keyTags(ids[i], tags[i], t.e.Now())
+		if err != nil {
+			return nil, err
+		}
+		list[i].SessionKeys = len(seen)
+	}
+	if err != nil {
+		return nil, err
+	}
 	used, err := tx.Many(KeyUsed, ids)
 	if err != nil {
 		return nil, err
@@ -174,14 +185,8 @@ func (t *Tenant) NewKey(ctx context.Context, tx Tx, in store.KeyCreate) (store.K
 	case u.Status == store.UserDeactivated:
 		return store.Key{}, store.FieldError(store.Invalid, "user is deactivated", "userId", "is deactivated")
 	}
-	if in.TeamID != "" {
-		team, err := tx.Get(TeamRows, []byte(in.TeamID))
-		if err == nil && team == nil {
-			err = store.FieldError(store.Invalid, "unknown team", "teamId", "is not a team of this tenant")
-		}
-		if err != nil {
-			return store.Key{}, err
-		}
+	if err := knownTeam(tx, in.TeamID); err != nil {
+		return store.Key{}, err
 	}
 	taken, err := tx.Get(KeyDigests, in.Digest[:]) // in any tenant
 	if err == nil && taken != nil {
@@ -301,10 +306,14 @@ func (t *Tenant) deleteKey(ctx context.Context, tx Tx, k keyRecord) error {
 		return err
 	}
 	// The row of the key first: an engine that writes uses without the tenant's lock locks it.
-	for _, bucket := range [...]string{KeyRows, KeyUsed} {
+	for _, bucket := range [...]string{KeyRows, KeyUsed, approvalTags} {
 		if err := tx.Delete(bucket, []byte(k.ID)); err != nil {
 			return err
 		}
+	}
+	// Nobody can claim or use the approvals that a gateway has requested with the key.
+	if err := lapseApprovals(tx, t.e.Now(), k.ID); err != nil {
+		return err
 	}
 	return t.Changed(ctx, tx, k.Object(), nil, false)
 }

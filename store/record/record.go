@@ -14,6 +14,11 @@
 //	agents_former         id of a deleted agent → its last name
 //	answers               digest of an idempotent request → its response, JSON
 //	answers_by_expiry     time of expiry, nanoseconds, 8 bytes ‖ that digest → 1
+//	approval_arguments    id of an approval → arguments of its call, JSON
+//	approval_calls        key id \0 digest → id of the newest approval of the call
+//	approval_index        status, or principal, refusal, end … \0 … id → 1 or what is compared; see approval.go
+//	approval_records      id → approval without the arguments of its call, JSON
+//	approval_tags         key id → tags of the session keys of its gateways, JSON
 //	audit_events          id → event of a change, JSON; ids ascend in the order of the chain
 //	audit_chain           "chain" → the ends of the chain of events, JSON
 //	audit_heads           gateway \0 log → signed head of its audit chain, JSON
@@ -23,6 +28,7 @@
 //	budgets               id → budget, JSON
 //	deployments           agent id \0 id → deployment, JSON
 //	digests               SHA-256 of a key's secret → tenant id \0 key id; of all tenants
+//	event_marks           kind \0 id of a subject → mark of the state that the last event was about, text
 //	governance            "revision" → the governance revision, text
 //	key_used              key id → time of the last use, nanoseconds, 8 bytes
 //	keys                  id → API key with its digest, JSON
@@ -38,6 +44,10 @@
 //	users                 id → user with the marks of events, JSON
 //	violation_keys        SLA id \0 type \0 period start → id
 //	violations            id → violation, JSON
+//	webhook_deliveries    webhook id \0 id → delivery, JSON; ids ascend in the order of the events
+//	webhook_names         name → id
+//	webhook_queues        webhook id → state of its queue, JSON
+//	webhooks              id → webhook with its secrets, JSON
 //
 // Kinds of records that are not listed are still stored by each engine in its own manner.
 package record
@@ -147,6 +157,12 @@ const (
 	answers      = "answers"
 	answerExpiry = "answers_by_expiry"
 
+	approvalArguments = "approval_arguments"
+	approvalCalls     = "approval_calls"
+	approvalIndex     = "approval_index"
+	approvalRecords   = "approval_records"
+	approvalTags      = "approval_tags"
+
 	agentAliases  = "agent_aliases"
 	agentConfigs  = "agent_configs"
 	agentCounts   = "agent_counts"
@@ -172,6 +188,12 @@ const (
 	UserEvents = "user_events"
 	userTeams  = "user_teams"
 	UserRows   = "users"
+
+	deliveryRows  = "webhook_deliveries"
+	eventMarks    = "event_marks"
+	webhookNames  = "webhook_names"
+	webhookQueues = "webhook_queues"
+	webhookRows   = "webhooks"
 )
 
 // EachWrite is the bucket of the few rows that each write of a tenant reads: an engine may
@@ -188,6 +210,11 @@ var Buckets = []Bucket{
 	{Name: agentsFormer},
 	{Name: answers, JSON: true},
 	{Name: answerExpiry},
+	{Name: approvalArguments, JSON: true},
+	{Name: approvalCalls},
+	{Name: approvalIndex},
+	{Name: approvalRecords, JSON: true},
+	{Name: approvalTags, JSON: true},
 	{Name: auditChain, JSON: true},
 	{Name: AuditEvents, JSON: true},
 	{Name: auditHeads, JSON: true},
@@ -197,6 +224,7 @@ var Buckets = []Bucket{
 	{Name: budgetRows, JSON: true},
 	{Name: deployments, JSON: true},
 	{Name: KeyDigests, Shared: true},
+	{Name: eventMarks},
 	{Name: governance},
 	{Name: KeyUsed},
 	{Name: KeyRows, JSON: true},
@@ -212,6 +240,10 @@ var Buckets = []Bucket{
 	{Name: UserRows, JSON: true},
 	{Name: violationKeys},
 	{Name: violations, JSON: true},
+	{Name: deliveryRows, JSON: true},
+	{Name: webhookNames},
+	{Name: webhookQueues, JSON: true},
+	{Name: webhookRows, JSON: true},
 }
 
 // Shared reports whether a bucket is shared.

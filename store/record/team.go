@@ -23,7 +23,13 @@ var present = []byte{1}
 // teams implements the kind of teams.
 var teams = &kind[store.Team]{
 	noun: "team", prefix: store.PrefixTeam, rows: TeamRows, names: teamNames, object: (*store.Team).Object,
-	drop: func(_ *Tenant, tx Tx, team *store.Team) error {
+	drop: func(ctx context.Context, t *Tenant, tx Tx, team *store.Team) error {
+		if err := t.leaveTeam(ctx, tx, team.ID); err != nil {
+			return err
+		}
+		if err := t.dropWebhooksOf(ctx, tx, team.ID); err != nil {
+			return err
+		}
 		list, err := keysIn(tx, members, prefixed(team.ID))
 		if err != nil {
 			return err
@@ -37,6 +43,35 @@ var teams = &kind[store.Team]{
 		}
 		return tx.Delete(members, list...)
 	},
+}
+
+// leaveTeam removes what refers to a team that is deleted: its agents belong to no team any more.
+func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
+	ctx = store.AnyVersion(ctx) // the request may expect a version of the team
+	keys, err := keysIn(tx, AgentRows, Range{Having: [][]byte{field("TeamID", id)}})
+	for i := 0; err == nil && i < len(keys); i++ {
+		before, after := store.Agent{}, store.Agent{}
+		if before, err = agents.find(tx, string(keys[i])); err != nil {
+			break
+		}
+		none := ""
+		after = before
+		store.AgentUpdate{TeamID: &none}.Apply(&after, t.e.Now())
+		err = replace(ctx, t, agents, tx, &before, &after, nil)
+	}
+	return err
+}
+
+// knownTeam rejects an id in a request body that is not a team of the tenant; none is accepted.
+func knownTeam(tx Tx, id string) error {
+	if id == "" {
+		return nil
+	}
+	team, err := tx.Get(TeamRows, []byte(id))
+	if err == nil && team == nil {
+		err = store.FieldError(store.Invalid, "unknown team", "teamId", "is not a team of this tenant")
+	}
+	return err
 }
 
 // ListTeams returns teams, newest first.
@@ -62,7 +97,7 @@ func (t *Tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 	})
 }
 
-// DeleteTeam removes a team and its memberships.
+// DeleteTeam removes a team, its memberships and its webhooks.
 func (t *Tenant) DeleteTeam(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, teams, id)
 }

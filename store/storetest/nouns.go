@@ -157,6 +157,37 @@ func testAgents(t testing.TB, o Opened) {
 	}
 }
 
+func testTeamsOfAgents(t testing.TB, o Opened) {
+	tn := NewTenant(t, o, "t")
+	team := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	_, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "a", TeamID: "tea_unknown"})
+	wantKind(t, err, store.Invalid, "teamId")
+	a := must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a", TeamID: team.ID, ConfigYAML: "v: 1"}))(t)
+	b := newAgent(t, tn, "b")
+	unknown := "tea_unknown"
+	_, err = tn.UpdateAgent(ctx, b.ID, store.AgentUpdate{TeamID: &unknown})
+	wantKind(t, err, store.Invalid, "teamId")
+	must(tn.UpdateAgent(ctx, b.ID, store.AgentUpdate{TeamID: &team.ID}))(t)
+	if list, total, err := tn.ListAgents(ctx, store.AgentFilter{TeamID: team.ID}, store.Page{Limit: 1}); err != nil || total != 2 || len(list) != 1 || list[0].ID != b.ID {
+		t.Errorf("agents of the team: %+v, %d, %v", list, total, err)
+	}
+	wantKind(t, tn.DeleteTeam(store.IfMatch(ctx, []string{"0"}), team.ID), store.Outdated, "")
+	revision := must(tn.GovernanceRevision(ctx))(t)
+	if err := tn.DeleteTeam(store.IfMatch(ctx, []string{team.Object().Digest()}), team.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(tn.GetAgent(ctx, a.ID))(t); got.TeamID != "" || got.ConfigYAML != "v: 1" {
+		t.Errorf("agent of a deleted team: %+v", got)
+	}
+	if must(tn.GovernanceRevision(ctx))(t) == revision {
+		t.Error("gateways do not see that the team was deleted")
+	}
+	events, _, err := tn.ListAuditEvents(ctx, store.AuditEventFilter{}, store.Page{Limit: 3})
+	if err != nil || len(events) != 3 || events[0].Kind != "team" || events[1].Kind != "agent" || events[2].Kind != "agent" || events[1].Changed[0] != "teamId" {
+		t.Errorf("events %+v, %v", events, err)
+	}
+}
+
 func testBudgets(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")

@@ -38,8 +38,11 @@ type group struct {
 var groups = []group{
 	{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
 	{"Isolation", testIsolation},
-	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"Budgets", testBudgets},
+	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"Budgets", testBudgets},
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
+	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds},
+	{"Webhooks", testWebhooks}, {"Deliveries", testDeliveries}, {"DroppedDeliveries", testDroppedDeliveries}, {"EventsOfState", testEventsOfState}, {"FailingWebhook", testFailingWebhook},
 	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 	{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},

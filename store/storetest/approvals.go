@@ -1,0 +1,504 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// approver is a tenant with the key of a gateway and the key of a person who decides.
+type approver struct {
+	testing.TB
+	Tenant
+	clock   *Ticking
+	gateway string
+	person  string
+	calls   int
+}
+
+func newApprover(t testing.TB, o Opened) *approver {
+	t.Helper()
+	a := &approver{TB: t, Tenant: NewTenant(t, o, "t"), clock: o.Clock}
+	a.gateway = a.key(store.KeyCreate{Name: "gateway", Scope: store.ScopeIngest, Prefix: "svc_ingest_abcd"})
+	must(a.ApplyUserEvent(ctx, userAt(1, store.UserCreated, "usr_Ann", "Ann@example.com")))(t)
+	a.person = a.key(store.KeyCreate{Name: "ann", Scope: store.ScopeAPI, CreatedBy: "usr_Ann"})
+	return a
+}
+
+func (a *approver) key(in store.KeyCreate) string {
+	a.Helper()
+	a.calls++
+	in.Digest = store.DigestKey(fmt.Sprint(a.ID(), " ", a.calls))
+	if in.CreatedBy == "" {
+		in.CreatedBy = store.DefaultAdminID
+	}
+	return must(a.CreateKey(ctx, in))(a).ID
+}
+
+// aCall is a call of the tool pay by a principal.
+func aCall(principal string, digest int, reasons ...string) store.ApprovalCall {
+	c := store.ApprovalCall{Digest: fmt.Sprintf("%064x", digest), KeyTag: "00c0ffee", Tool: "pay", Method: "tools/call", AgentName: "billing",
+		Principal: principal, Upstream: "bank", Gateway: "gw", RequestID: "req", ValidFor: time.Hour, Expires: 24 * time.Hour,
+		NotSelf: store.SelfForbidden, Show: store.ShowAll,
+		Arguments: []store.ApprovalArgument{{Pointer: "/amount", Value: "12", Tag: fmt.Sprintf("%08x", digest)}, {Pointer: "/to", Value: `"x"`, Tag: "1"}}}
+	for _, r := range append(reasons, "r1")[:max(len(reasons), 1)] {
+		c.Reasons = append(c.Reasons, store.ApprovalReason{RuleID: r})
+	}
+	return c
+}
+
+func (a *approver) request(c store.ApprovalCall) store.ApprovalOutcome {
+	a.Helper()
+	return must(a.RequestApproval(ctx, a.gateway, c))(a)
+}
+
+func (a *approver) decide(id, decision string) store.Approval {
+	a.Helper()
+	return must(a.DecideApproval(ctx, id, store.ApprovalDecision{KeyID: a.person, Decision: decision, Note: "n"}))(a)
+}
+
+func (a *approver) claim(of store.Approval, nonce string) store.ApprovalClaim {
+	return store.ApprovalClaim{KeyID: a.gateway, Nonce: nonce, Digest: of.Digest}
+}
+
+// status checks the status in every read: of one approval, and of the lists.
+func (a *approver) status(id, want string) store.Approval {
+	a.Helper()
+	got := must(a.GetApproval(ctx, id, a.person))(a)
+	if got.Status != want {
+		a.Fatalf("approval %s is %s, want %s", id, got.Status, want)
+	}
+	for _, f := range []string{"", want} {
+		list := first(a.ListApprovals(ctx, store.ApprovalFilter{Status: f}, store.Page{}))
+		if f != "" && want == store.ApprovalExpired {
+			continue // listed when EndApprovals has run
+		}
+		if i := slices.IndexFunc(list, func(o store.Approval) bool { return o.ID == id }); i < 0 || list[i].Status != want || list[i].Arguments != nil {
+			a.Errorf("the list of status %q has %+v, want %s as %s", f, list, id, want)
+		}
+	}
+	return got
+}
+
+func testApprovals(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	made := a.request(aCall("key:bob", 1))
+	if !made.Created || made.Status != store.ApprovalPending || !made.Until.Equal(made.CreatedAt.Add(24*time.Hour)) || made.RequestedBy.Prefix != "svc_ingest_abcd" {
+		t.Fatalf("made %+v", made)
+	}
+	if again := a.request(aCall("key:bob", 1)); again.Created || again.ID != made.ID {
+		t.Errorf("the same call again: %+v", again)
+	}
+	if other := must(a.RequestApproval(ctx, a.key(store.KeyCreate{Scope: store.ScopeIngest}), aCall("key:bob", 1)))(t); !other.Created {
+		t.Error("another key's approval was returned")
+	}
+	if got := a.status(made.ID, store.ApprovalPending); len(got.Arguments) != 2 || got.Arguments[0].Value != "12" {
+		t.Errorf("arguments %+v", got.Arguments)
+	}
+	_, err := a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "1"))
+	wantKind(t, err, store.Conflict, "")
+	granted := a.decide(made.ID, store.DecisionGrant)
+	if granted.GrantedBy() != "usr_Ann" || granted.Until.Sub(granted.Decisions[0].At) != time.Hour || granted.Decisions[0].Note != "n" {
+		t.Errorf("granted %+v", granted)
+	}
+	if again := a.decide(made.ID, store.DecisionGrant); len(again.Decisions) != 1 {
+		t.Errorf("decided twice: %+v", again.Decisions)
+	}
+	_, err = a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionDeny})
+	wantKind(t, err, store.Conflict, "decision")
+	if known := a.request(aCall("key:bob", 1)); known.ID != made.ID || known.Status != store.ApprovalGranted {
+		t.Errorf("a granted call is %+v", known)
+	}
+	for _, bad := range []store.ApprovalClaim{{KeyID: a.person, Nonce: "1", Digest: made.Digest}, {KeyID: a.gateway, Nonce: "1", Digest: "x"}} {
+		_, err = a.ClaimApproval(ctx, made.ID, bad)
+		wantKind(t, err, map[bool]store.Kind{true: store.NotFound, false: store.Conflict}[bad.Digest != "x"], "")
+	}
+	for range 2 {
+		if used := must(a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "1")))(t); used.Status != store.ApprovalUsed || used.GrantedBy() != "usr_Ann" {
+			t.Errorf("claimed %+v", used)
+		}
+	}
+	_, err = a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "2"))
+	wantKind(t, err, store.Conflict, "")
+	a.status(made.ID, store.ApprovalUsed)
+
+	// Release: by the nonce of the claim, within its time, and never for that nonce again.
+	_, err = a.ReleaseApproval(ctx, made.ID, a.claim(made.Approval, "2"))
+	wantKind(t, err, store.Conflict, "nonce")
+	for range 2 {
+		if back := must(a.ReleaseApproval(ctx, made.ID, a.claim(made.Approval, "1")))(t); back.Status != store.ApprovalGranted || !back.Until.Equal(granted.Until) {
+			t.Errorf("released %+v", back)
+		}
+	}
+	_, err = a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "1"))
+	wantKind(t, err, store.Conflict, "nonce")
+	must(a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "3")))(t)
+	o.Clock.Advance(store.ReleaseWithin + time.Second)
+	_, err = a.ReleaseApproval(ctx, made.ID, a.claim(made.Approval, "3"))
+	wantKind(t, err, store.Conflict, "")
+	next := a.request(aCall("key:bob", 1))
+	if !next.Created {
+		t.Error("a used approval is found again")
+	}
+	must(a.ClaimApproval(ctx, a.decide(next.ID, store.DecisionGrant).ID, a.claim(next.Approval, "4")))(t)
+	if again := a.request(aCall("key:bob", 1)); !again.Created {
+		t.Error("a used approval is found again")
+	}
+	_, err = a.ReleaseApproval(ctx, next.ID, a.claim(next.Approval, "4"))
+	wantKind(t, err, store.Conflict, "")
+
+	// A refusal is remembered, and a revoked grant is one.
+	for i, decisions := range [][]string{{store.DecisionDeny}, {store.DecisionGrant, store.DecisionRevoke}} {
+		made := a.request(aCall("key:bob", 10+i))
+		for _, d := range decisions {
+			a.decide(made.ID, d)
+		}
+		if known := a.request(aCall("key:bob", 10+i, "r2")); known.ID != made.ID || known.Status != store.ApprovalDenied {
+			t.Errorf("after %v: %+v", decisions, known)
+		}
+		a.status(made.ID, store.ApprovalDenied)
+		_, err = a.ClaimApproval(ctx, made.ID, a.claim(made.Approval, "1"))
+		wantKind(t, err, store.Conflict, "")
+		o.Clock.Advance(time.Hour)
+		if got := a.status(made.ID, store.ApprovalDenied); !got.Until.IsZero() {
+			t.Errorf("a refusal is remembered until %v", got.Until)
+		}
+		if again := a.request(aCall("key:bob", 10+i)); !again.Created {
+			t.Error("a refusal is remembered for ever")
+		}
+	}
+	for _, err := range []error{second(a.GetApproval(ctx, "apr_x", a.person)), second(a.ClaimApproval(ctx, "apr_x", store.ApprovalClaim{})),
+		second(a.DecideApproval(ctx, "apr_x", store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant}))} {
+		wantKind(t, err, store.NotFound, "")
+	}
+	list, _, err := a.ListAuditEvents(ctx, store.AuditEventFilter{Kind: "approval", ObjectID: granted.ID}, store.Page{})
+	if err != nil || len(list) != 1 || !slices.Equal(list[0].Changed, []string{"decision", "note", "status"}) || list[0].Name != "pay" {
+		t.Errorf("events of a decision: %+v, %v", list, err)
+	}
+}
+
+// testApprovalRace: of concurrent claims by several processes one wins.
+func testApprovalRace(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	handles := []store.Approvals{a.Tenant.Tenant}
+	if o.Another != nil {
+		records, _ := o.Another(t)
+		handles = append(handles, records.Tenant(a.ID()))
+	}
+	var made atomic.Int32
+	race(racers, func(i int) {
+		if out, err := handles[i%len(handles)].RequestApproval(ctx, a.gateway, aCall("key:bob", 1)); err != nil {
+			t.Error(err)
+		} else if out.Created {
+			made.Add(1)
+		}
+	})
+	one := a.request(aCall("key:bob", 1))
+	a.decide(one.ID, store.DecisionGrant)
+	var won atomic.Int32
+	race(racers, func(i int) {
+		switch _, err := handles[i%len(handles)].ClaimApproval(ctx, one.ID, a.claim(one.Approval, fmt.Sprint(i))); {
+		case err == nil:
+			won.Add(1)
+		case store.KindOf(err) != store.Conflict:
+			t.Error(err)
+		}
+	})
+	if made.Load() != 1 || won.Load() != 1 {
+		t.Errorf("%d made and %d claimed of %d, want 1 and 1", made.Load(), won.Load(), racers)
+	}
+}
+
+// testApprovalMerge: reasons and terms of several requests for one call.
+func testApprovalMerge(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	one := a.request(aCall("oauth:bob", 1))
+	stricter := aCall("oauth:bob", 1, "r2", "r1")
+	stricter.ValidFor, stricter.Expires, stricter.NotSelf, stricter.Show, stricter.Persons = time.Minute, time.Hour, store.SelfStrict, store.ShowNone, []string{"bob"}
+	for _, c := range []store.ApprovalCall{stricter, aCall("oauth:bob", 1)} { // laxer terms change nothing
+		got := a.request(c)
+		if got.ID != one.ID || len(got.Reasons) != 2 || got.ValidFor != time.Minute || !got.Until.Equal(one.CreatedAt.Add(time.Hour)) || got.NotSelf != store.SelfStrict || len(got.Persons) != 1 {
+			t.Errorf("merged %+v", got.Approval)
+		}
+	}
+	if got := a.status(one.ID, store.ApprovalPending); got.Arguments != nil {
+		t.Errorf("arguments that must not be shown: %+v", got.Arguments)
+	}
+	a.decide(one.ID, store.DecisionGrant)
+	if got := a.request(aCall("oauth:bob", 1, "r2")); got.ID != one.ID || got.Status != store.ApprovalGranted {
+		t.Errorf("one of two reasons: %+v", got)
+	}
+	other := a.request(aCall("oauth:bob", 1, "r1", "r3"))
+	if !other.Created || other.Status != store.ApprovalPending || len(other.Reasons) != 2 {
+		t.Errorf("a reason that was not approved: %+v", other)
+	}
+	a.status(one.ID, store.ApprovalExpired)
+	_, err := a.ClaimApproval(ctx, one.ID, a.claim(one.Approval, "1"))
+	wantKind(t, err, store.Conflict, "")
+	var many []string
+	for i := range store.MaxApprovalReasons {
+		many = append(many, fmt.Sprint("m", i))
+	}
+	if got := a.request(aCall("oauth:bob", 1, many...)); !got.Created || len(got.Reasons) != store.MaxApprovalReasons {
+		t.Errorf("more reasons than the bound: %+v", got)
+	}
+	a.status(other.ID, store.ApprovalExpired)
+
+	// Terms whose time is over already make another one.
+	o.Clock.Advance(2 * time.Second)
+	short := aCall("oauth:bob", 1)
+	short.Expires = time.Second
+	if got := a.request(short); !got.Created || got.Expires != time.Second {
+		t.Errorf("over by the stricter terms: %+v", got)
+	}
+	// Two session keys under one API key.
+	c := aCall("oauth:bob", 2)
+	for i, step := range []struct {
+		tag string
+		new bool
+		n   int
+	}{{"00c0ffee", false, 1}, {"0badcafe", true, 2}, {"00c0ffee", false, 2}, {"0badcafe", false, 2}} {
+		c.KeyTag = step.tag
+		if got := a.request(c); got.NewKeyTag != step.new || must(a.GetKey(ctx, a.gateway))(t).SessionKeys != step.n {
+			t.Errorf("tag %d: new %v, %d", i, got.NewKeyTag, must(a.GetKey(ctx, a.gateway))(t).SessionKeys)
+		}
+	}
+	o.Clock.Advance(store.KeyTagsWithin)
+	if n := must(a.GetKey(ctx, a.gateway))(t).SessionKeys; n != 0 {
+		t.Errorf("%d session keys after a day", n)
+	}
+}
+
+// testApprovalDeciders: who may decide, and read the arguments.
+func testApprovalDeciders(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"policies:write"}}))(t)
+	limited := a.key(store.KeyCreate{Name: "limited", Scope: store.ScopeAPI, TeamID: team.ID})
+	n := 0
+	for name, test := range map[string]struct {
+		key     string
+		change  func(*store.ApprovalCall)
+		refused bool
+	}{
+		"somebody else":                  {a.person, func(*store.ApprovalCall) {}, false},
+		"the id, in other case":          {a.person, func(c *store.ApprovalCall) { c.Persons = []string{"x", " USR_ANN "} }, true},
+		"the address, in other case":     {a.person, func(c *store.ApprovalCall) { c.Persons = []string{"ANN@Example.COM"} }, true},
+		"the principal":                  {a.person, func(c *store.ApprovalCall) { c.Principal = "oauth:ann@example.com" }, true},
+		"the principal with its kind":    {a.person, func(c *store.ApprovalCall) { c.Principal = "usr_Ann" }, true},
+		"the caller where that is right": {a.person, func(c *store.ApprovalCall) { c.Principal, c.NotSelf = "oauth:usr_ann", store.SelfAllowed }, false},
+		"strict, an unknown caller":      {a.person, func(c *store.ApprovalCall) { c.NotSelf = store.SelfStrict }, true},
+		"strict, a known caller":         {a.person, func(c *store.ApprovalCall) { c.NotSelf, c.Persons = store.SelfStrict, []string{"bob"} }, false},
+		"a user without an address":      {"", func(c *store.ApprovalCall) { c.Persons = []string{""} }, false},
+		"another team":                   {limited, func(*store.ApprovalCall) {}, true},
+	} {
+		n++
+		c := aCall("key:bob", n)
+		test.change(&c)
+		made := a.request(c)
+		if test.key == "" {
+			test.key = first(a.ListKeys(ctx, store.KeyFilter{Scope: store.ScopeAPI}, store.Page{}))[2].ID // of the administrator
+		}
+		if got := must(a.GetApproval(ctx, made.ID, test.key))(t); test.refused != (got.Arguments == nil) {
+			t.Errorf("%s: reads %+v", name, got.Arguments)
+		}
+		late := a.key(store.KeyCreate{Name: "late", Scope: store.ScopeAPI})
+		for _, d := range []string{store.DecisionGrant, store.DecisionDeny} {
+			_, err := a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: late, Decision: d})
+			wantKind(t, err, store.Forbidden, "")
+		}
+		if got := must(a.GetApproval(ctx, made.ID, late))(t); got.Arguments != nil {
+			t.Error("a later key reads the arguments")
+		}
+		_, err := a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: test.key, Decision: store.DecisionGrant})
+		if refused := store.KindOf(err) == store.Forbidden; refused != test.refused || !refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := a.DeleteKey(ctx, late); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"", "key_x", a.gateway} {
+		if got, err := a.GetApproval(ctx, a.request(aCall("key:x", 99)).ID, id); err != nil || id != a.gateway && got.Arguments != nil {
+			t.Errorf("%q reads %+v, %v", id, got.Arguments, err)
+		}
+	}
+}
+
+// testApprovalLimits: the bounds, each by the rule that it belongs to.
+func testApprovalLimits(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	n := 0
+	ask := func(key, principal string, more ...func(*store.ApprovalCall)) error {
+		t.Helper()
+		n++
+		c := aCall(principal, n)
+		for _, f := range more {
+			f(&c)
+		}
+		_, err := a.RequestApproval(ctx, key, c)
+		return err
+	}
+	wantLimit := func(err error, text string, wait time.Duration) {
+		t.Helper()
+		var limit *store.ApprovalLimitError
+		if !errors.As(err, &limit) || !strings.Contains(limit.Limit, text) || limit.RetryAfter > wait || limit.RetryAfter < wait-time.Minute {
+			t.Fatalf("error %v, want one about %q and %v", err, text, wait)
+		}
+	}
+	fill := func(key, principal string, times int) {
+		t.Helper()
+		for range times {
+			if err := ask(key, principal); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(a.gateway, "key:bob", store.MaxOpenApprovalsPrincipal)
+	wantLimit(ask(a.gateway, "key:bob"), "the principal has 20", time.Minute)
+	wantLimit(ask(a.key(store.KeyCreate{Scope: store.ScopeIngest}), "key:bob"), "the principal has 20", time.Minute)
+	if known := a.request(aCall("key:bob", 1)); known.Created {
+		t.Error("a known call was made again")
+	}
+	began := o.Clock.Now()
+	for _, status := range []string{store.DecisionGrant, store.DecisionGrant} { // decided ones are not open
+		for _, open := range first(a.ListApprovals(ctx, store.ApprovalFilter{Status: store.ApprovalPending}, store.Page{})) {
+			a.decide(open.ID, status)
+		}
+		fill(a.gateway, "key:bob", store.MaxOpenApprovalsPrincipal)
+	}
+	for _, open := range first(a.ListApprovals(ctx, store.ApprovalFilter{Status: store.ApprovalPending}, store.Page{})) {
+		a.decide(open.ID, store.DecisionGrant)
+	}
+	wantLimit(ask(a.gateway, "key:bob"), "60 in an hour", time.Hour)
+	o.Clock.Advance(time.Hour - o.Clock.Now().Sub(began))
+	fill(a.gateway, "key:bob", 1)
+
+	// Five refusals of a principal and tool within ten minutes.
+	for i := range store.MaxRefusals {
+		made := a.request(aCall("key:eve", 100_000+i))
+		a.decide(made.ID, store.DecisionDeny)
+	}
+	wantLimit(ask(a.gateway, "key:eve"), "refused", store.RefusalPause)
+	if err := ask(a.gateway, "key:eve", func(c *store.ApprovalCall) { c.Tool = "other" }); err != nil {
+		t.Errorf("another tool: %v", err)
+	}
+	o.Clock.Advance(store.RefusalPause)
+	fill(a.gateway, "key:eve", 1)
+	for i := range store.MaxRefusals {
+		made := a.request(aCall("key:slow", 200_000+i))
+		a.decide(made.ID, store.DecisionDeny)
+		o.Clock.Advance(store.RefusalPause / 4)
+	}
+	fill(a.gateway, "key:slow", 1) // within more than ten minutes
+
+	open := total(a.ListApprovals(ctx, store.ApprovalFilter{Status: store.ApprovalPending}, store.Page{}))
+	keys := []string{a.gateway}
+	for i := 0; open < store.MaxOpenApprovals; i++ {
+		err := ask(keys[len(keys)-1], fmt.Sprint("ip:", i))
+		if err == nil {
+			open++
+			continue
+		}
+		wantLimit(err, "the gateway's key has 250", time.Minute)
+		keys = append(keys, a.key(store.KeyCreate{Scope: store.ScopeIngest}))
+	}
+	if len(keys) != 4 && len(keys) != 5 {
+		t.Errorf("%d keys for %d approvals", len(keys), open)
+	}
+	wantLimit(ask(a.key(store.KeyCreate{Scope: store.ScopeIngest}), "ip:last"), "the tenant has 1000", time.Minute)
+	if err := a.DeleteKey(ctx, keys[0]); err != nil { // nobody can claim them
+		t.Fatal(err)
+	}
+	if _, _, err := a.EndApprovals(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(a.key(store.KeyCreate{Scope: store.ScopeIngest}), "ip:last"); err != nil {
+		t.Errorf("after a key was deleted: %v", err)
+	}
+}
+
+// testApprovalEnds: statuses end at their times in every read, the pass writes that, and
+// retention removes arguments and approvals.
+func testApprovalEnds(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	pending, granted := a.request(aCall("key:bob", 1)), a.request(aCall("key:bob", 2))
+	if got := granted.Similar; len(got) != 1 || got[0].ID != pending.ID || !slices.Equal(got[0].Differs, []string{"/amount"}) {
+		t.Errorf("similar calls %+v", got)
+	}
+	longer := aCall("key:bob", 3)
+	longer.Arguments = append(longer.Arguments[:1:1], store.ApprovalArgument{Pointer: "/new", Tag: "2"})
+	if got := a.request(longer).Similar; len(got) != 2 || !slices.Equal(got[0].Differs, []string{"/amount", "/new", "/to"}) {
+		t.Errorf("similar calls %+v", got)
+	}
+	a.decide(granted.ID, store.DecisionGrant)
+	o.Clock.Advance(time.Hour)
+	a.status(granted.ID, store.ApprovalExpired)
+	_, err := a.ClaimApproval(ctx, granted.ID, a.claim(granted.Approval, "1"))
+	wantKind(t, err, store.Conflict, "")
+	if again := a.request(aCall("key:bob", 2)); !again.Created {
+		t.Error("a grant whose time is over is found again")
+	}
+	o.Clock.Advance(23 * time.Hour)
+	a.status(pending.ID, store.ApprovalExpired)
+	_, err = a.DecideApproval(ctx, pending.ID, store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant})
+	wantKind(t, err, store.Conflict, "decision")
+	if open, more, err := a.EndApprovals(ctx); err != nil || more || open != 1 {
+		t.Errorf("%d open, %v, %v", open, more, err)
+	}
+	for _, list := range [][]store.Approval{first(a.ListApprovals(ctx, store.ApprovalFilter{Status: store.ApprovalExpired}, store.Page{})),
+		first(a.ListApprovals(ctx, store.ApprovalFilter{}, store.Page{Offset: 1}))} {
+		if len(list) != 3 || list[0].ID <= list[1].ID || list[2].ID != pending.ID || list[2].Status != store.ApprovalExpired {
+			t.Errorf("expired: %+v", list)
+		}
+	}
+	page := store.Page{Limit: 2, After: store.Place{ID: granted.ID}}
+	for _, status := range []string{"", store.ApprovalExpired} {
+		if list, n, err := a.ListApprovals(ctx, store.ApprovalFilter{Status: status}, page); err != nil || len(list) != 1 || list[0].ID != pending.ID || n < 3 {
+			t.Errorf("behind %s: %+v of %d, %v", granted.ID, list, n, err)
+		}
+	}
+
+	// A restored backup.
+	alive := a.request(aCall("key:bob", 4))
+	a.decide(alive.ID, store.DecisionGrant)
+	if err := a.LapseApprovals(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.status(alive.ID, store.ApprovalExpired)
+	_, err = a.ClaimApproval(ctx, alive.ID, a.claim(alive.Approval, "1"))
+	wantKind(t, err, store.Conflict, "")
+	if open, _, err := a.EndApprovals(ctx); err != nil || open != 0 {
+		t.Errorf("%d open after a restore, %v", open, err)
+	}
+
+	now := o.Clock.Now()
+	for _, step := range []struct {
+		bounds          store.RetentionBounds
+		removed         int
+		arguments, left bool
+	}{
+		{store.RetentionBounds{ApprovalArguments: now.Add(-25 * time.Hour), Approvals: now.Add(-25 * time.Hour)}, 0, true, true},
+		{store.RetentionBounds{ApprovalArguments: now}, 5, false, true},
+		{store.RetentionBounds{ApprovalArguments: now}, 0, false, true},
+		{store.RetentionBounds{Approvals: now, Limit: 2}, 2, false, false},
+		{store.RetentionBounds{Approvals: now}, 3, false, false},
+	} {
+		res := must(a.ApplyRetention(ctx, step.bounds))(t)
+		got, err := a.GetApproval(ctx, pending.ID, a.person)
+		if res.Approvals != step.removed || res.More != (step.bounds.Limit > 0) || (err == nil) != step.left || (got.Arguments != nil) != step.arguments {
+			t.Errorf("%+v removed %+v, and left %+v, %v", step.bounds, res, got.Arguments, err)
+		}
+	}
+	if n := total(a.ListApprovals(ctx, store.ApprovalFilter{}, store.Page{})); n != 0 {
+		t.Errorf("%d approvals left", n)
+	}
+	if again := a.request(aCall("key:bob", 1)); !again.Created {
+		t.Error("a removed approval is found")
+	}
+}

@@ -86,13 +86,15 @@ var declaredKinds = []struct {
 				condition.Arguments = to.Condition.Arguments
 			}
 			store.PolicyUpdate{Phase: &s.Phase, On: &on, Condition: condition, Action: &s.Action,
-				RedactionStrategy: &s.RedactionStrategy, Message: &s.Message, Enabled: &enabled}.Apply(to, p.Now)
+				RedactionStrategy: &s.RedactionStrategy, Message: &s.Message, Approval: (*store.PolicyApproval)(s.Approval),
+				NoApproval: s.Approval == nil, Enabled: &enabled}.Apply(to, p.Now)
 		},
 		remove: func(*plan, *store.Policy) {},
 		spec: func(_ *exporter, p *store.Policy) (api.PolicySpec, bool) {
 			condition := wireCondition(p.Condition)
 			return api.PolicySpec{Phase: p.Phase, On: p.On, Condition: &condition, Action: p.Action,
-				RedactionStrategy: p.RedactionStrategy, Message: p.Message, Enabled: &p.Enabled}, true
+				RedactionStrategy: p.RedactionStrategy, Message: p.Message,
+				Approval: (*api.Approval)(p.Approval), Enabled: &p.Enabled}, true
 		},
 	}},
 	{api.KindBudget, &declaredKind[store.Budget, api.BudgetSpec]{

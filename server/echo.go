@@ -101,7 +101,7 @@ func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string
 				}
 			}
 		case value.Kind() == 'n' && known.Kind() == 'n': // without a value before and after
-		case value.Kind() == 'n' && (known.Kind() == '0' && (name == "p99LatencyMs" || name == "errorRatePercent")):
+		case value.Kind() == 'n' && (known.Kind() == '0' && (name == "p99LatencyMs" || name == "errorRatePercent") || known.Kind() == '{' && name == "approval"):
 			removed = append(removed, name)
 		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // the name was stored before names were normalized
 		default:

@@ -132,7 +132,8 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 		Policies: each(policies, func(p store.Policy) api.GovernancePolicy {
 			return api.GovernancePolicy{
 				ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
-				Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message, CreatedAt: p.CreatedAt.UTC(),
+				Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
+				Approval: (*api.Approval)(p.Approval), CreatedAt: p.CreatedAt.UTC(),
 			}
 		}),
 		Budgets: make([]api.BudgetState, 0, len(budgets)),

@@ -12,6 +12,7 @@ func wireKeyItem(k store.Key) api.KeyItem {
 	item := api.KeyItem{
 		ID: k.ID, Name: k.Name, Scope: string(k.Scope), Prefix: k.Prefix, TeamID: k.TeamID,
 		CreatedBy: k.CreatedBy, CreatedByEmail: k.CreatedByEmail, CreatedAt: k.CreatedAt.UTC(),
+		SessionKeys: k.SessionKeys,
 	}
 	if !k.LastUsedAt.IsZero() {
 		t := k.LastUsedAt.UTC()

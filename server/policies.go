@@ -14,7 +14,8 @@ import (
 func wirePolicy(p store.Policy, fires int64) api.Policy {
 	return api.Policy{
 		ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
-		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message, Enabled: p.Enabled, FireCount: fires,
+		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
+		Approval: (*api.Approval)(p.Approval), Enabled: p.Enabled, FireCount: fires,
 		CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
 	}
 }
@@ -75,7 +76,8 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 		}
 		p := store.PolicyCreate{
 			Name: in.Name, Phase: in.Phase, On: in.On, Condition: *storeCondition(in.Condition),
-			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled == nil || *in.Enabled,
+			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message,
+			Approval: (*store.PolicyApproval)(in.Approval), Enabled: in.Enabled == nil || *in.Enabled,
 		}
 		warnings := c.policyWarnings(asPolicy(p))
 		return create(c, func(ctx context.Context) ([]store.Policy, error) {
@@ -84,7 +86,7 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 			return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
 		})
 	},
-	update: func(c *call, id string, in *api.PolicyUpdate, _ before[store.Policy]) (store.Policy, []string, error) {
+	update: func(c *call, id string, in *api.PolicyUpdate, was before[store.Policy]) (store.Policy, []string, error) {
 		if in.On != nil {
 			on, err := c.agentReference("on", *in.On)
 			if err != nil {
@@ -94,7 +96,8 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 		}
 		p, err := c.tenant.UpdatePolicy(c.Context(), id, store.PolicyUpdate{
 			Name: in.Name, Phase: in.Phase, On: in.On, Condition: storeCondition(in.Condition),
-			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled,
+			Action: in.Action, RedactionStrategy: in.RedactionStrategy, Message: in.Message,
+			Approval: (*store.PolicyApproval)(in.Approval), NoApproval: slices.Contains(was.removed, "approval"), Enabled: in.Enabled,
 		}, checkPolicy)
 		if err != nil {
 			return p, nil, err
@@ -111,6 +114,7 @@ func checkPolicy(p store.Policy) error {
 	wrong := problems(&api.PolicyCreate{
 		Name: p.Name, Phase: p.Phase, On: p.On, Condition: &condition,
 		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
+		Approval: (*api.Approval)(p.Approval),
 	})
 	delete(wrong, "name")
 	if len(wrong) > 0 {

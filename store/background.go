@@ -138,7 +138,7 @@ type RetentionBounds struct {
 	// Approvals that ended before it are removed, and the arguments of those that ended
 	// before ApprovalArguments.
 	Approvals, ApprovalArguments time.Time
-	Deliveries time.Time // deliveries of webhooks queued before it; those that wait too
+	Deliveries                   time.Time // deliveries of webhooks queued before it; those that wait too
 	// AuditEvents created before it are removed, oldest first.
 	AuditEvents time.Time
 	// Answers of Idempotency are removed when they have expired before it and by the store's

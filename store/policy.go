@@ -18,11 +18,23 @@ type Policy struct {
 	Action            string // "block", "redact", "warn"
 	RedactionStrategy string
 	// Message is shown to the client when the policy blocks.
-	Message   string `json:",omitempty"`
+	Message string `json:",omitempty"`
+	// Approval makes a policy that blocks requests let those pass that a person grants.
+	Approval  *PolicyApproval `json:",omitempty"`
 	Enabled   bool
 	Set       string `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// PolicyApproval says how a person decides about a call, with the members of the REST API as
+// they were sent; empty ones have their defaults.
+type PolicyApproval struct {
+	ValidFor string `json:",omitempty"`
+	Expires  string `json:",omitempty"`
+	NotSelf  string `json:",omitempty"`
+	Show     string `json:",omitempty"`
+	Note     string `json:",omitempty"`
 }
 
 // PolicyCondition defines when a policy matches. Which fields are used depends on
@@ -50,6 +62,7 @@ type PolicyCreate struct {
 	Action            string
 	RedactionStrategy string
 	Message           string
+	Approval          *PolicyApproval
 	Enabled           bool
 }
 
@@ -62,6 +75,8 @@ type PolicyUpdate struct {
 	Action            *string
 	RedactionStrategy *string
 	Message           *string
+	Approval          *PolicyApproval
+	NoApproval        bool // removes Approval
 	Enabled           *bool
 }
 
@@ -90,7 +105,7 @@ type Policies interface {
 // Make returns the new policy.
 func (in PolicyCreate) Make(id string, now time.Time) Policy {
 	return Policy{ID: id, Name: in.Name, Phase: in.Phase, On: cmp.Or(in.On, "*"), Condition: in.Condition.Clone(), Action: in.Action,
-		RedactionStrategy: in.RedactionStrategy, Message: in.Message, Enabled: in.Enabled, CreatedAt: now, UpdatedAt: now}
+		RedactionStrategy: in.RedactionStrategy, Message: in.Message, Approval: copied(in.Approval), Enabled: in.Enabled, CreatedAt: now, UpdatedAt: now}
 }
 
 // Apply applies the update.
@@ -104,6 +119,9 @@ func (up PolicyUpdate) Apply(p *Policy, now time.Time) {
 	set(&p.Enabled, up.Enabled)
 	if up.Condition != nil {
 		p.Condition = up.Condition.Clone()
+	}
+	if up.Approval != nil || up.NoApproval {
+		p.Approval = copied(up.Approval)
 	}
 	p.UpdatedAt = now
 }
@@ -125,6 +143,9 @@ func (p *Policy) Object() *Object {
 		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}
 	if p.Message != "" { // only where set, as arguments
 		fields["message"] = p.Message
+	}
+	if a := p.Approval; a != nil {
+		fields["approval"] = map[string]any{"validFor": a.ValidFor, "expires": a.Expires, "notSelf": a.NotSelf, "show": a.Show, "note": a.Note}
 	}
 	return newObject("policy", p.ID, p.Name, p.Set, fields)
 }

@@ -181,6 +181,7 @@ type ControlPlane struct {
 
 	prober    *background.Prober
 	retention *background.Retention
+	approvals *background.Approvals
 }
 
 // start opens the store and adds everything to a daemon.
@@ -244,11 +245,13 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	}
 	p.prober = background.New(background.ReadinessOptions{Store: p.St, Logger: p.Log, Now: p.Env.Now})
 	p.retention = background.NewRetention(p.upkeep(), p.O.Retention)
+	p.approvals = background.NewApprovals(p.upkeep())
 	p.retention.KeepAuditEvents(p.O.AuditRetention)
 	p.Srv, err = server.New(server.Options{
 		Writable:        p.prober.Err,
 		ClockJump:       p.retention.ClockJump,
 		RemovedTraces:   p.retention.RemovedTraces,
+		OpenApprovals:   p.approvals.Open,
 		Records:         p.St,
 		Traces:          p.Tr,
 		Now:             p.Env.Now,
@@ -301,7 +304,7 @@ func (p *ControlPlane) upkeep() background.EvaluatorOptions {
 	return background.EvaluatorOptions{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
 }
 
-// AddUpkeep adds the background work: SLA evaluation, retention, and the probe
+// AddUpkeep adds the background work: SLA evaluation, retention, the end of approvals, and the probe
 // whether the store takes writes.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	o := p.upkeep()
@@ -309,6 +312,7 @@ func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	slas := background.NewEvaluator(o)
 	d.Go("readiness", func(ctx context.Context) error { p.prober.Run(ctx); return nil })
 	d.Go("retention", func(ctx context.Context) error { p.retention.Run(ctx); return nil })
+	d.Go("approvals", func(ctx context.Context) error { p.approvals.Run(ctx); return nil })
 	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }
 

@@ -4,7 +4,8 @@
 // # Evaluate
 //
 // Evaluate is the background work of the control plane: the SLA evaluator,
-// which writes violations, and retention, which removes old data. The package decides
+// which writes violations, retention, which removes old data, and the end of approvals whose
+// time is over. The package decides
 // when that is done and what counts as a breach; statistics, storage and leases are the
 // store's.
 //

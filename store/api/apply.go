@@ -208,13 +208,14 @@ type PolicySpec struct {
 	Action            string     `json:"action"`
 	RedactionStrategy string     `json:"redactionStrategy,omitempty"`
 	Message           string     `json:"message,omitempty"`
+	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
 // Validate checks the spec like a new policy.
 func (s *PolicySpec) Validate(name *string) map[string]string {
 	policy := PolicyCreate{Name: *name, Phase: s.Phase, On: s.On, Condition: s.Condition, Action: s.Action,
-		RedactionStrategy: s.RedactionStrategy, Message: s.Message, Enabled: s.Enabled}
+		RedactionStrategy: s.RedactionStrategy, Message: s.Message, Approval: s.Approval, Enabled: s.Enabled}
 	wrong := policy.Validate()
 	*name = policy.Name
 	return wrong

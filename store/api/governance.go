@@ -35,6 +35,7 @@ type GovernancePolicy struct {
 	Action            string    `json:"action"`
 	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
 	Message           string    `json:"message,omitempty"`
+	Approval          *Approval `json:"approval,omitempty"`
 	CreatedAt         time.Time `json:"createdAt"`
 }
 

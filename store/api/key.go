@@ -25,6 +25,9 @@ type KeyItem struct {
 	CreatedByEmail string     `json:"createdByEmail"`
 	LastUsedAt     *time.Time `json:"lastUsedAt"`
 	CreatedAt      time.Time  `json:"createdAt"`
+	// SessionKeys is the number of session keys of the gateways that requested approvals with
+	// the key within a day; absent for none. Gateways that share a key must share one.
+	SessionKeys int `json:"sessionKeys,omitempty"`
 }
 
 // KeyCreated is the response to the creation of an API key. Key is the secret,

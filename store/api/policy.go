@@ -48,7 +48,8 @@ type Condition struct {
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is absent unless
-// Action is redact. Message is the reason that the client gets when the policy blocks.
+// Action is redact. Message is the reason that the client gets when the policy blocks. Approval
+// makes a policy that blocks requests let those pass that a person grants.
 type Policy struct {
 	ID                string    `json:"id"`
 	Name              string    `json:"name"`
@@ -58,6 +59,7 @@ type Policy struct {
 	Action            string    `json:"action"`
 	RedactionStrategy string    `json:"redactionStrategy,omitempty"`
 	Message           string    `json:"message,omitempty"`
+	Approval          *Approval `json:"approval,omitempty"`
 	Enabled           bool      `json:"enabled"`
 	FireCount         int64     `json:"fireCount"`
 	CreatedAt         time.Time `json:"createdAt"`
@@ -77,6 +79,7 @@ type PolicyCreate struct {
 	Action            string     `json:"action"`
 	RedactionStrategy string     `json:"redactionStrategy,omitempty"`
 	Message           string     `json:"message,omitempty"`
+	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
@@ -95,6 +98,12 @@ func (b *PolicyCreate) Validate() map[string]string {
 	c.requiredEnum("action", b.Action, Actions)
 	c.enum("redactionStrategy", b.RedactionStrategy, RedactionStrategies)
 	c.message("message", b.Message)
+	if b.Approval != nil {
+		b.Approval.validate(&c)
+		if b.Action != "block" || b.Phase != "request" {
+			c.add("approval", "is only for the action block in the phase request")
+		}
+	}
 	if b.Action == "redact" && b.RedactionStrategy == "" {
 		c.add("redactionStrategy", "is required when action is redact")
 	}
@@ -177,6 +186,7 @@ type PolicyUpdate struct {
 	Action            *string    `json:"action,omitempty"`
 	RedactionStrategy *string    `json:"redactionStrategy,omitempty"`
 	Message           *string    `json:"message,omitempty"`
+	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
 }
 
@@ -202,6 +212,9 @@ func (b *PolicyUpdate) Validate() map[string]string {
 	}
 	if b.Message != nil {
 		c.message("message", *b.Message)
+	}
+	if b.Approval != nil {
+		b.Approval.validate(&c)
 	}
 	return c.details()
 }

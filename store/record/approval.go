@@ -109,10 +109,39 @@ func putApproval(tx Tx, was, is *store.Approval) error {
 	return tx.Delete(approvalRecords, []byte(was.ID))
 }
 
-// setApproval makes a change of an approval. All changes but removals and those of a restore
-// are made here.
+// setApproval makes a change of an approval, and queues its message. All changes but removals
+// and those of the time are made here.
 func (t *Tenant) setApproval(tx Tx, was, is *store.Approval) error {
-	return putApproval(tx, was, is)
+	if err := putApproval(tx, was, is); err != nil {
+		return err
+	}
+	n, typ := len(is.Decisions), store.EventApprovalDecided
+	switch {
+	case was == nil:
+		typ = store.EventApprovalRequested
+	case is.Status == store.ApprovalExpired:
+		typ = store.EventApprovalExpired
+	case n == len(was.Decisions):
+		return nil // other terms, a claim or a release
+	}
+	agent, _, err := AgentByName(tx, is.AgentName)
+	if err != nil {
+		return err
+	}
+	notice := store.ApprovalNotice{ID: is.ID, Status: is.Status, Tool: is.Tool, Method: is.Method, AgentID: agent.ID, AgentName: is.AgentName,
+		Environment: is.Environment, Principal: is.Principal, Client: is.Client, Upstream: is.Upstream, Gateway: is.Gateway,
+		ExpiresAt: is.Until, Requests: is.RequestID}
+	for _, r := range is.Reasons {
+		if r.RuleID != "" {
+			notice.RuleIDs = append(notice.RuleIDs, r.RuleID)
+		} else {
+			notice.PolicyIDs = append(notice.PolicyIDs, r.PolicyID)
+		}
+	}
+	if n > 0 {
+		notice.Decision, notice.DecidedBy = is.Decisions[n-1].Decision, is.Decisions[n-1].UserID
+	}
+	return t.notify(tx, store.ApprovalEvent(typ, &notice))
 }
 
 // approvalByID returns an approval as it is stored, and as it is at a time.
@@ -613,8 +642,12 @@ func samePerson(a, b string) bool {
 
 // teamOfAgent returns the team that an agent belongs to; empty when it belongs to none.
 func teamOfAgent(tx Tx, name string) (teamID string, err error) {
-	_, _, err = AgentByName(tx, name)
-	return "", err
+	found, known, err := AgentByName(tx, name)
+	if err != nil || !known {
+		return "", err
+	}
+	a, _, err := get[store.Agent](tx, AgentRows, []byte(found.ID))
+	return a.TeamID, err
 }
 
 // GetApproval returns an approval.

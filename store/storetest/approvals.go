@@ -280,6 +280,7 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 	a := newApprover(t, o)
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"policies:write"}}))(t)
 	limited := a.key(store.KeyCreate{Name: "limited", Scope: store.ScopeAPI, TeamID: team.ID})
+	must(a.CreateAgent(ctx, store.AgentCreate{Name: "of the team", TeamID: team.ID}))(t)
 	n := 0
 	for name, test := range map[string]struct {
 		key     string
@@ -296,6 +297,7 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 		"strict, a known caller":         {a.person, func(c *store.ApprovalCall) { c.NotSelf, c.Persons = store.SelfStrict, []string{"bob"} }, false},
 		"a user without an address":      {"", func(c *store.ApprovalCall) { c.Persons = []string{""} }, false},
 		"another team":                   {limited, func(*store.ApprovalCall) {}, true},
+		"an agent of the team":           {limited, func(c *store.ApprovalCall) { c.AgentName = "of the team" }, false},
 	} {
 		n++
 		c := aCall("key:bob", n)

@@ -58,6 +58,9 @@ type Options struct {
 	// Governance is the source of the control plane's policies; nil when they are not enforced.
 	// It requires SinkStatus.
 	Governance plane.Source
+	// Approvals are the requests about approvals to the control plane; nil without one. They require
+	// SinkStatus.
+	Approvals *plane.ApprovalCalls
 	// Roots are the certificate authorities that are trusted for fetching the keys of a token
 	// issuer and client metadata documents; nil means those of the system.
 	Roots *x509.CertPool
@@ -162,6 +165,9 @@ func New(opts Options) (g *Gateway, err error) {
 	}
 	if err = g.openGovernance(cfg, opts); err != nil {
 		return nil, fmt.Errorf("control_plane.governance: %w", err)
+	}
+	if err = g.openApprovals(cfg, opts); err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
 	}
 	g.openSearch(cfg)
 	next, err := g.build(cfg)

@@ -194,6 +194,20 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	return err
 }
 
+// openApprovals opens the approvals of calls by people, if there is a control plane.
+func (g *Gateway) openApprovals(cfg *config.File, opts Options) (err error) {
+	if opts.Approvals == nil || len(cfg.ControlPlane.URL) == 0 {
+		return nil
+	}
+	if g.services.Gateway, err = audit.GatewayName(cfg.ControlPlane.Gateway); err != nil {
+		return err
+	}
+	g.services.Approvals, err = plane.NewApprovals(plane.ApprovalOptions{
+		Calls: *opts.Approvals, Status: opts.SinkStatus, Key: g.sessionKey, Logger: g.services.Log, Now: g.services.Now,
+	})
+	return err
+}
+
 // openUpstreams opens the transports of the configured upstreams, their translators and the reader
 // of their lists.
 func (g *Gateway) openUpstreams(cfg *config.File) (err error) {

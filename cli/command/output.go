@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
+
+	"svc/gateway/mcp"
 )
 
 // Format is the value of -o.
@@ -115,25 +116,9 @@ func WriteRaw(w io.Writer, f Format, data []byte) error {
 	return err
 }
 
-// EscapeInvisible writes characters that a terminal would interpret as \u
-// escapes. The result is the same JSON value, because such characters only
-// occur in strings.
-func EscapeInvisible(data []byte) []byte {
-	if isPlain(string(bytes.ReplaceAll(data, []byte("\n"), nil))) {
-		return data
-	}
-	out := make([]byte, 0, len(data)+64)
-	for _, r := range string(data) {
-		if r >= 0x7f && invisible(r) {
-			for _, unit := range utf16.Encode([]rune{r}) {
-				out = fmt.Appendf(out, "\\u%04x", unit)
-			}
-			continue
-		}
-		out = utf8.AppendRune(out, r)
-	}
-	return out
-}
+// EscapeInvisible writes characters that a terminal would interpret as \u escapes, as
+// [mcp.EscapeInvisible] does.
+func EscapeInvisible(data []byte) []byte { return mcp.EscapeInvisible(data) }
 
 // invisible reports whether a rune has an effect on terminals or layout without
 // being visible.

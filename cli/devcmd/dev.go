@@ -251,6 +251,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 			Heads:      heads,
 			SinkStatus: gatewaycmd.SinkStatus,
 			Governance: gatewaycmd.GovernanceSource(file, s.env.Build, s.log),
+			Approvals:  gatewaycmd.ApprovalCalls(file, s.env.Build, s.log),
 			Now:        s.env.Now,
 		})
 	}

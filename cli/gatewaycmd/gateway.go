@@ -213,6 +213,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 		SinkStatus: SinkStatus,
 		ReportFrom: o.reportFrom,
 		Governance: GovernanceSource(file, env.Build, log),
+		Approvals:  ApprovalCalls(file, env.Build, log),
 		Now:        env.Now,
 	})
 	if err != nil {

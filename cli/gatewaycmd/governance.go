@@ -23,6 +23,16 @@ func GovernanceSource(file *config.File, b process.Build, log *slog.Logger) plan
 	return planeClient(cp, b, log, "governance", client.WithMaxAnswer(maxGovernance))
 }
 
+// ApprovalCalls returns the requests of the gateway about approvals, or nil without a control plane.
+func ApprovalCalls(file *config.File, b process.Build, log *slog.Logger) *plane.ApprovalCalls {
+	cp := &file.ControlPlane
+	if len(cp.URL) == 0 {
+		return nil
+	}
+	c := planeClient(cp, b, log, "approvals")
+	return &plane.ApprovalCalls{Request: c.RequestApproval, Claim: c.ClaimApproval, Release: c.ReleaseApproval}
+}
+
 // planeClient returns the gateway's client of its control planes; purpose is for the
 // log.
 func planeClient(cp *audit.ControlPlaneConfig, b process.Build, log *slog.Logger, purpose string, more ...client.Option) *client.Client {

@@ -61,6 +61,12 @@ func (r *Record) member(name string) any {
 		return &r.RuleID
 	case "error_kind":
 		return &r.ErrorKind
+	case "approval":
+		return &r.Approval
+	case "approval_id":
+		return &r.ApprovalID
+	case "approved_by":
+		return &r.ApprovedBy
 	case "rpc":
 		return &r.RPC
 	case "method":

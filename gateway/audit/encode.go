@@ -39,6 +39,11 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"action":`, r.Action)
 	b = text(b, `,"rule_id":`, r.RuleID)
 	b = text(b, `,"error_kind":`, r.ErrorKind)
+	if r.Approval != "" {
+		b = text(b, `,"approval":`, r.Approval)
+		b = text(b, `,"approval_id":`, r.ApprovalID)
+		b = text(b, `,"approved_by":`, r.ApprovedBy)
+	}
 	b = text(b, `,"rpc":`, r.RPC)
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)

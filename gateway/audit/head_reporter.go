@@ -46,7 +46,7 @@ const headTimeout = 2 * time.Second
 // NewHeadReporter returns a reporter. It does nothing before Run.
 func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
 	var err error
-	if opts.Gateway, err = gatewayName(opts.Gateway); err != nil {
+	if opts.Gateway, err = GatewayName(opts.Gateway); err != nil {
 		return nil, err
 	}
 	opts.Interval = orElse(opts.Interval, time.Minute)
@@ -56,8 +56,8 @@ func NewHeadReporter(opts HeadOptions) (*HeadReporter, error) {
 	return &HeadReporter{opts: opts}, nil
 }
 
-// gatewayName returns the configured name of this gateway, or the name of its host.
-func gatewayName(configured string) (string, error) {
+// GatewayName returns the configured name of this gateway, or the name of its host.
+func GatewayName(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
 	}

@@ -52,6 +52,11 @@ type Record struct {
 	// ErrorKind is the kind of the error, if there was one.
 	ErrorKind string
 
+	// ApprovalID is the approval that the call has or waits for, Approval its state (required,
+	// granted, continued, denied, limit, too_large, unavailable), and ApprovedBy who granted it. They
+	// are empty for calls that nobody has to approve.
+	ApprovalID, Approval, ApprovedBy string
+
 	// RPC is request, notification or response; empty when the message was refused before
 	// it was read.
 	RPC string

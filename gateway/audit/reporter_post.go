@@ -66,7 +66,7 @@ func (r *Reporter) postPart(ctx context.Context, b *batch, from, to int) bool {
 
 // originOf returns an ASCII name of an audit file of a gateway, for any name of the gateway.
 func originOf(gateway, path string) (string, error) {
-	name, err := gatewayName(gateway)
+	name, err := GatewayName(gateway)
 	if err != nil {
 		return "", err
 	}

@@ -42,6 +42,10 @@ type KeyConfig struct {
 	// accepts it. Such a key is compared with the hashes of these entries first, and with at
 	// most 16 in all.
 	WithoutID bool `yaml:"without_id"`
+	// Owner is the person behind the client, by the user id or e-mail address that the control
+	// plane knows: this person does not decide about approvals of the client's calls (not_self). At
+	// most 512 bytes.
+	Owner string `yaml:"owner"`
 	// Scopes are recorded and not enforced.
 	Scopes []string `yaml:"scopes"`
 	// CreatedAt is informational.
@@ -237,6 +241,10 @@ func (k *KeyConfig) validate(at diag.At) {
 		default:
 			numbers[secret.N] = i
 		}
+	}
+	if !recordable(k.Owner) || k.Owner != strings.TrimSpace(k.Owner) {
+		at.Field("owner").Hint("use the user id or the e-mail address of a person").
+			Errorf("auth-key-owner", "must be at most %d bytes without control characters, and without blanks around it", maxPrincipalBytes)
 	}
 	if !k.CreatedAt.IsZero() && !k.ExpiresAt.IsZero() && !k.CreatedAt.Before(k.ExpiresAt) {
 		at.Field("expires_at").Warnf("auth-key-expiry", "is not after created_at: the key was never valid")

@@ -37,6 +37,8 @@ type Key struct {
 	ID string
 	// N is the number of the entry in hashes of the key; 0 for an entry without a number.
 	N int
+	// Owner is the person behind the client; empty if that is not known.
+	Owner string
 	// Scopes are recorded and not enforced.
 	Scopes []string
 	// CreatedAt is informational.

@@ -145,7 +145,7 @@ func (v *Verifier) Keyring(cfg Config) (*Keyring, error) {
 			}
 			e := &entry{
 				Key: Key{
-					ID: c.ID, N: secret.N, Scopes: c.Scopes, CreatedAt: c.CreatedAt, ExpiresAt: secret.ExpiresAt,
+					ID: c.ID, N: secret.N, Owner: c.Owner, Scopes: c.Scopes, CreatedAt: c.CreatedAt, ExpiresAt: secret.ExpiresAt,
 					hash: secret.Hash, secret: secretOf(secret.Hash, listed), replaceable: replaceable,
 				},
 				phc: h,

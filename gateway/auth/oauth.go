@@ -373,7 +373,7 @@ func (t *Tokens) countGroups(token *Token, why string) {
 func (t *Tokens) token(p *parsed, expires time.Time) (*Token, string, error) {
 	claims, noGroups := p.identity(t.identity.GroupsClaim)
 	token := &Token{
-		ClientID: p.name("client_id"), ExpiresAt: expires, Rights: rightsOf(p.claims),
+		ClientID: p.name("client_id"), ExpiresAt: expires, Rights: rightsOf(p.claims), Persons: p.persons(),
 		principal: Principal{
 			Kind: KindOAuth, Issuer: t.cfg.Issuer, Value: p.name(t.identity.PrincipalClaim),
 			Claims: claims,

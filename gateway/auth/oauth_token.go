@@ -67,6 +67,9 @@ type Token struct {
 	// same caller to the next (exp, iat, nbf, jti, auth_time): tokens with equal rights
 	// have equal digests.
 	Rights [sha256.Size]byte
+	// Persons are the names under which the person behind the token may be known: the claims of
+	// personClaims, each once.
+	Persons []string
 
 	principal Principal
 	signer    print
@@ -326,6 +329,19 @@ func (p *parsed) name(claim string) string {
 		return string(raw)
 	}
 	return ""
+}
+
+// personClaims are claims that can name the person behind a token.
+var personClaims = []string{"sub", "email", "preferred_username", "upn", "oid"}
+
+// persons returns the values of personClaims that can be recorded.
+func (p *parsed) persons() (list []string) {
+	for _, claim := range personClaims {
+		if name := p.name(claim); name != "" && recordable(name) && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // recordable reports whether a name can be used in logs and keys.

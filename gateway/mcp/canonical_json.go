@@ -44,6 +44,20 @@ func JSON(raw []byte) ([]byte, error) {
 	return Append(nil, v), nil
 }
 
+// CallForm returns the canonical form of the parameters of a scanned request, without the members that
+// differ between a request and its repetition: _meta, and the answers to questions with their
+// requestState. Two requests have equal forms exactly when these parameters are equal as JSON values;
+// see [JSON].
+func CallForm(m *Message) ([]byte, error) {
+	return JSON(AppendObject(nil, m.Body, m.Spans.Params, func(name []byte) bool {
+		switch string(name) {
+		case "inputResponses", "requestState", "_meta":
+			return true
+		}
+		return false
+	}))
+}
+
 // Append appends the canonical form of a value that [Value] returned.
 func Append(dst []byte, v any) []byte {
 	switch v := v.(type) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -304,4 +306,86 @@ func FuzzStripApp(f *testing.F) {
 			t.Fatalf("%q becomes %q", body, out)
 		}
 	})
+}
+
+// FuzzCallForm holds the canonical form of two calls against a plain decoder: the forms are equal
+// exactly when the values are.
+//
+// Ten minutes: go test ./gateway/mcp -run '^$' -fuzz '^FuzzCallForm$' -fuzztime
+// 10m -fuzzminimizetime 1x -parallel 1
+func FuzzCallForm(f *testing.F) {
+	for _, pair := range [][2]string{
+		{`{"name":"x","arguments":{"a":1e2,"b":"\u0041"}}`, `{"arguments":{"b":"A","a":100.0},"name":"x"}`},
+		{`{"a":0.1}`, `{"a":1e-1}`}, {`{"a":1}`, `{"a":"1"}`}, {`{"a":[1,2]}`, `{"a":[2,1]}`}, {`{"a":-0}`, `{"a":0}`},
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`}, {`{"_meta":{"x":1},"a":1}`, `{"a":1,"requestState":"s"}`},
+		{`{"é":1}`, `{"\u00e9":1}`}, {`{"a":{"_meta":1}}`, `{"a":{}}`}, {`{"a":"\ud83d\ude00"}`, `{"a":"😀"}`},
+	} {
+		f.Add([]byte(pair[0]), []byte(pair[1]))
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var form [2][]byte
+		var value [2]any
+		for i, params := range [][]byte{a, b} {
+			var m Message
+			if Scan(slices.Concat([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`), params, []byte(`}`)), &m) != nil {
+				return
+			}
+			var err error
+			if form[i], err = CallForm(&m); err != nil {
+				t.Fatalf("%q: %v", params, err)
+			}
+			if value[i], err = plainCall(m.Spans.Params.Of(m.Body)); err != nil {
+				return // the model has smaller bounds
+			}
+			if again, err := JSON(form[i]); err != nil || !bytes.Equal(again, form[i]) {
+				t.Fatalf("%q has the form %q, and that %q, %v", params, form[i], again, err)
+			}
+		}
+		if equal := reflect.DeepEqual(value[0], value[1]); equal != bytes.Equal(form[0], form[1]) {
+			t.Fatalf("%q and %q: equal is %v, and the forms are %q and %q", a, b, equal, form[0], form[1])
+		}
+	})
+}
+
+// plainCall decodes parameters with numbers as exact fractions; an error for numbers with an exponent
+// that the fractions have no room for.
+func plainCall(params []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(params))
+	d.UseNumber()
+	var v map[string]any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"_meta", "inputResponses", "requestState"} {
+		delete(v, name)
+	}
+	var exact func(v any) (any, error)
+	exact = func(v any) (_ any, err error) {
+		switch v := v.(type) {
+		case json.Number:
+			_, exponent, _ := strings.Cut(strings.ToLower(v.String()), "e")
+			if len(exponent) > 4 {
+				return nil, errors.New("too large")
+			}
+			r, ok := new(big.Rat).SetString(v.String())
+			if !ok {
+				return nil, errors.New("no number")
+			}
+			return []string{"number", r.String()}, nil
+		case map[string]any:
+			for name := range v {
+				if v[name], err = exact(v[name]); err != nil {
+					return nil, err
+				}
+			}
+		case []any:
+			for i := range v {
+				if v[i], err = exact(v[i]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return v, nil
+	}
+	return exact(v)
 }

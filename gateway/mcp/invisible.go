@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,7 +24,28 @@ func RemoveInvisible(text string) string {
 	}, text)
 }
 
-// hidden reports whether Remove removes a character.
+// EscapeInvisible writes the characters that [RemoveInvisible] removes as \u escapes. data is JSON, with
+// line feeds at most between its values: the result is the same JSON value, because such characters
+// only occur in strings. It is data itself when there is nothing to escape.
+func EscapeInvisible(data []byte) []byte {
+	escaped := func(r rune) bool { return r >= 0x7F && hidden(r) }
+	if utf8.Valid(data) && strings.IndexFunc(alias(data), escaped) < 0 {
+		return data
+	}
+	out := make([]byte, 0, len(data)+64)
+	for _, r := range string(data) {
+		if !escaped(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, "\\u%04x", unit)
+		}
+	}
+	return out
+}
+
+// hidden reports whether RemoveInvisible removes a character.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -37,5 +60,5 @@ func hidden(r rune) bool {
 		r >= 0x17B4 && r <= 0x17B5, r >= 0x180B && r <= 0x180F:
 		return true
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }

@@ -20,3 +20,25 @@ func TestRemoveInvisible(t *testing.T) {
 		}
 	}
 }
+
+// Escapes replace invisible characters only, and do not change the JSON value.
+func TestEscapeInvisible(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{`{"a":"plain – §€ 日本"}`, `{"a":"plain – §€ 日本"}`},
+		{"\"safe\u202e evil\u2066x\"", `"safe\u202e evil\u2066x"`},
+		{"\"hi\U000E0049\"", `"hi\udb40\udc49"`},
+		{"\"i\u200bg\u00ad\ufeff\u2065\"", `"i\u200bg\u00ad\ufeff\u2065"`},
+		{"\"\u009b31m\u007f\u2028\"", `"\u009b31m\u007f\u2028"`},
+		{"[\n\t1]", "[\n\t1]"},
+	} {
+		got := string(EscapeInvisible([]byte(tt.in)))
+		if got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
+		}
+		before, errA := JSON([]byte(tt.in))
+		after, errB := JSON([]byte(got))
+		if errA != nil || errB != nil || string(before) != string(after) {
+			t.Errorf("%q changed its value: %s, %v %v", tt.in, got, errA, errB)
+		}
+	}
+}

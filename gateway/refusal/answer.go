@@ -3,7 +3,6 @@ package refusal
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
@@ -74,6 +73,9 @@ func (r *Refusal) error(a *Reply) mcp.ErrorBody {
 	if r.Pointer != "" {
 		more = mcp.AppendString([]byte(`,"pointer":`), r.Pointer)
 	}
+	if r.Approval != nil {
+		more = r.Approval.appendMembers(more)
+	}
 	return mcp.ErrorBody{
 		More: more,
 		ID:   a.ID, Code: r.Code, Message: r.Message,
@@ -110,7 +112,7 @@ func (r *Refusal) Write(w http.ResponseWriter, body []byte) {
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if r.RetryAfter > 0 || r.Status == http.StatusTooManyRequests {
-		h["Retry-After"] = []string{strconv.Itoa(max(1, int((r.RetryAfter+time.Second-1)/time.Second)))}
+		h["Retry-After"] = []string{strconv.Itoa(seconds(r.RetryAfter))}
 	}
 	if r.Challenge != "" {
 		h["Www-Authenticate"] = []string{r.Challenge}

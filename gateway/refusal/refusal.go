@@ -40,6 +40,8 @@ type Refusal struct {
 	Detail string
 	// Pointer is the JSON Pointer of what is refused in the message: data.pointer.
 	Pointer string
+	// Approval is set for a call that a person has to approve.
+	Approval *Approval
 	// NullID selects id null for the response: no part of the body was read. NoID selects an
 	// empty string in every response, see [mcp.EmptyID].
 	NullID, NoID bool
@@ -203,6 +205,19 @@ var (
 	GovernanceRedact      = define(*Policy.withKind("governance_redact_invalid"))
 	GovernanceTooLarge    = define(*Policy.withKind("governance_too_large"))
 	GovernanceUnavailable = define(*Policy.withKind("governance_unavailable"))
+
+	// Approval of a call by a person.
+	ApprovalRequired = define(*Policy.withReason("approval_required"))
+	ApprovalDenied   = define(*Policy.withReason("approval_denied").
+				WithDetail("a person refused this call. Do not send it again: do without it, or ask your user what to do"))
+	ApprovalTooLarge = define(*Policy.withReason("approval_too_large").
+				WithDetail("a person must approve this call, and its arguments cannot be shown: they have more than 64 values, or too long names. Send a call with fewer values"))
+	ApprovalLimit = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited, Action: audit.ActionDeny,
+		Message: mcp.MessageRateLimited, Reason: "approval_limit", Kind: "approval_limit",
+		Detail: "a person must approve this call, and too many calls wait for that or were refused. Wait, and do not send other calls of this tool meanwhile"})
+	ApprovalUnavailable = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal, Action: audit.ActionDeny,
+		Message: "approval_unavailable", Reason: "approval_unavailable", Kind: "approval_unavailable",
+		Detail: "a person must approve this call, and the gateway cannot ask at present. Nothing was sent: try again later"})
 
 	Unauthorized = define(Refusal{Status: http.StatusUnauthorized, Code: mcp.CodeUnauthorized,
 		Message: mcp.MessageUnauthorized, Reason: "unauthorized", Kind: "unauthorized"})

@@ -25,6 +25,7 @@ import (
 	"svc/gateway/redis"
 	"svc/gateway/request/multiplex"
 	"svc/gateway/request/streams"
+	"svc/gateway/request/verdict"
 	"svc/gateway/session/bodies"
 	"svc/gateway/telemetry"
 	"svc/gateway/upstream"
@@ -54,8 +55,11 @@ type Services struct {
 	// Governance has the policies of the control plane; nil when they are not enforced.
 	Governance *plane.Syncer
 	Quality    *detect.Schemas // nil when no traces are reported
-	Limits     redis.Store
-	Bodies     *bodies.Counter
+	// Approvals asks people about calls; nil without a control plane.
+	Approvals *plane.Approvals
+	Gateway   string // the name of this gateway at the control plane
+	Limits    redis.Store
+	Bodies    *bodies.Counter
 
 	Refused    *Counters // counts of refused requests without an identified caller
 	Failures   *Log
@@ -117,6 +121,10 @@ type Exchange struct {
 	Session multiplex.Request
 
 	decision policy.Decision
+	// asks are the rules and policies that let the message pass only with a grant, each once.
+	asks []verdict.Ask
+	// approval is that of a message with asks; nil for others.
+	approval *approval
 	governed governed
 	// restoring puts the values of tokens back into the request; set when its message could have
 	// tokens.

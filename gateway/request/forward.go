@@ -14,6 +14,11 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Services.Audit.Ready() != nil {
 		return &refusal.Audit // a request that cannot be recorded is not executed
 	}
+	if len(ex.asks) > 0 {
+		if refused := ex.approve(ex.route.Upstream.Name); refused != nil {
+			return refused
+		}
+	}
 	if err := ex.Session.Find(ex.Context, ex.route.Upstream); err != nil {
 		return ex.refuseUpstream(err)
 	}
@@ -33,7 +38,7 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	ex.times.sentUp = ex.now()
 	resp, err := ex.Session.Send(ex.Context, ex.route.Upstream, func(bool) (*upstream.Response, error) { return post(ex) })
 	if err != nil {
-		return ex.refuseUpstream(err)
+		return ex.refuseUpstream(ex.approval.notSent(ex.Services, err))
 	}
 	defer resp.Body.Close()
 	if resp.Status < http.StatusInternalServerError {
@@ -55,6 +60,14 @@ func (ex *Exchange) AnswerSearch() *refusal.Refusal {
 	if ex.absent != nil {
 		return refusal.OfMessage(ex.absent)
 	}
+	if len(ex.asks) > 0 {
+		if refused := ex.approve(ex.Services.SearchUpstream()); refused != nil {
+			return refused
+		}
+		if err := ex.approval.beforeSend(ex.Context); err != nil {
+			return ex.refuseUpstream(ex.approval.notSent(ex.Services, err))
+		}
+	}
 	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.dialect.Version, func(upstream, tool string) bool {
 		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.caller.id.Principal, ex.governed.set, upstream, mcp.MethodToolsCall, tool)
 	})
@@ -72,6 +85,9 @@ func post(ex *Exchange) (*upstream.Response, error) {
 		Header: ex.appendHeader(ex.buffers.Fields[:0]),
 		Body:   ex.route.As.Rename(ex.Message.Body),
 		Absent: ex.absent,
+	}
+	if ex.approval != nil {
+		req.BeforeSend = ex.approval.beforeSend
 	}
 	if ex.Message.Method == mcp.MethodListen {
 		// A listen stream may be idle: subscriptions.idle_timeout applies instead of the upstream

@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"errors"
 
 	"svc/gateway/audit"
 	"svc/gateway/mcp"
@@ -39,7 +40,7 @@ func (h headerRewriter) Param(name, value string) (string, bool) {
 	}
 	value, token := ex.restoring.Header(value)
 	p := verdict.Params{
-		Message: &ex.Message, Rule: ex.decision.Rule, Redacted: ex.record.Action == audit.ActionRedact, ByArguments: ex.decision.ByArguments || ex.governed.byArguments,
+		Message: &ex.Message, Rule: ex.decision.Rule, Redacted: ex.record.Action == audit.ActionRedact, ByArguments: ex.decision.ByArguments || ex.governed.byArguments || ex.approval != nil,
 		Policies: ex.governed.set, Fired: ex.governed.fired, Changed: ex.governed.changed, Token: token && ex.Services.Governance != nil,
 	}
 	mirrored, ok := p.Rewrite(name, value)
@@ -104,6 +105,9 @@ func (ex *Exchange) noteResponse(resp *upstream.Response) {
 
 // refuseUpstream returns the refusal for a failed upstream request, and logs the failure.
 func (ex *Exchange) refuseUpstream(err error) *refusal.Refusal {
+	if notApproved := (*notApprovedError)(nil); errors.As(err, &notApproved) && ex.Context.Err() == nil {
+		return ex.refuseClaim(notApproved.state)
+	}
 	o := ofError(err, ex.Context.Err() != nil)
 	if o.Cause.Code != "" {
 		ex.Services.Failures.Report(ex.failureOf(ex.route.Upstream, o.Cause))

@@ -49,6 +49,11 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	}
 	j := verdict.Judge(&in, &ex.Message)
 	ex.decision = j.Decision
+	for _, ask := range j.Asks { // an mcp_call is judged twice
+		if !slices.Contains(ex.asks, ask) {
+			ex.asks = append(ex.asks, ask)
+		}
+	}
 	ex.times.askedRequest = j.Said.Latency
 	ex.governed.fired, ex.governed.changed, ex.governed.byArguments = j.Governed.Fired, j.Governed.Changed, j.Governed.ByArguments
 	ex.times.scan += j.Governed.Scan
@@ -116,6 +121,9 @@ func (ex *Exchange) noteAnswer(j *verdict.Result, m *mcp.Message) {
 	ex.noteGoverned(j)
 	ex.times.askedAnswer += j.Said.Latency
 	j.NoteAnswer(&ex.record, ex.decision.Action, m)
+	if ex.approval != nil && j.Refused == nil {
+		ex.approval.mayContinue(m)
+	}
 }
 
 // requestHost is the verdict.Host of a request.

@@ -129,6 +129,8 @@ func appendRequest(dst []byte, s *Span) []byte {
 	dst = appendText(dst, "network.protocol.version", s.HTTPVersion)
 	dst = appendText(dst, "mcp.policy.decision", s.Decision)
 	dst = appendText(dst, "mcp.policy.rule_id", s.RuleID)
+	dst = appendText(dst, "svc.approval.status", s.Approval)
+	dst = appendText(dst, "svc.approval.id", s.ApprovalID)
 	dst = appendText(dst, "svc.request_id", s.RequestID)
 	dst = appendText(dst, "svc.reason", s.Reason)
 	dst = appendText(dst, "mcp.upstream", s.Upstream)

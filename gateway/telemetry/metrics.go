@@ -56,6 +56,7 @@ type Metrics struct {
 	observed  *prometheus.CounterVec
 	fired     *prometheus.CounterVec
 	dropped   *prometheus.CounterVec
+	approvals *prometheus.CounterVec
 	clients   clients
 
 	operations operations
@@ -106,8 +107,8 @@ func NewMetrics(version string, state func() State) *Metrics {
 		}),
 	}
 	m.observed, m.fired = newJudgementCounters()
-	m.dropped = newDroppedCounter()
-	m.registry.MustRegister(m.observed, m.fired, m.dropped)
+	m.dropped, m.approvals = newDroppedCounter(), newApprovalCounter()
+	m.registry.MustRegister(m.observed, m.fired, m.dropped, m.approvals)
 	m.clients.requests = newClientCounter()
 	m.registry.MustRegister(m.clients.requests)
 	m.operations.init(m.registry)

@@ -21,6 +21,17 @@ func (m *Metrics) Observed(rule, action string) { m.observed.WithLabelValues(rul
 // PolicyFired counts a policy of the control plane that fired on a request.
 func (m *Metrics) PolicyFired(action string) { m.fired.WithLabelValues(action).Inc() }
 
+// newApprovalCounter returns the counter of calls that a person has to approve.
+func newApprovalCounter() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "svc_gateway_approvals_total",
+		Help: "Calls that a person has to approve, by result: required, granted, continued, denied, limit, too_large or unavailable.",
+	}, []string{"result"})
+}
+
+// Approved counts a call that a person has to approve, by the result.
+func (m *Metrics) Approved(result string) { m.approvals.WithLabelValues(result).Inc() }
+
 // newDroppedCounter returns the counter of removed header fields.
 func newDroppedCounter() *prometheus.CounterVec {
 	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -62,6 +62,11 @@ func (t *HTTP) do(ctx context.Context, method string, r *Request, body []byte) (
 		if err != nil {
 			return nil, err
 		}
+		if method == http.MethodPost {
+			if err := r.Ready(ctx); err != nil {
+				return nil, err
+			}
+		}
 		out.Header = authenticated(r.Header, fields)
 		resp, err := t.client.do(ctx, &out)
 		if err != nil || resp.Status != http.StatusUnauthorized || retried || !t.credentials.Rejected(ctx, r.Caller, fields) {

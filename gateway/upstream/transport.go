@@ -74,6 +74,18 @@ type Request struct {
 	Idempotent bool
 	// Timeouts overrides the configured timeouts if it is not nil.
 	Timeouts *Timeouts
+	// BeforeSend is called last before the message is sent to the upstream, each time that it is; after
+	// an error it is not sent, and Post returns the error. A transport that passes the message on passes
+	// BeforeSend on with it. It may be nil.
+	BeforeSend func(context.Context) error
+}
+
+// Ready calls BeforeSend.
+func (r *Request) Ready(ctx context.Context) error {
+	if r.BeforeSend == nil {
+		return nil
+	}
+	return r.BeforeSend(ctx)
 }
 
 // Response is the response of a transport: a response in the form of HTTP, and what the gateway knows

@@ -40,6 +40,7 @@ type Restoring struct {
 	strict    bool     // texts that only look like tokens are refused
 	keyless   bool     // no token can be opened: what could be one is refused
 	put       []string // the texts of the message in which values were put back
+	entities  []string // of each text in put, that of its first value
 }
 
 // Restoring returns what puts values back into the messages of an agent to an upstream. upstreams
@@ -119,11 +120,13 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 		if text.Kind == mcp.TextNumber || !mayRestore(raw) || within(text.At, opaque[:]) {
 			continue
 		}
-		value, put := mcp.TextValue(raw), 0
+		value, put, entity := mcp.TextValue(raw), 0, ""
 		fault := func(f detect.Restored) (more bool) {
 			switch {
 			case f.Fault == "":
-				put++
+				if put++; put == 1 {
+					entity = string(f.Entity)
+				}
 				out.Values = counted(out.Values, string(f.Entity))
 			case r.strict || r.keyless || r.restoring.Left < 0:
 				out.Refused = counted(out.Refused, string(f.Entity))
@@ -144,7 +147,7 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 			continue
 		}
 		if restored := r.restoring.Restore(nil, value, fault); put > 0 {
-			r.put = append(r.put, string(restored))
+			r.put, r.entities = append(r.put, string(restored)), append(r.entities, entity)
 			edits = append(edits, mcp.Edit{At: text.At, With: mcp.AppendString(nil, string(restored))})
 		}
 	}
@@ -162,6 +165,17 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 		}
 	}
 	return out
+}
+
+// entityOf returns the entity of the value that was put back into a text of the message; empty for
+// other texts. It may be called on nil.
+func (r *Restoring) entityOf(text string) string {
+	if r != nil {
+		if i := slices.Index(r.put, text); i >= 0 {
+			return r.entities[i]
+		}
+	}
+	return ""
 }
 
 // Header puts the values of tokens back into a header field that mirrors a text of the message in

@@ -110,10 +110,20 @@ type Result struct {
 	// Observed is the actions that observing rules would have performed.
 	Observed []audit.Observed
 	Governed Governed
+	// Asks are the rule and the policies that let the message pass only with a grant; nil if the
+	// message is refused. No step here has asked for one.
+	Asks []Ask
 	// LeftOut is set for a part of a response that was refused and is omitted.
 	LeftOut []audit.LeftOut
 
 	strip, presented bool
+}
+
+// Ask is a rule or a policy of the control plane that asks for approval of a request: one of the two
+// ids is set.
+type Ask struct {
+	RuleID, PolicyID string
+	*policy.Approval
 }
 
 // Governed is the result of the policies of the control plane.

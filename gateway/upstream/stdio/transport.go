@@ -129,6 +129,9 @@ func (t *Transport) Post(ctx context.Context, r *upstream.Request) (*upstream.Re
 	case r.Session.ID != "" && s == nil:
 		return upstream.Empty(http.StatusNotFound), nil
 	case m.Kind != mcp.Request:
+		if err := r.Ready(ctx); err != nil {
+			return nil, err
+		}
 		t.pass(ctx, s, sl, &m)
 		return upstream.Empty(http.StatusAccepted), nil
 	}
@@ -154,6 +157,10 @@ func (t *Transport) call(ctx context.Context, r *upstream.Request, s *session, s
 		return message(withID(rejected.body, m.ID), ""), nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := r.Ready(ctx); err != nil {
+		t.release(p)
 		return nil, err
 	}
 	c, err := p.ask(ctx, &call{session: s}, m)

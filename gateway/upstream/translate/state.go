@@ -112,14 +112,7 @@ func (st *state) expired(now time.Time) bool { return now.Unix() > st.Expires }
 // digestOf returns the digest of a request: its sender, the upstream, the method and the
 // parameters except those that differ between a request and its retry.
 func digestOf(sender poolKey, upstream string, m *mcp.Message) (digest, error) {
-	params := mcp.AppendObject(nil, m.Body, m.Spans.Params, func(name []byte) bool {
-		switch string(name) {
-		case "inputResponses", "requestState", "_meta":
-			return true
-		}
-		return false
-	})
-	text, err := mcp.JSON(params)
+	text, err := mcp.CallForm(m)
 	if err != nil {
 		return digest{}, err
 	}

@@ -103,6 +103,9 @@ func serve(ex *request.Exchange) *refusal.Refusal {
 	if refused := ex.Route(); refused != nil {
 		return refused
 	}
+	if refused := ex.Approve(); refused != nil {
+		return refused
+	}
 	return ex.Forward()
 }
 

@@ -222,7 +222,7 @@ func (p *PolicyFired) member(name string) any {
 }
 
 func (o *Observed) member(name string) any {
-	return one(name, "rule_id", &o.RuleID, "action", &o.Action)
+	return one(name, "rule_id", &o.RuleID, "action", &o.Action, "approval", &o.Approval)
 }
 
 func (l *LeftOut) member(name string) any {

@@ -170,6 +170,7 @@ func (r *Record) appendJudgements(b []byte) []byte {
 			b = appendString(b, o.RuleID, maxString)
 			b = append(b, `,"action":`...)
 			b = appendString(b, o.Action, maxItem)
+			b = text(b, `,"approval":`, o.Approval)
 			b = append(b, '}')
 		}
 		b = append(b, ']')

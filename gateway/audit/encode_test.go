@@ -31,7 +31,7 @@ func full() *Record {
 		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, StripApplied: true, Stripped: 2, ReplacedSurrogates: 3,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
 		InjectionScore: 0.125, PIIDetected: []string{"EMAIL", "IBAN"}, PoliciesFired: []PolicyFired{{"p", "n", "warn"}},
-		Observed: []Observed{{"r2", "deny"}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
+		Observed: []Observed{{"r2", "deny", ""}, {"r3", "allow", ApprovalRequired}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
 	}
 }
 
@@ -45,7 +45,7 @@ func TestLineHasEveryFieldByItsName(t *testing.T) {
 		`"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,"stripped":2,"replaced_surrogates":3,"task_handle":"t",` +
 		`"subscription_id":"sub","spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],` +
 		`"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"policies_fired":[{"id":"p","name":"n","action":"warn"}],` +
-		`"observed":[{"rule_id":"r2","action":"deny"}],"left_out":[{"upstream":"crm","rule_id":"no-crm"},{"upstream":"web"}],"quality_scores":[{"scorer":"output_schema","score":0.5}],"tokens":{"EMAIL":2},"restored":{"PHONE":1,"IBAN":3},"tokens_refused":{"SSN":1}}`
+		`"observed":[{"rule_id":"r2","action":"deny"},{"rule_id":"r3","action":"allow","approval":"required"}],"left_out":[{"upstream":"crm","rule_id":"no-crm"},{"upstream":"web"}],"quality_scores":[{"scorer":"output_schema","score":0.5}],"tokens":{"EMAIL":2},"restored":{"PHONE":1,"IBAN":3},"tokens_refused":{"SSN":1}}`
 	if diff := cmp.Diff(want, string(lineOf(full()))); diff != "" {
 		t.Error(diff)
 	}
@@ -140,7 +140,7 @@ func TestLineIsAlwaysSound(t *testing.T) {
 		for _, s := range rapid.SliceOfN(text, 0, 100).Draw(t, "fired") {
 			r.PoliciesFired = append(r.PoliciesFired, PolicyFired{s, s, s})
 			r.Spans = append(r.Spans, Span{s, r.Duration})
-			r.Observed = append(r.Observed, Observed{s, s})
+			r.Observed = append(r.Observed, Observed{s, s, s})
 			r.QualityScores = append(r.QualityScores, QualityScore{s, r.InjectionScore})
 		}
 		line := lineOf(r)

@@ -14,6 +14,7 @@ import (
 
 	"svc/gateway/base/diag"
 	"svc/gateway/base/retry"
+	"svc/gateway/policy"
 	"svc/gateway/policy/guardrail"
 )
 
@@ -95,7 +96,9 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"auth.keys[0].created_at", f.Auth.Keys[0].CreatedAt, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 		{"auth.oauth.cimd.max_body_bytes", f.Auth.OAuth.CIMD.MaxBodyBytes, int64(4096)},
 		{"identity", f.Identity, Identity{"email", "roles"}},
-		{"policy.rules", len(f.Policy.Rules), 8},
+		{"policy.rules", len(f.Policy.Rules), 9},
+		{"policy.rules[].approval", *f.Policy.Rules[5].Approval, policy.ApprovalConfig{
+			ValidFor: 30 * time.Minute, Expires: 8 * time.Hour, NotSelf: "strict", Show: "all", Note: "Check the ticket."}},
 		{"policy replacement templates are not environment variables", f.Policy.Rules[1].Redact[0].Replacement, "AKIA${1}…"},
 		{"telemetry.customer", f.Telemetry.Customer, Pipeline{
 			Endpoint: "http://127.0.0.1:4318", Headers: map[string]string{"X-Key": "search-token"}, ServiceName: "agents",

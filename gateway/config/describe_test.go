@@ -16,6 +16,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/upstream"
+	"svc/store/api"
 )
 
 // commentsJSON holds the doc comments of the sections' fields, by package, type and
@@ -28,29 +29,31 @@ var commentsJSON []byte
 // enums are the allowed values of fields with a fixed set, for the schema and the
 // reference. The validation of the sections is authoritative; a test compares the two.
 var enums = map[string][]string{
-	"client_address_header":           {"", http1.HeaderForwarded, http1.HeaderXForwardedFor},
-	"federation.instructions":         {federation.InstructionsJoin, federation.InstructionsNone},
-	"views[].prompts":                 {auth.All, auth.None},
-	"views[].resources":               {auth.All, auth.None},
-	"audit.frames":                    {"matched", "all"},
-	"audit.fsync":                     {"never", "interval", "always"},
-	"audit.on_write_error":            {"refuse", "count"},
-	"audit.sinks[].type":              {audit.SinkHTTP, audit.SinkOTLP, audit.SinkSyslog},
-	"policy.default_action":           {"allow", "deny"},
-	"policy.deny_as":                  {"", policy.DenyAsHTTP, policy.DenyAsToolError},
-	"policy.rules[].mode":             {"", "enforce", policy.ModeObserve},
-	"policy.rules[].action":           policy.ActionNames(),
-	"rate_limit_store.type":           {"in_memory", "redis"},
-	"telemetry.customer.compression":  {CompressionNone, CompressionGzip},
-	"telemetry.operator.compression":  {CompressionNone, CompressionGzip},
-	"upstreams[].protocol":            append([]string{upstream.ProtocolAuto}, mcp.Revisions()...),
-	"upstreams[].sessions":            {upstream.SessionsPooled, upstream.SessionsPerCall},
-	"upstreams[].pin_tools":           {upstream.PinOff, upstream.PinWarn, upstream.PinBlock},
-	"upstreams[].sharing":             upstream.Sharings,
-	"upstreams[].stderr":              upstream.Stderrs,
-	"tool_search.mode":                {ToolSearchPassthrough, ToolSearchSynthesize},
-	"policy.rules[].when.direction":   {"client_to_server", "server_to_client", ""},
-	"policy.rules[].when.result_type": {"", "input_required"},
+	"client_address_header":            {"", http1.HeaderForwarded, http1.HeaderXForwardedFor},
+	"federation.instructions":          {federation.InstructionsJoin, federation.InstructionsNone},
+	"views[].prompts":                  {auth.All, auth.None},
+	"views[].resources":                {auth.All, auth.None},
+	"audit.frames":                     {"matched", "all"},
+	"audit.fsync":                      {"never", "interval", "always"},
+	"audit.on_write_error":             {"refuse", "count"},
+	"audit.sinks[].type":               {audit.SinkHTTP, audit.SinkOTLP, audit.SinkSyslog},
+	"policy.default_action":            {"allow", "deny"},
+	"policy.deny_as":                   {"", policy.DenyAsHTTP, policy.DenyAsToolError},
+	"policy.rules[].mode":              {"", "enforce", policy.ModeObserve},
+	"policy.rules[].action":            policy.ActionNames(),
+	"policy.rules[].approval.not_self": {api.SelfForbidden, api.SelfAllowed, api.SelfStrict},
+	"policy.rules[].approval.show":     {api.ShowAll, api.ShowNone},
+	"rate_limit_store.type":            {"in_memory", "redis"},
+	"telemetry.customer.compression":   {CompressionNone, CompressionGzip},
+	"telemetry.operator.compression":   {CompressionNone, CompressionGzip},
+	"upstreams[].protocol":             append([]string{upstream.ProtocolAuto}, mcp.Revisions()...),
+	"upstreams[].sessions":             {upstream.SessionsPooled, upstream.SessionsPerCall},
+	"upstreams[].pin_tools":            {upstream.PinOff, upstream.PinWarn, upstream.PinBlock},
+	"upstreams[].sharing":              upstream.Sharings,
+	"upstreams[].stderr":               upstream.Stderrs,
+	"tool_search.mode":                 {ToolSearchPassthrough, ToolSearchSynthesize},
+	"policy.rules[].when.direction":    {"client_to_server", "server_to_client", ""},
+	"policy.rules[].when.result_type":  {"", "input_required"},
 }
 
 // requiredFields are the fields that validation requires, by the path of their parent.
@@ -98,6 +101,8 @@ type Node struct {
 	Env, Required bool
 	// Enum lists the allowed values, if the set is fixed.
 	Enum []string
+	// Bool is set for a text of which true and false may be written without quotes.
+	Bool bool
 	// Single is set for a list that may be written as its only element.
 	Single bool
 	// Fields are the fields of an object; Elem is the element of a list or map.
@@ -166,7 +171,7 @@ func (d *describer) fill(n *Node, v reflect.Value, effect reloadEffect) {
 func (d *describer) scalar(n *Node, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		n.Type = "string"
+		n.Type, n.Bool = "string", v.Type().Implements(boolOrTextType)
 	case reflect.Bool:
 		n.Type, n.Default = "bool", v.Bool()
 	case reflect.Interface:
@@ -265,6 +270,14 @@ func (n *Node) schema() map[string]any {
 		s["type"] = "string"
 		if n.Enum != nil {
 			s["enum"] = n.Enum
+		}
+		if n.Bool {
+			s["type"] = []string{"string", "boolean"}
+			all := []any{true, false}
+			for _, value := range n.Enum {
+				all = append(all, value)
+			}
+			s["enum"] = all
 		}
 	case "int":
 		s["type"] = "integer"

@@ -22,7 +22,9 @@ var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 	// oneOrListType marks lists that may be written as their only element.
 	oneOrListType = reflect.TypeFor[interface{ OneOrList() }]()
-	defaulter     = reflect.TypeFor[interface{ SetDefaults() }]()
+	// boolOrTextType marks texts of which true and false may be written without quotes.
+	boolOrTextType = reflect.TypeFor[interface{ BoolOrText() }]()
+	defaulter      = reflect.TypeFor[interface{ SetDefaults() }]()
 )
 
 // secretNames are the names of fields whose values are always masked, tagged or not.

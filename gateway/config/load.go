@@ -134,7 +134,8 @@ func (l *loader) followsFrom(f diag.Finding) bool {
 			return true
 		}
 		if f.Code == codeUnknownUpstream && namesList(p, "upstreams") ||
-			f.Code == policy.CodeUnknownGuardrail && namesList(p, "guardrails") {
+			f.Code == policy.CodeUnknownGuardrail && namesList(p, "guardrails") ||
+			f.Code == policy.CodeNoControlPlane && below(p, "control_plane") {
 			return true
 		}
 	}

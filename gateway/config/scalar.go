@@ -24,6 +24,8 @@ var (
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, at *path, f field) {
 	t := v.Type()
 	switch {
+	case t.Implements(boolOrTextType) && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool":
+		v.SetString(strings.ToLower(n.Value))
 	case t == durationType:
 		l.decodeDuration(n, v, at)
 	case t == timeType:

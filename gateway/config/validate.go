@@ -71,6 +71,7 @@ func (f *File) Validate(at diag.At) {
 	f.Sessions.Validate(at.Field("sessions"))
 	f.validateFederation(at)
 	f.ControlPlane.Validate(at.Field("control_plane"))
+	f.Policy.CheckApprovals(at.Field("policy"), len(f.ControlPlane.URL) > 0 && f.ControlPlane.IngestKey != "")
 	f.validateHTTP(at)
 }
 

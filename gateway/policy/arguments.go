@@ -8,7 +8,7 @@ import (
 // Reasons of denials because of an argument that a rule cannot evaluate (data.reason).
 const (
 	// ReasonArgumentType: an argument is ambiguous or has another type than the rule's
-	// matcher requires, and the action of the rule is neither allow nor deny.
+	// matcher requires, and the action of the rule is neither allow without approval nor deny.
 	ReasonArgumentType = "argument_type"
 	// ReasonArgumentLimit: the arguments exceed the limits of the evaluation.
 	ReasonArgumentLimit = "argument_limit"
@@ -17,7 +17,8 @@ const (
 // meetsArguments reports whether a rule with conditions on arguments matches a message
 // that meets the other conditions. Only requests with arguments match. A missing argument,
 // and an argument of another type, is matched by deny; an argument of another type is also
-// matched by the actions other than allow and deny, and decidedBy then denies the request.
+// matched by the actions other than allow and deny, and decidedBy then denies the request. A rule
+// with approval also matches a missing argument, so that omitting it does not avoid the person.
 func (s *Set) meetsArguments(r *Rule, q *Request) bool {
 	if q.Direction != ClientToServer || q.Method != mcp.MethodToolsCall && q.Method != mcp.MethodPromptsGet {
 		return false
@@ -34,9 +35,9 @@ func (s *Set) meetsArguments(r *Rule, q *Request) bool {
 	case arguments.Holds, arguments.TooMuch:
 		matches = true
 	case arguments.WrongType:
-		matches = r.Action != Allow
+		matches = !r.permits()
 	case arguments.Missing:
-		matches = r.Action == Deny
+		matches = r.Action == Deny || r.Approval != nil
 	}
 	if matches {
 		// The search continues only with rules before this one, so the last match decides,

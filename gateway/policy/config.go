@@ -65,6 +65,9 @@ type RuleConfig struct {
 	// stream, one after the other. Without it the rule checks plain JSON responses only,
 	// and frames that it matches pass.
 	Frames bool `yaml:"frames"`
+	// Approval lets the calls that an allow rule matches pass only after a person has granted them;
+	// {} has all defaults. It needs control_plane.
+	Approval *ApprovalConfig `yaml:"approval"`
 	// Message is the explanation of a denial for the client: plain text, at most 512
 	// characters. It becomes error.data.message, or the text of the result with deny_as:
 	// tool_error.
@@ -106,7 +109,8 @@ type When struct {
 	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON
 	// Pointer, with * for each element or member; the rule never matches other methods. A
 	// missing argument, or one of another type than its matcher requires, is matched by
-	// deny and by no other action.
+	// deny and by no other action. With approval a missing argument matches too, and one of
+	// another type denies the request.
 	Arguments arguments.Config `yaml:"arguments"`
 }
 

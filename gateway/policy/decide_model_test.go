@@ -44,6 +44,9 @@ func naiveMatch(r *RuleConfig, q *Request) bool {
 		w.ResultType != "" && (q.Direction != ServerToClient || q.ResultType != w.ResultType) {
 		return false
 	}
+	if r.Approval != nil && q.Method != "tools/call" && q.Method != "prompts/get" && q.Method != "resources/read" {
+		return false
+	}
 	if len(w.Upstream) > 0 && !slices.Contains(w.Upstream, q.Upstream) {
 		return false
 	}
@@ -55,7 +58,9 @@ func naiveMatch(r *RuleConfig, q *Request) bool {
 		return false
 	}
 	// A claim that cannot be read meets conditions, unless they permit something.
-	may := func(u Unreadable) bool { return r.Action != "allow" && q.Claims.Unreadable&u != 0 }
+	may := func(u Unreadable) bool {
+		return (r.Action != "allow" || r.Approval != nil) && q.Claims.Unreadable&u != 0
+	}
 	any := func(u Unreadable, want, have []string) bool {
 		return len(want) == 0 || may(u) || slices.ContainsFunc(want, func(s string) bool { return slices.Contains(have, s) })
 	}
@@ -77,7 +82,7 @@ func modelWhen() *rapid.Generator[When] {
 			ScopesIn: groups.Draw(t, "scopes_in"), SubjectIn: subjects.Draw(t, "subject_in")}
 	})
 	return rapid.Custom(func(t *rapid.T) When {
-		w := When{Method: rapid.SampledFrom([]string{"", "", "tools/call", "ping", "tasks/get"}).Draw(t, "method")}
+		w := When{Method: rapid.SampledFrom([]string{"", "", "tools/call", "prompts/get", "ping", "tasks/get"}).Draw(t, "method")}
 		switch rapid.IntRange(0, 7).Draw(t, "matcher") {
 		case 1:
 			w.ToolName = ptr(rapid.OneOf(names, rapid.Just("*")).Draw(t, "tool_name"))
@@ -110,7 +115,7 @@ func modelWhen() *rapid.Generator[When] {
 // modelRequest generates messages of both directions, with and without identity.
 func modelRequest() *rapid.Generator[Request] {
 	groups := rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g2", "g3"}), 0, 2)
-	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "ping", "tasks/get", ""})
+	methods := rapid.SampledFrom([]string{"tools/call", "tools/call", "tools/call", "prompts/get", "resources/read", "ping", "tasks/get", ""})
 	return rapid.Custom(func(t *rapid.T) Request {
 		q := Request{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "way")), Method: methods.Draw(t, "method"),
 			ResultType: rapid.SampledFrom([]string{"", "input_required", "complete"}).Draw(t, "result"),
@@ -126,10 +131,19 @@ func modelRequest() *rapid.Generator[Request] {
 	})
 }
 
-// drawActions gives rules one of the two actions that differ in what they match.
+// drawActions gives rules one of the actions that differ in what they match, or approval where their
+// conditions permit it.
 func drawActions(t *rapid.T, list []RuleConfig) {
 	for i := range list {
-		list[i].Action = rapid.SampledFrom([]string{"allow", "deny"}).Draw(t, "action")
+		r, w := &list[i], list[i].When
+		r.Action = rapid.SampledFrom([]string{"allow", "deny", "approval"}).Draw(t, "action")
+		if r.Action != "approval" {
+			continue
+		}
+		r.Action = "allow"
+		if (w.Method == "" || Approvable(w.Method)) && (w.Direction == nil || *w.Direction == "client_to_server") {
+			r.Approval = withDefaults()
+		}
 	}
 }
 

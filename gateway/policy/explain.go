@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy/arguments"
@@ -82,6 +83,9 @@ func (s *Set) matchedFor(r *Rule, q *Request, d Decision) string {
 	case d.Reason != "":
 		return r.arguments.Explain(s.valuesOf(q)) + ", and the call is denied then"
 	}
+	if r.Approval != nil {
+		return r.arguments.Explain(s.valuesOf(q)) + ", and a rule with approval matches then"
+	}
 	return r.arguments.Explain(s.valuesOf(q)) + ", and a deny rule matches then"
 }
 
@@ -123,6 +127,9 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 		}
 		return ConditionMethod, fmt.Sprintf("method is %s, the rule is for %s", q.Method, r.method)
 	}
+	if r.Approval != nil && !Approvable(q.Method) {
+		return ConditionMethod, fmt.Sprintf("method is %s, a rule with approval is for %s", q.Method, strings.Join(approvable, ", "))
+	}
 	if r.tool.Kind != match.Every {
 		if why := r.missesTool(q); why != "" {
 			return ConditionTool, why
@@ -141,7 +148,7 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 		return ConditionRestores, "no value of " + match.Brief(r.restores) + " was put back in place of a token"
 	}
 	if r.claims != nil {
-		if why := r.claims.misses(q.Claims); why != "" && !r.claims.match(q.Claims, r.Action == Allow) {
+		if why := r.claims.misses(q.Claims); why != "" && !r.claims.match(q.Claims, r.permits()) {
 			if r.claims.met(q.Claims) == unknown {
 				why = "claims of the token cannot be read, and an allow rule needs to know them: " + why
 			}

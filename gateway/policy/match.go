@@ -82,7 +82,9 @@ func (x *index) enterAny(r *Rule) {
 	case c != nil:
 		byKey(x.scopes, c.scopesIn.list)
 	case r.method != "":
-		x.methods[r.method] = enter(x.methods[r.method], r)
+		byKey(x.methods, []string{r.method})
+	case r.Approval != nil:
+		byKey(x.methods, approvable)
 	default:
 		x.any = enter(x.any, r)
 	}
@@ -180,12 +182,12 @@ func (s *Set) meets(r *Rule, q *Request) bool {
 // meets checks the conditions that the list does not imply: the method of rules that are
 // indexed by a claim, the result type, the upstream, restored values, patterns and claims.
 func (r *Rule) meets(q *Request) bool {
-	return (r.method == "" || r.method == q.Method) &&
+	return (r.method == "" || r.method == q.Method) && (r.Approval == nil || Approvable(q.Method)) &&
 		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
 		(r.upstreams == nil || slices.Contains(r.upstreams, q.Upstream)) &&
 		(r.restores == nil || r.restoresAny(q)) &&
 		r.tool.MatchPattern(q.Tool) &&
-		(r.claims == nil || r.claims.match(q.Claims, r.Action == Allow))
+		(r.claims == nil || r.claims.match(q.Claims, r.permits()))
 }
 
 // restoresAny reports whether a value of one of the rule's entities was put back.

@@ -16,6 +16,7 @@ func TestObserveModel(t *testing.T) {
 	when, request := modelWhen(), modelRequest()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
+		drawActions(t, cfg.Rules)
 		for i := range cfg.Rules {
 			cfg.Rules[i].Mode = rapid.SampledFrom([]string{"", "enforce", "observe"}).Draw(t, "mode")
 		}

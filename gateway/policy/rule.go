@@ -20,6 +20,8 @@ type Rule struct {
 	Observe bool
 	// Message is for the client of a request that the rule denies; it may be empty.
 	Message string
+	// Approval is set for an [Allow] rule whose calls pass only with a grant.
+	Approval *Approval
 	// TokensPerSecond and Burst are the bucket of a [RateLimit] rule.
 	TokensPerSecond float64
 	Burst           int
@@ -66,7 +68,7 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 		if r.direction != ClientToServer {
 			return nil, fmt.Errorf("arguments need direction: %s", clientToServer)
 		}
-		condition, err := plan.Add(c.When.Arguments, r.Action == Allow)
+		condition, err := plan.Add(c.When.Arguments, r.permits())
 		if err != nil {
 			return nil, err
 		}
@@ -75,8 +77,21 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	return r, nil
 }
 
+// permits reports whether the rule only permits. Such a rule does not match where its conditions
+// cannot be evaluated; any other rule, also one with approval, must not be avoided that way.
+func (r *Rule) permits() bool { return r.Action == Allow && r.Approval == nil }
+
 // setAction sets the fields of the action.
 func (r *Rule) setAction(c *RuleConfig) error {
+	if c.Approval != nil {
+		if r.Action != Allow || r.method != "" && !Approvable(r.method) {
+			return fmt.Errorf("approval needs the action allow, and one of %v", approvable)
+		}
+		var err error
+		if r.Approval, err = c.Approval.compile(); err != nil {
+			return err
+		}
+	}
 	switch r.Action {
 	case Redact:
 		if len(c.Redact) == 0 {
@@ -120,6 +135,9 @@ func (r *Rule) setConditions(w *When) error {
 		r.direction = Any
 	default:
 		return fmt.Errorf("direction is %q", *d)
+	}
+	if r.Approval != nil && r.direction != ClientToServer {
+		return fmt.Errorf("approval needs direction: %s", clientToServer)
 	}
 	if w.ResultType != "" {
 		if w.ResultType != mcp.ResultInputRequired || r.direction != ServerToClient {

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"svc/gateway/base/diag"
 	"svc/gateway/mcp"
@@ -92,22 +90,9 @@ func (c *Config) CheckUpstreams(at diag.At, names []string) {
 	}
 }
 
-// maxMessage bounds the message of a rule, in characters.
-const maxMessage = 512
-
-// validateMessage reports a message that is too long or not plain text.
-func (r *RuleConfig) validateMessage(at diag.At) {
-	if n := utf8.RuneCountInString(r.Message); n > maxMessage {
-		at.Field("message").Errorf("range", "the message has %d characters, at most %d are allowed", n, maxMessage)
-	}
-	if !utf8.ValidString(r.Message) || strings.ContainsFunc(r.Message, func(c rune) bool { return c != '\n' && !unicode.IsGraphic(c) }) {
-		at.Field("message").Hint("write plain text").Errorf("format", "the message has characters that cannot be shown")
-	}
-}
-
 // validate reports the errors of one rule.
 func (r *RuleConfig) validate(at diag.At) {
-	r.validateMessage(at)
+	plainText(at.Field("message"), "message", r.Message)
 	if !slices.Contains(actionNames[:], r.Action) {
 		if hint := at.Field("action").Hint("use one of %s", strings.Join(actionNames[:], ", ")); r.Action == "" {
 			hint.Errorf("required", "the rule has no action")
@@ -127,6 +112,7 @@ func (r *RuleConfig) validate(at diag.At) {
 	}
 	r.validateRedact(at)
 	r.validateRate(at)
+	r.validateApproval(at)
 	switch {
 	case r.Action == Guardrail.String() && (r.Guardrail == nil || *r.Guardrail == ""):
 		at.Field("guardrail").Hint("name one of the endpoints under guardrails").

@@ -11,7 +11,7 @@ import (
 // them.
 var (
 	// ErrArgumentType: an argument is of another type than its matcher takes, or ambiguous,
-	// and the policy redacts.
+	// and the policy redacts or asks for approval.
 	ErrArgumentType = errors.New("an argument is of another type than the matcher of a policy takes")
 	// ErrArgumentLimit: the arguments exceed the bounds of the evaluation.
 	ErrArgumentLimit = errors.New("the arguments are beyond the bounds of what is examined")
@@ -49,7 +49,8 @@ func (a *argumentValues) release() {
 // meetsArguments reports whether a policy with a condition on arguments matches a tools/call of
 // its tool. block and warn match as a deny rule does: also when an argument is missing or cannot
 // be evaluated. redact matches as a redact rule does, and a call that it cannot evaluate is
-// denied, with the error in the verdict. warn denies nothing.
+// denied, with the error in the verdict; a policy with approval denies such a call too. warn denies
+// nothing.
 func (p *Policy) meetsArguments(a *argumentValues, m *mcp.Message, v *Verdict) bool {
 	v.ByArguments = true
 	switch p.arguments.Decide(a.of(p, m)) {
@@ -58,12 +59,12 @@ func (p *Policy) meetsArguments(a *argumentValues, m *mcp.Message, v *Verdict) b
 	case arguments.Missing:
 		return p.Action != Redact
 	case arguments.WrongType:
-		if p.Action == Redact {
+		if p.Action == Redact || p.Approval != nil {
 			v.Err = ErrArgumentType
 		}
 		return true
 	case arguments.TooMuch:
-		if p.Action == Redact {
+		if p.Action == Redact || p.Approval != nil {
 			v.Err = ErrArgumentLimit
 		}
 		return true

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"svc/gateway/policy"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/detect"
 	"svc/gateway/policy/match"
@@ -59,6 +60,9 @@ type Policy struct {
 	Action   Action
 	// Message tells the client why the policy blocked; may be empty.
 	Message string
+	// Approval is set for a [Block] policy of the phase Request that blocks only calls without a
+	// grant. Such a policy looks only at the messages of [policy.Approvable] methods.
+	Approval *policy.Approval
 
 	order     int // its index in the bundle
 	condition condition

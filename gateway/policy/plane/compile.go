@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/policy"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/detect"
 	"svc/gateway/policy/match"
@@ -127,6 +128,15 @@ func (c *compiler) add(order int, in *api.GovernancePolicy) error {
 		}
 	default:
 		return fmt.Errorf("the action %q is not known", in.Action)
+	}
+	if in.Approval != nil {
+		if p.Action != Block || Phase(phase) != Request {
+			return errors.New("approval is for the action block in the phase request alone")
+		}
+		var err error
+		if p.Approval, err = policy.ApprovalOf(in.Approval); err != nil {
+			return err
+		}
 	}
 	// Names of agents have no white space around them: a policy for a name with white
 	// space would never apply.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"svc/gateway/mcp"
+	"svc/gateway/policy"
 	"svc/gateway/policy/detect"
 )
 
@@ -49,6 +50,9 @@ type Verdict struct {
 	Fired []*Policy
 	// Block is the oldest policy that blocks; nil when none does.
 	Block *Policy
+	// Asks are the policies that block unless a person has granted the call, oldest first; nil when
+	// the message is blocked anyway.
+	Asks []*Policy
 	// Score is the highest injection score of the texts, 0 when no policy uses it.
 	Score float64
 	// Entities are the entities that were found, in alphabetical order.
@@ -85,7 +89,7 @@ type finding struct {
 }
 
 // Judge applies the policies of a phase to a message: all matching policies apply, any
-// block wins, redactions are combined, warnings are recorded (design, governance). It is
+// block wins over those that ask for approval, redactions are combined, warnings are recorded. It is
 // safe for concurrent use and retains nothing of the input; a verdict's Redacted may
 // share memory with it.
 func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
@@ -107,7 +111,10 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 			continue
 		}
 		v.Fired = append(v.Fired, p)
-		if p.Action == Block && v.Block == nil {
+		switch {
+		case p.Approval != nil:
+			v.Asks = append(v.Asks, p)
+		case p.Action == Block && v.Block == nil:
 			v.Block = p
 		}
 		redacts = redacts || p.Action == Redact
@@ -118,6 +125,9 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 	if v.unscored && side.mustScore && v.Block == nil && v.Err == nil {
 		v.Err = ErrTooMuchText
 	}
+	if v.Block != nil || v.Err != nil {
+		v.Asks = nil
+	}
 	v.All = in.Now().Sub(began)
 	return v
 }
@@ -125,6 +135,9 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 // holds reports whether the condition of a policy holds. Conditions that do not examine
 // the message spare ping, which keeps a session alive, and cancellations, which end work.
 func (s *Set) holds(p *Policy, in *Input, values *argumentValues, v *Verdict) bool {
+	if p.Approval != nil && !policy.Approvable(in.Message.Method) {
+		return false
+	}
 	switch p.condition {
 	case injectionScore:
 		return v.Score >= p.threshold

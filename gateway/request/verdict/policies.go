@@ -41,6 +41,9 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 		Fired: v.Fired, Score: v.Score, Entities: v.Entities, Scan: v.Scan, All: v.All, ByArguments: v.ByArguments,
 		Tokens: v.Tokens,
 	}
+	for _, p := range v.Asks {
+		r.Asks = append(r.Asks, Ask{PolicyID: p.ID, Approval: p.Approval})
+	}
 	switch refused := denial(&v); {
 	case refused != nil:
 		r.refuse(refused, audit.ActionDeny)

@@ -71,6 +71,9 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 	rule := r.Decision.Rule
 	switch r.Decision.Action {
 	case policy.Allow:
+		if rule != nil && rule.Approval != nil {
+			r.Asks = append(r.Asks, Ask{RuleID: rule.ID, Approval: rule.Approval})
+		}
 	case policy.Redact:
 		in.redact(rule, m, r)
 	case policy.RateLimit:
@@ -194,7 +197,11 @@ func (in *Input) observed(rules []policy.Observed) (list []audit.Observed) {
 			}
 			action = audit.ActionRateLimitBlocked
 		}
-		list = append(list, audit.Observed{RuleID: r.ID, Action: action})
+		o := audit.Observed{RuleID: r.ID, Action: action}
+		if r.Action == policy.Allow && r.Approval != nil {
+			o.Approval = audit.ApprovalRequired
+		}
+		list = append(list, o)
 	}
 	return list
 }

@@ -159,6 +159,9 @@ func Judge(in *Input, m *mcp.Message) (r Result) {
 	if r.Refused == nil {
 		in.policies(m, &r)
 	}
+	if r.Refused != nil {
+		r.Asks = nil
+	}
 	return r
 }
 

@@ -24,6 +24,8 @@ type echo struct {
 	// counted members are read-only and only grow: a value up to the current one is
 	// accepted.
 	counted []string
+	// removable members have no value after a null.
+	removable []string
 	// instead is the text that names the way to change a fixed member.
 	instead map[string]string
 }
@@ -101,8 +103,10 @@ func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string
 				}
 			}
 		case value.Kind() == 'n' && known.Kind() == 'n': // without a value before and after
-		case value.Kind() == 'n' && (known.Kind() == '0' && (name == "p99LatencyMs" || name == "errorRatePercent") || known.Kind() == '{' && name == "approval"):
-			removed = append(removed, name)
+		case value.Kind() == 'n' && slices.Contains(e.removable, name):
+			if len(known) > 0 {
+				removed = append(removed, name)
+			}
 		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // the name was stored before names were normalized
 		default:
 			continue

@@ -33,7 +33,7 @@ func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget 
 var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 	noun: "SLA target",
 	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
-		instead: map[string]string{"agentName": "agentId names the agent"}},
+		removable: []string{"p99LatencyMs", "errorRatePercent"}, instead: map[string]string{"agentName": "agentId names the agent"}},
 	find: func(c *call, _ *query) func(store.Page) ([]store.SLATarget, int, error) {
 		return func(store.Page) ([]store.SLATarget, int, error) {
 			all, err := c.tenant.ListSLAs(c.Context())

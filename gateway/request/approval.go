@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"svc/gateway/catalog/federation"
 	"svc/gateway/mcp"
 	"svc/gateway/policy/plane"
 	"svc/gateway/refusal"
@@ -40,8 +42,19 @@ type notApprovedError struct{ state plane.ApprovalState }
 // Error implements error.
 func (e *notApprovedError) Error() string { return "the approval of the call: " + e.state.Result }
 
-// approve looks for the approval of a message that somebody asks for, and refuses one without. The grant
-// is not used yet: beforeSend does that.
+// Approve refuses a message that a person must approve and that nobody has granted. The grant is not
+// used yet: beforeSend does that, when the transport sends the message.
+func (ex *Exchange) Approve() *refusal.Refusal {
+	switch {
+	case len(ex.asks) == 0:
+		return nil
+	case ex.Services.Audit.Ready() != nil:
+		return &refusal.Audit
+	}
+	return ex.approve(ex.route.Upstream.Name)
+}
+
+// approve is Approve for a message to an upstream, or to the gateway itself.
 func (ex *Exchange) approve(upstream string) *refusal.Refusal {
 	params, err := mcp.CallForm(&ex.Message)
 	if err != nil {
@@ -129,8 +142,8 @@ func (ex *Exchange) approvalRequest(upstream string) api.ApprovalRequest {
 	m, id, cp := &ex.Message, &ex.caller.id, &ex.Live.Config.ControlPlane
 	r := api.ApprovalRequest{
 		Tool: plane.ShowText(called(m)), Method: m.Method, AgentName: ex.agent(), Environment: cp.Environment,
-		Principal: id.Kind.String() + ":" + id.Value, Client: cut(plane.ShowText(ex.Session.ClientInfo.Name), api.MaxClientName),
-		Upstream: upstream, View: ex.record.View, Gateway: ex.Services.Gateway, RequestID: ex.record.RequestID,
+		Principal: cut(id.Kind.String()+":"+id.Value, api.MaxApprovalName), Client: cut(plane.ShowText(ex.Session.ClientInfo.Name), api.MaxClientName),
+		Upstream: cmp.Or(upstream, federation.Name), View: ex.record.View, Gateway: ex.Services.Gateway, RequestID: ex.record.RequestID,
 		NotSelf: api.SelfAllowed, Show: api.ShowAll,
 	}
 	if id.Token != nil {

@@ -9,6 +9,7 @@
 //	   │     Session         the sealed handle; ids of earlier messages      package multiplex
 //	message  Judge           rules, policies of the control plane            judge.go, package verdict
 //	   │     Route           routes, the owner of a name                     route.go
+//	   │     Approve         what a person must approve                      approval.go
 //	   ▼     Forward         to the upstream, through its transport          forward.go, forward_header.go
 //	upstream
 //	   │     classify        message, stream, acknowledgement or refusal     classify.go

@@ -14,11 +14,6 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Services.Audit.Ready() != nil {
 		return &refusal.Audit // a request that cannot be recorded is not executed
 	}
-	if len(ex.asks) > 0 {
-		if refused := ex.approve(ex.route.Upstream.Name); refused != nil {
-			return refused
-		}
-	}
 	if err := ex.Session.Find(ex.Context, ex.route.Upstream); err != nil {
 		return ex.refuseUpstream(err)
 	}

@@ -74,15 +74,6 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	return ex.Judge()
 }
 
-// Approve refuses a request that needs a grant: nobody can be asked for one yet.
-func (ex *Exchange) Approve() *refusal.Refusal {
-	if len(ex.asks) == 0 {
-		return nil
-	}
-	ex.record.Action = audit.ActionDeny
-	return refusal.Policy.WithRule(ex.asks[0].RuleID)
-}
-
 // restore puts the values of tokens back into the client's message, unless the gateway itself
 // answers it.
 func (ex *Exchange) restore(in *verdict.Input) *refusal.Refusal {

@@ -117,7 +117,7 @@ func TestMemoryOfBodies(t *testing.T) {
 			}
 			for _, name := range []string{"list of objects", "list of texts", "object"} {
 				body := h.before + fillings[name](128<<10-len(h.before)-len(h.after)) + h.after
-				check(h.before+" "+name, rt.method, b.url(rt), []byte(body))
+				check(h.before+" "+name, rt.method, b.url(rt), []byte(body), "Authorization", "Bearer "+b.keyFor(rt))
 			}
 		}
 	}

@@ -104,7 +104,9 @@ func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string
 			}
 		case value.Kind() == 'n' && known.Kind() == 'n': // without a value before and after
 		case value.Kind() == 'n' && slices.Contains(e.nullable, name):
-			removed = append(removed, name)
+			if len(known) > 0 {
+				removed = append(removed, name)
+			}
 		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // the name was stored before names were normalized
 		default:
 			continue

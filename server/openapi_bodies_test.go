@@ -49,6 +49,50 @@ type bodyRig struct {
 	ids  map[string]string // values of {id}, by documented path
 	sign checkpointKey
 	n    int
+
+	gateway string // a key of scope ingest
+}
+
+// keyFor returns the key that an endpoint is called with.
+func (b *bodyRig) keyFor(rt bodyRoute) string {
+	if strings.HasPrefix(rt.path, "/api/approvals") && rt.path != "/api/approvals/{id}/decision" {
+		return b.gateway
+	}
+	return b.admin
+}
+
+// approval makes the approval that a body is for.
+func (b *bodyRig) approval(rt bodyRoute, fresh string, body map[string]any) {
+	path := "/api/approvals/" + b.ask(b.gateway, "POST", "/api/approvals", approvalBody("key:"+fresh, b.n)).want(201).data().id(b.t)
+	b.ids[rt.path] = strings.TrimPrefix(path, "/api/approvals/")
+	if body["decision"] == nil || body["decision"] == "revoke" {
+		b.ask(b.admin, "POST", path+"/decision", `{"decision":"grant"}`).want(200)
+	}
+	if body["digest"] != nil {
+		body["digest"] = fmt.Sprintf("%064x", b.n)
+	}
+	if strings.HasSuffix(rt.path, "/release") {
+		b.ask(b.gateway, "POST", path+"/claim", text(b.t, body)).want(200)
+	}
+}
+
+// finishApproval makes the approval of a policy valid, or removes it where a policy cannot have one.
+func finishApproval(policy map[string]any) {
+	approval, ok := policy["approval"].(map[string]any)
+	if !ok {
+		return
+	}
+	if action, ok := policy["action"]; ok && action != "block" || policy["phase"] == "response" || !ok {
+		delete(policy, "approval")
+		return
+	}
+	approval = maps.Clone(approval)
+	for _, name := range []string{"validFor", "expires"} {
+		if _, ok := approval[name]; ok {
+			approval[name] = "1h"
+		}
+	}
+	policy["approval"] = approval
 }
 
 func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
@@ -59,15 +103,18 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	sla := r.ask(r.admin, "POST", "/api/costs/sla", `{"name":"s","agentId":"`+agent+`","errorRatePercent":1,"evaluationPeriod":"24h"}`).want(201).object().id(t)
 	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201).data().id(t)
 	b := &bodyRig{rig: r, sign: newCheckpointKey(t)}
+	b.gateway, _ = r.key(r.admin, "ingest")
 	b.gen = &samples{t: t, doc: doc, meet: map[string]any{
 		"arguments":   map[string]any{"/a": map[string]any{"absent": true}},
 		"inputTokens": 1_000_000_000, // includes the cached tokens
 		"agentId":     agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
 		"template": "pii-protection", "on": "one", "name": "named by finish", "id": "named_by_finish",
+		"digest": strings.Repeat("d", 64), "nonce": strings.Repeat("e", 32), "keyTag": "00c0ffee", "tag": "00000001", "policyId": "pol_x", "restored": "EMAIL",
 		"hash": strings.Repeat("a", 64), "publicKey": b.sign.public, "signature": strings.Repeat("s", 88),
 	}}
 	b.ids = map[string]string{
 		"/api/teams/{id}": team, "/api/teams/{id}/scopes": team, "/api/teams/{id}/members": team, "/api/agents/{id}": agent,
+		"/api/approvals/{id}/claim": "apr_x", "/api/approvals/{id}/release": "apr_x", "/api/approvals/{id}/decision": "apr_x",
 		"/api/costs/budgets/{id}": budget, "/api/costs/sla/{id}": sla, "/api/policies/{id}": policy,
 	}
 	return b
@@ -83,6 +130,7 @@ func finishDocuments(fresh string, body map[string]any) {
 		document["name"] = fmt.Sprint(fresh, "-", i)
 		if spec, ok := document["spec"].(map[string]any); ok {
 			spec = maps.Clone(spec)
+			finishApproval(spec)
 			if _, ok := spec["agent"]; ok {
 				spec["agent"] = "one"
 			}
@@ -145,7 +193,15 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 			b.ask(b.admin, "POST", b.url(rt), `{"userId":"`+fresh+`"}`).want(201)
 		}
 	}
+	if strings.HasPrefix(rt.path, "/api/policies") {
+		finishApproval(body)
+		if _, ok := body["approval"]; !ok && rt.method == "PUT" {
+			body["approval"] = nil // of an earlier body
+		}
+	}
 	switch rt.path {
+	case "/api/approvals/{id}/claim", "/api/approvals/{id}/release", "/api/approvals/{id}/decision":
+		b.approval(rt, fresh, body)
 	case "/api/apply":
 		finishDocuments(fresh, body)
 	case "/api/policies/templates/apply": // a template is applied once per agent
@@ -220,7 +276,7 @@ func TestServedSchemasAndServerAcceptTheSameMembers(t *testing.T) {
 				if err := fits(t, schema, sent); err != nil {
 					t.Errorf("a sample does not fit its schema: %v\n%s", err, sent)
 				}
-				if a := b.ask(b.admin, rt.method, b.url(rt), sent); a.status >= 300 {
+				if a := b.ask(b.keyFor(rt), rt.method, b.url(rt), sent); a.status >= 300 {
 					t.Errorf("the document allows %s, the server answers %d: %s", sent, a.status, a.raw)
 				}
 				accepted++
@@ -243,7 +299,7 @@ func (b *bodyRig) refuse(t *testing.T, rt bodyRoute, schema *jsonschema.Schema, 
 	if fits(t, schema, body) == nil {
 		t.Errorf("the document allows %s in %s", at, body)
 	}
-	if a := b.ask(b.admin, rt.method, b.url(rt), body); a.status != 400 || at != "" && a.detail(at) == "" {
+	if a := b.ask(b.keyFor(rt), rt.method, b.url(rt), body); a.status != 400 || at != "" && a.detail(at) == "" {
 		t.Errorf("with %s the server answers %d: %s\n%s", at, a.status, a.raw, body)
 	}
 }
@@ -298,7 +354,10 @@ func (b *bodyRig) mixed(schema map[string]any, v map[string]any) []map[string]an
 		if ref, ok := f["$ref"].(string); ok {
 			f = b.gen.resolve(ref)
 		}
-		members := f["properties"].(map[string]any)
+		members, ok := f["properties"].(map[string]any)
+		if !ok { // null
+			continue
+		}
 		mine := !slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(name string) bool { return members[name] == nil }) && b.sameForm(members, v)
 		for name, p := range members {
 			if mine {

@@ -27,7 +27,7 @@ func (g *samples) of(schema map[string]any, member string) []any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return g.of(g.resolve(ref), member)
 	}
-	if v, ok := g.meet[member]; ok && schema["properties"] == nil {
+	if v, ok := g.meet[member]; ok && schema["properties"] == nil && schema["items"] == nil {
 		return []any{v}
 	}
 	if v, ok := schema["const"]; ok {

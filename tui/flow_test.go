@@ -323,7 +323,7 @@ func TestMouse(t *testing.T) {
 func TestEnterOpensOnEveryTab(t *testing.T) {
 	for tab, row := range map[string]struct{ opened, listed string }{
 		"1": {"Trace ", "▶ following"}, "3": {"Agent support-bot", "TRACES 24H"}, "4": {"pol_01k6r0nodelete", "STATE"},
-		"5": {"bud_01k6r01", "STATE"}, "6": {"Target ", "STATE"},
+		"5": {"bud_01k6r01", "STATE"}, "6": {"Target ", "STATE"}, "7": {"Approval apr_", "STATE"},
 	} {
 		s := tui.NewScreen(options(&recording.Plane{}, looks[0]), 80, 24)
 		s.Feed(recording.Traces(20)...)
@@ -431,5 +431,73 @@ func TestTimesAreInUTC(t *testing.T) {
 		if v := s.View(); !strings.Contains(v, step.want) {
 			t.Errorf("after %s no %q:\n%s", step.key, step.want, v)
 		}
+	}
+}
+
+// A call is granted or refused where its arguments are read, and only after a confirmation. The
+// reason why a key may not decide is shown.
+func TestDecideApproval(t *testing.T) {
+	plane := &recording.Plane{}
+	s := tui.NewScreen(options(plane, looks[0]), 100, 30)
+	for _, step := range []struct {
+		keys []string
+		want []string
+		not  []string
+	}{
+		{[]string{"7", "g"}, []string{"Grant refund_order for oauth:ada@example.com? [y/N]", `/to  "ada.brandt@example.com"`, "restored: EMAIL", "812 characters left out", `\u202e  and with`}, nil},
+		{[]string{"n"}, []string{"nothing was changed", "▲ pending"}, []string{"[y/N]"}},
+		{[]string{"g", "y"}, []string{"refund_order for oauth:ada@example.com: ● granted", "● granted, unused 0 s", "by usr_01k6r0mei"}, []string{"g grant"}},
+		{[]string{"g", "d"}, nil, []string{"[y/N]"}},
+		{[]string{"x"}, []string{"Revoke refund_order"}, nil},
+		{[]string{"y"}, []string{"✕ denied"}, []string{"x revoke"}},
+		{[]string{"7", "r"}, []string{"1 pending approvals", "restart_service", "unknown"}, []string{"refund_order"}},
+		{[]string{"f"}, []string{"1 granted approvals", "run_query", "unused 2 h 0 min", "x revoke"}, []string{"g grant"}},
+		{[]string{"f"}, []string{"1 denied approvals", "refund_order"}, nil},
+		{[]string{"f", "f"}, []string{"No expired approvals"}, nil},
+		{[]string{"f"}, []string{"4 approvals", "f status: all"}, nil},
+		{[]string{"f", "t"}, []string{"request:req_01k6r0restart"}, nil},
+	} {
+		s.Key(step.keys...)
+		for _, want := range step.want {
+			if v := s.View(); !strings.Contains(v, want) {
+				t.Errorf("after %v no %q:\n%s", step.keys, want, v)
+			}
+		}
+		for _, not := range step.not {
+			if v := s.View(); strings.Contains(v, not) {
+				t.Errorf("after %v %q:\n%s", step.keys, not, v)
+			}
+		}
+	}
+	plane.Refuse = true
+	s.Key("7", "d", "y")
+	if v := s.View(); !strings.Contains(v, "not possible: the caller cannot decide about the own call") || !strings.Contains(v, "▲ pending") {
+		t.Errorf("refused:\n%s", v)
+	}
+}
+
+// hostilePlane has an approval whose texts a terminal would interpret.
+type hostilePlane struct{ recording.Plane }
+
+func (*hostilePlane) GetApproval(context.Context, string) (api.ApprovalRecord, error) {
+	text := "a\x1b[2J\u202e\U000e0041" + strings.Repeat("long", 1000) + "THE END"
+	return api.ApprovalRecord{Tool: text, Principal: text, Status: text, Arguments: []api.ApprovalArgument{{Pointer: text, Value: text, Restored: text}}}, nil
+}
+
+// What a gateway has sent is drawn without control sequences, and long arguments are drawn to their
+// end.
+func TestHostileApproval(t *testing.T) {
+	o := options(&recording.Plane{}, looks[0])
+	o.Plane = &hostilePlane{}
+	s := tui.NewScreen(o, 100, 30)
+	s.Key("7", "enter")
+	for range 2 {
+		if v := s.View(); strings.ContainsAny(v, "\x1b\u202e\U000e0041") {
+			t.Errorf("drawn:\n%q", v)
+		}
+		s.Key("G")
+	}
+	if v := s.View(); !strings.Contains(v, "THE END") {
+		t.Errorf("no end:\n%s", v)
 	}
 }

@@ -39,12 +39,12 @@ func TestAScreenIsARowOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	s.Key("7")
-	see("7 Words", "2 words", "WORD", "▌ alpha", "t its traces")
+	s.Key("8")
+	see("8 Words", "2 words", "WORD", "▌ alpha", "t its traces")
 	s.Key("1", "w", "down", "enter")
 	see("Letters", "beta")
 	s.Key("esc", "?")
-	see("1 to 7", "w ", "words")
+	see("1 to 8", "w ", "words")
 	s.Key("?", "t")
 	see("agent:beta")
 }

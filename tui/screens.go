@@ -21,6 +21,7 @@ var screens = []screen{
 	{title: "Policies", plane: true, page: func(m *Model, title string) page { return newPoliciesPage(m.s, title) }},
 	{title: "Budgets", plane: true, page: listOf(budgetsTable)},
 	{title: "SLAs", plane: true, page: func(m *Model, title string) page { return newSLAsPage(m.s, title) }},
+	{title: "Approvals", plane: true, page: func(m *Model, title string) page { return newApprovalsPage(m.s, title) }},
 }
 
 // listOf makes the page of a list that consists only of its table.

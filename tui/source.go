@@ -112,6 +112,9 @@ type Plane interface {
 	UpdatePolicy(ctx context.Context, id string, in api.PolicyUpdate) (api.Policy, error)
 	ListBudgets(ctx context.Context) (api.List[api.Budget], error)
 	ListSLAs(ctx context.Context) (api.List[api.SLATarget], error)
+	ListApprovals(ctx context.Context, q client.ApprovalQuery) (api.Page[api.ApprovalRecord], error)
+	GetApproval(ctx context.Context, id string) (api.ApprovalRecord, error)
+	DecideApproval(ctx context.Context, id string, in api.ApprovalDecision) (api.ApprovalRecord, error)
 	ListViolations(ctx context.Context, q client.ViolationQuery) (api.List[api.SLAViolation], error)
 }
 

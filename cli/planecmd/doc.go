@@ -10,5 +10,5 @@
 // # Planecmd
 //
 // Planecmd has the commands that call the control plane over its REST API:
-// agents, teams, keys, policies, traces, costs, SLA targets, and the terminal interface.
+// agents, teams, keys, policies, approvals, traces, costs, SLA targets, and the terminal interface.
 package planecmd

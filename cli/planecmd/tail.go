@@ -3,7 +3,6 @@ package planecmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +47,7 @@ The command ends at Ctrl-C, or after the number of traces of -n.`,
 				return err
 			}
 			t.open = c.StreamTraces
-			t.show = showTraces(r, f)
+			t.show = showEach(r, f, traceColumns)
 			ctx, stop := untilSignal(cmd.Context(), r)
 			defer stop()
 			err = t.run(ctx)
@@ -79,29 +78,6 @@ func untilSignal(ctx context.Context, r *rest.Connection) (context.Context, func
 		}
 	}()
 	return ctx, func() { cancel(); <-done; ignore() }
-}
-
-// showTraces returns the function that writes one trace in a format.
-func showTraces(r *rest.Connection, f command.Format) func(api.TraceItem) error {
-	if f == command.FormatNDJSON {
-		return func(t api.TraceItem) error {
-			line, err := json.Marshal(t)
-			if err != nil {
-				return err
-			}
-			_, err = r.Env.Stdout.Write(append(command.EscapeInvisible(line), '\n'))
-			return err
-		}
-	}
-	var table *command.TableWriter
-	return func(t api.TraceItem) error {
-		rows := [][]string{traceColumns.Row(t)}
-		if table == nil {
-			table = command.NewTable(r.Env)
-			rows = [][]string{traceColumns.Header, rows[0]}
-		}
-		return table.Write(rows)
-	}
 }
 
 // traceTail follows the stream of traces and reconnects.

@@ -191,7 +191,7 @@ const (
 	MaxApprovalPersons   = 8
 	MaxApprovalArguments = 64
 	// MaxApprovalPointers bounds the pointers of all arguments, and MaxApprovalText their
-	// values, in bytes.
+	// values, in bytes; one has at most half of that.
 	MaxApprovalPointers = 16 << 10
 	MaxApprovalText     = 64 << 10
 	// MaxApprovalName bounds principals, clients and names of persons, and MaxApprovalTool the
@@ -271,8 +271,8 @@ func (r *ApprovalRequest) Validate() map[string]string {
 	pointers, text := 0, 0
 	for i, arg := range r.Arguments {
 		field := indexed("arguments", i)
-		c.text(field+".pointer", arg.Pointer, MaxApprovalPointers)
-		c.text(field+".value", arg.Value, MaxApprovalText)
+		c.text(field+".pointer", arg.Pointer, MaxApprovalPointers/2)
+		c.text(field+".value", arg.Value, MaxApprovalText/2)
 		c.count(field+".omitted", int64(arg.Omitted), MaxAuditSeq)
 		c.id(field+".restored", arg.Restored)
 		if arg.Tag != "" {

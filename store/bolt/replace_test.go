@@ -91,6 +91,52 @@ func TestRestoreNeverLeavesThePathWithoutAStore(t *testing.T) {
 	}
 }
 
+// TestARestoreEndsApprovals: what a backup has as pending or granted may have been decided and used
+// since.
+func TestARestoreEndsApprovals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	s, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, key, err := s.CreateTenant(ctx, store.TenantCreate{ID: "t", Name: "t", Key: &store.KeyCreate{Name: "k", Scope: store.ScopeAPI, Digest: store.DigestKey("k")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for _, decision := range []string{"", store.DecisionGrant, store.DecisionDeny} {
+		made, err := s.Tenant("t").RequestApproval(ctx, key.ID, store.ApprovalCall{Digest: "digest " + decision, Principal: "key:p", ValidFor: time.Hour, Expires: time.Hour, NotSelf: store.SelfAllowed})
+		if err == nil && decision != "" {
+			_, err = s.Tenant("t").DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: key.ID, Decision: decision})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[decision] = made.ID
+	}
+	var backup bytes.Buffer
+	_, err = s.Backup(ctx, &backup)
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(ctx, &backup, path, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for decision, want := range map[string]string{"": store.ApprovalExpired, store.DecisionGrant: store.ApprovalExpired, store.DecisionDeny: store.ApprovalDenied} {
+		if got, err := s.Tenant("t").GetApproval(ctx, ids[decision], ""); err != nil || got.Status != want {
+			t.Errorf("%q is %s after a restore, want %s (%v)", decision, got.Status, want, err)
+		}
+	}
+	_, err = s.Tenant("t").ClaimApproval(ctx, ids[store.DecisionGrant], store.ApprovalClaim{KeyID: key.ID, Nonce: "n", Digest: "digest grant"})
+	if store.KindOf(err) != store.Conflict {
+		t.Errorf("a claim after a restore: %v", err)
+	}
+}
+
 // TestARestoreIsRecorded: the store that a restore puts in place has another identity than the
 // store that the backup was made of, and knows the time of the backup.
 func TestARestoreIsRecorded(t *testing.T) {

@@ -170,6 +170,15 @@ func fillEverything(t *testing.T, s *Store) {
 	check(err)
 	policies, err := tn.CreatePolicies(ctx, store.PolicyCreate{Name: "policy"})
 	check(err)
+	call := store.ApprovalCall{Digest: "d", KeyTag: "t", Tool: "pay", AgentName: "agent", Principal: "key:p", ValidFor: time.Hour, Expires: time.Hour, Show: store.ShowAll,
+		Reasons: []store.ApprovalReason{{RuleID: "r"}}, Arguments: []store.ApprovalArgument{{Pointer: "/a", Value: "1"}}}
+	pending, err := tn.RequestApproval(ctx, key.ID, call)
+	check(err)
+	_, err = tn.DecideApproval(ctx, pending.ID, store.ApprovalDecision{KeyID: key.ID, Decision: store.DecisionDeny})
+	check(err)
+	call.Digest = "e"
+	_, err = tn.RequestApproval(ctx, key.ID, call)
+	check(err)
 	attempt := store.IdempotentRequest{KeyID: key.ID, Route: "POST /api/teams", Token: "x"}
 	_, err = tn.BeginAttempt(ctx, attempt)
 	check(err)

@@ -85,6 +85,17 @@ func fillTenant(t testing.TB, st store.Engine, id, key string, r *rand.Rand) {
 	_, err = tn.CreatePolicies(as, store.PolicyCreate{Name: "política", Phase: "request", Message: "no — never", Enabled: true},
 		store.PolicyCreate{Name: "z", Phase: "response", Condition: store.PolicyCondition{Type: "pii_detected", Entities: []string{"EMAIL"}}})
 	check(err)
+	for i, decision := range []string{"", store.DecisionGrant, store.DecisionDeny} {
+		call := store.ApprovalCall{Digest: fmt.Sprintf("%064x", i), KeyTag: "00c0ffee", Tool: "zahle 💶", Method: "tools/call", AgentName: "agent ü 0", Principal: "oauth:Zoë",
+			Upstream: "bank", Gateway: "gätewäy", ValidFor: time.Hour, Expires: time.Hour, NotSelf: store.SelfAllowed, Show: store.ShowAll,
+			Reasons: []store.ApprovalReason{{RuleID: "r", Note: "prüfe"}}, Arguments: []store.ApprovalArgument{{Pointer: "/betrag", Value: "12", Tag: "00000001"}}}
+		made, err := tn.RequestApproval(ctx, key, call)
+		check(err)
+		if decision != "" {
+			_, err = tn.DecideApproval(as, made.ID, store.ApprovalDecision{KeyID: key, Decision: decision})
+			check(err)
+		}
+	}
 	a := attempt(key)
 	_, err = tn.BeginAttempt(ctx, a)
 	check(err)

@@ -287,6 +287,9 @@ func noteKeyTag(tx Tx, keyID, tag string, now time.Time, write bool) (isNew bool
 	return len(tags) > 1, putKeyTags(tx, keyID, tags, write)
 }
 
+// tagRow has the tags of an API key, the newest last.
+type tagRow struct{ Tags []seenTag }
+
 // seenTag is the tag of a session key, and when it was seen last.
 type seenTag struct {
 	Tag  string
@@ -298,17 +301,18 @@ const maxKeyTags = 4
 
 // keyTags returns the tags in the row of an API key that were seen within KeyTagsWithin.
 func keyTags(keyID, row []byte, now time.Time) (tags []seenTag, err error) {
+	var seen tagRow
 	if row != nil {
-		err = decode(keyID, row, &tags)
+		err = decode(keyID, row, &seen)
 	}
-	return slices.DeleteFunc(tags, func(s seenTag) bool { return now.Sub(s.Seen) >= store.KeyTagsWithin }), err
+	return slices.DeleteFunc(seen.Tags, func(s seenTag) bool { return now.Sub(s.Seen) >= store.KeyTagsWithin }), err
 }
 
 func putKeyTags(tx Tx, keyID string, tags []seenTag, write bool) error {
 	if !write {
 		return errWrites
 	}
-	return put(tx, approvalTags, []byte(keyID), tags)
+	return put(tx, approvalTags, []byte(keyID), tagRow{tags})
 }
 
 // covers reports whether all reasons are among others; their notes do not matter.

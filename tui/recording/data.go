@@ -1,9 +1,12 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"svc/server/client"
@@ -77,6 +80,7 @@ type Plane struct {
 	Warnings []string
 
 	disabled map[string]bool
+	decided  map[string]api.ApprovalDecided
 }
 
 // GetTrace returns a trace with spans.
@@ -240,4 +244,68 @@ func (p *Plane) ListViolations(context.Context, client.ViolationQuery) (api.List
 		{ID: "vio_1", SLAName: "billing-right", AgentName: agents[1].name, PeriodStart: moment.Add(-25 * time.Hour), PeriodEnd: moment.Add(-time.Hour), ViolationType: "error_rate", TargetErrorRate: &five, ActualErrorRate: 8.9},
 		{ID: "vio_2", SLAName: "research-p99", AgentName: agents[2].name, PeriodStart: moment.Add(-9 * 24 * time.Hour), PeriodEnd: moment.Add(-2 * 24 * time.Hour), ViolationType: "latency", TargetP99Ms: &p99, ActualP99Ms: 3012},
 	}, Total: 2}, nil
+}
+
+// approvals are approvals with every status but expired.
+func (p *Plane) approvals() []api.ApprovalRecord {
+	at := func(ago time.Duration) time.Time { return moment.Add(-ago) }
+	ends := at(-23 * time.Hour)
+	all := []api.ApprovalRecord{
+		{ID: "apr_01k6r0refund", Status: api.ApprovalPending, CreatedAt: at(4 * time.Minute), Tool: "refund_order", AgentName: agents[0].name, Principal: "oauth:ada@example.com",
+			Client: "claude-code 2.1", SelfCheck: "known", Reasons: []api.ApprovalReason{{RuleID: "large-refunds", Note: "Above 200 dollars: look at the order first."}, {PolicyID: "pol_01k6r0nodelete"}},
+			Arguments: []api.ApprovalArgument{{Pointer: "/orderId", Value: `"O-5008"`}, {Pointer: "/amount", Value: "450"}, {Pointer: "/to", Value: `"ada.brandt@example.com"`, Restored: "EMAIL"},
+				{Pointer: "/reason", Value: `"late, \u202e  and with two blanks, ` + strings.Repeat("a long story ", 8) + `… the end"`, Omitted: 812}}, ArgumentsBytes: 1204, Truncated: true},
+		{ID: "apr_01k6r0restart", Status: api.ApprovalPending, CreatedAt: at(31 * time.Minute), Tool: "restart_service", AgentName: agents[3].name, Principal: "key:deploy",
+			SelfCheck: "unknown", Reasons: []api.ApprovalReason{{RuleID: "production"}}, ArgumentsBytes: 34},
+		{ID: "apr_01k6r0query", Status: api.ApprovalGranted, CreatedAt: at(3 * time.Hour), Tool: "run_query", AgentName: agents[2].name, Principal: "key:research", SelfCheck: "off",
+			Reasons: []api.ApprovalReason{{RuleID: "sql"}}, Arguments: []api.ApprovalArgument{{Pointer: "/sql", Value: `"DELETE FROM drafts"`}}, ArgumentsBytes: 28,
+			Decisions: []api.ApprovalDecided{{UserID: "usr_01k6r0mei", KeyID: "key_01k6r0", Decision: "grant", Note: "ticket 4711", At: at(2 * time.Hour)}}},
+		{ID: "apr_01k6r0email", Status: api.ApprovalUsed, CreatedAt: at(5 * time.Hour), Tool: "send_email", AgentName: agents[0].name, Principal: "key:support", SelfCheck: "off"},
+	}
+	for i := range all {
+		a := &all[i]
+		a.Method, a.Upstream, a.Gateway, a.Environment, a.RequestID, a.ExpiresAt = "tools/call", "shop", "gw-1", "production", "req_"+a.ID[4:], &ends
+		a.RequestedBy = api.ApprovalRequester{KeyID: "key_01k6r0gw", Name: "gateways", Prefix: "svc_ingest_Ab12"}
+		if d, ok := p.decided[a.ID]; ok {
+			a.Decisions, a.Status = append(a.Decisions, d), api.ApprovalDenied
+			if d.Decision == "grant" {
+				a.Status = api.ApprovalGranted
+			}
+		}
+	}
+	return all
+}
+
+// ListApprovals returns approvals with a status, without their arguments.
+func (p *Plane) ListApprovals(_ context.Context, q client.ApprovalQuery) (api.Page[api.ApprovalRecord], error) {
+	if p.Err != nil || p.Empty {
+		return api.Page[api.ApprovalRecord]{}, p.Err
+	}
+	list := slices.DeleteFunc(p.approvals(), func(a api.ApprovalRecord) bool { return q.Status != "" && a.Status != q.Status })
+	for i := range list {
+		list[i].Arguments = nil
+	}
+	return api.Page[api.ApprovalRecord]{Data: list, Total: len(list)}, nil
+}
+
+// GetApproval returns an approval with its arguments.
+func (p *Plane) GetApproval(_ context.Context, id string) (api.ApprovalRecord, error) {
+	for _, a := range p.approvals() {
+		if a.ID == id && p.Err == nil {
+			return a, nil
+		}
+	}
+	return api.ApprovalRecord{}, cmp.Or(p.Err, error(&client.Error{Status: 404, Message: "approval not found"}))
+}
+
+// DecideApproval decides about an approval.
+func (p *Plane) DecideApproval(ctx context.Context, id string, in api.ApprovalDecision) (api.ApprovalRecord, error) {
+	if p.Refuse {
+		return api.ApprovalRecord{}, &client.Error{Status: 403, Message: "the caller cannot decide about the own call"}
+	}
+	if p.decided == nil {
+		p.decided = map[string]api.ApprovalDecided{}
+	}
+	p.decided[id] = api.ApprovalDecided{UserID: "usr_01k6r0mei", KeyID: "key_01k6r0", Decision: in.Decision, Note: in.Note, At: moment}
+	return p.GetApproval(ctx, id)
 }

@@ -582,13 +582,17 @@ policy:
 func TestWhatAnApprovalIsFor(t *testing.T) {
 	p := newControlPlane(t)
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
+		if strings.Contains(body, "server/discover") {
+			answerAs("application/json", `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)(w, body, r)
+			return
+		}
 		if strings.Contains(body, "tools/list") {
 			answerAs("application/json", `{"resultType":"complete","tools":[{"name":"safe","inputSchema":{"type":"object"}}]}`)(w, body, r)
 			return
 		}
 		answerAs("application/json", `{"resultType":"complete","content":[]}`)(w, body, r)
 	})
-	r := p.gateway(asks("federation: {enabled: true}\nupstreams:\n  - {name: main, url: "+up.URL+", protocol: 2026-07-28}\nviews:\n  - {name: ops, tools: [safe]}\npolicy:\n  default_action: allow\n  rules:\n", "safe", ""))
+	r := p.gateway(asks("federation: {enabled: true}\nupstreams:\n  - {name: main, url: "+up.URL+", protocol: 2026-07-28}\nviews:\n  - {name: ops, upstreams: [main], tools: [safe]}\npolicy:\n  default_action: allow\n  rules:\n", "safe", ""))
 	body := modern("1", "tools/call", `"name":"safe","arguments":{"path":"/srv"}`)
 	headers := append(modernHeaders("tools/call"), "Mcp-Name", "safe", "Mcp-Param-Path", "/etc/passwd")
 	eventually(t, "the tool is not listed", func() bool { return strings.Contains(r.post(body, headers...).body, "approval_required") })
@@ -614,7 +618,7 @@ func TestWhatAnApprovalIsFor(t *testing.T) {
 // The program of an upstream gets a call once, after its claim.
 func TestApprovalsOfPrograms(t *testing.T) {
 	p := newControlPlane(t)
-	r := p.gateway(asks(stdioConfig(t, stdioServer), "echo", ""))
+	r := p.gateway(asks("default_upstream: files\nroutes: [{match: {tool_name_in: [echo, work, pid, read, fail]}, upstream: files}]\npolicy:\n  default_action: allow\n  rules:\nupstreams:\n"+stdioUpstream("files", ""), "echo", ""))
 	opened := r.post(initialize)
 	headers := []string{"Mcp-Session-Id", opened.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version", "2025-06-18"}
 	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`

@@ -385,8 +385,12 @@ func digestOf(t *testing.T, r *rig, body string) string {
 				digest = in.Digest
 				return api.ApprovalAnswer{}, io.EOF
 			},
-			Claim:   func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) { return api.ApprovalAnswer{}, io.EOF },
-			Release: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) { return api.ApprovalAnswer{}, io.EOF },
+			Claim: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) {
+				return api.ApprovalAnswer{}, io.EOF
+			},
+			Release: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) {
+				return api.ApprovalAnswer{}, io.EOF
+			},
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -545,7 +549,9 @@ policy:
 	}
 	plain := func() answer { return post("tools/call", "find", `"name":"find","arguments":{"text":"x"}`) }
 	eventually(t, "the tool is not listed", func() bool { return strings.Contains(plain().body, "approval_required") })
-	through := func() answer { return post("tools/call", "mcp_call", `"name":"mcp_call","arguments":{"name":"find","arguments":{"text":"x"}}`) }
+	through := func() answer {
+		return post("tools/call", "mcp_call", `"name":"mcp_call","arguments":{"name":"find","arguments":{"text":"x"}}`)
+	}
 	first, second := plain().waits(t), through().waits(t)
 	if first == second {
 		t.Fatal("both calls have one approval")
@@ -561,7 +567,9 @@ policy:
 	if got := plain(); !strings.Contains(got.body, "crm/find: x") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	search := func() answer { return post("tools/call", "mcp_search", `"name":"mcp_search","arguments":{"query":"customer"}`) }
+	search := func() answer {
+		return post("tools/call", "mcp_search", `"name":"mcp_search","arguments":{"query":"customer"}`)
+	}
 	p.decide(search().waits(t), "grant")
 	if got := search(); !strings.Contains(got.body, "find") || r.lastLine()["approval"] != "granted" {
 		t.Errorf("%d %s", got.status, got.body)

@@ -4,7 +4,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +74,7 @@ func TestMedianOfRatios(t *testing.T) {
 }
 
 func TestDisturbedRoundsAreLeftOut(t *testing.T) {
-	o := &options{targets: []string{"a", "b"}, rounds: 3}
+	o := &options{targets: []string{"a", "b"}, rounds: 3, calm: 20}
 	m := func(others time.Duration) measurement {
 		return measurement{loadResult: loadResult{Elapsed: time.Second}, others: others}
 	}
@@ -113,6 +116,68 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := parseOptions(nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTwins: every target of svc, and no other, exists for the build for comparison, with the
+// same configuration.
+func TestTwins(t *testing.T) {
+	r := &rig{svc: "svc", base: "other"}
+	for _, name := range append(slices.Clone(targetNames), "base") {
+		twin := baseOf(name)
+		_, err := parseOptions([]string{"-targets", twin, "-base", "other"})
+		if (err == nil) != (name != "base" && isGateway(name)) {
+			t.Errorf("%s: %v", twin, err)
+		}
+		if _, alone := parseOptions([]string{"-targets", twin}); alone == nil {
+			t.Errorf("%s is accepted without -base", twin)
+		}
+		if err != nil {
+			continue
+		}
+		of := func(name string) string { return r.gatewayConfig("", "", "", "", name) }
+		if r.binary(name) != "svc" || r.binary(twin) != "other" || of(twin) != of(name) || isModern(twin) != isModern(name) || toolPrefix(twin) != toolPrefix(name) {
+			t.Errorf("%s is not %s of the other build", twin, name)
+		}
+	}
+}
+
+// TestUpstreamListsTheToolsOfTheLoad holds for ids that are numbers and for ids that are texts.
+func TestUpstreamListsTheToolsOfTheLoad(t *testing.T) {
+	p := prepare()
+	for _, id := range []string{"7", `"seven"`} {
+		got, _, list := p.result(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, id))
+		if string(got) != id || !json.Valid(append(append([]byte(answerHead), got...), list...)) {
+			t.Errorf("id %s: %s%.100q", id, got, list)
+		}
+		for _, r := range corpus("small_", "", []string{"key"}, false) {
+			if tool := value(r, `"name":"`); !bytes.Contains(list, fmt.Appendf(nil, `{"name":"%s",`, tool)) {
+				t.Fatalf("%s is not listed", tool)
+			}
+		}
+	}
+}
+
+// TestOnlyResultsOfTheUpstreamCount: an error with status 200 is a failure.
+func TestOnlyResultsOfTheUpstreamCount(t *testing.T) {
+	for body, failures := range map[string]int{
+		answerHead + "7" + string(prepare().small[0]):                  0,
+		answerHead + "8" + string(prepare().small[0]):                  1,
+		answerHead + `7,"error":{"code":-32602,"message":"no route"}}`: 1,
+		answerHead + `7,"result":{"content":[],"isError":true}}`:       1,
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		w.Close()
+		g := &generator{latencies: make([]uint32, 1)}
+		complete, err := g.receive(&loadConn{fd: int(r.Fd()), buf: make([]byte, 4<<10), id: []byte(`"id":7`)})
+		if !complete || err != nil || g.failures != failures {
+			t.Errorf("%s: %t, %v, %d failures", body, complete, err, g.failures)
+		}
 	}
 }
 

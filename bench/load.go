@@ -241,13 +241,15 @@ func (g *generator) receive(c *loadConn) (complete bool, err error) {
 	g.done++
 	us := min(time.Since(c.start).Microseconds(), int64(len(g.latencies)-1))
 	g.latencies[us]++
-	// The id is at the start of JSON and in the last frame of a stream.
+	// The id is at the start of JSON and in the last frame of a stream; the end of the upstream's
+	// result is at the end of both.
 	body := b[end:]
-	if !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) ||
-		!bytes.Contains(body[:min(len(body), 64)], c.id) && !bytes.Contains(body[max(0, len(body)-1024):], c.id) {
+	last := body[max(0, len(body)-1024):]
+	if !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) || !bytes.Contains(last, []byte(resultEnd)) ||
+		!bytes.Contains(body[:min(len(body), 64)], c.id) && !bytes.Contains(last, c.id) {
 		g.failures++
 		if g.failure == "" {
-			g.failure = fmt.Sprintf("want %s in %.400q", c.id, b)
+			g.failure = fmt.Sprintf("want %s and %s in %.400q", c.id, resultEnd, b)
 		}
 	}
 	return true, nil

@@ -29,6 +29,7 @@ type options struct {
 	profile  string
 	keep     bool
 	streams  int
+	calm     int
 	short    bool
 }
 
@@ -47,6 +48,7 @@ func main() {
 // roles are the parts of this program that run in processes of their own.
 var roles = map[string]func(args []string) error{
 	"upstream": upstreamRole,
+	"stdio":    stdioRole,
 	"load":     loadRole,
 	"front":    frontRole,
 	"spin":     spinRole,
@@ -67,21 +69,49 @@ func exit(err error) {
 
 var errUsage = errors.New("usage")
 
-// targetNames are the available targets.
-var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "base", "base-reporting", "base-governed"}
+// targetNames are the available targets. Those of svc, which are the fourth and all after it,
+// exist a second time with the prefix "base-", for the build for comparison.
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "federated", "stdio"}
+
+// configuration returns the name of a target without the prefix of the build for comparison.
+// "base" alone is "gateway".
+func configuration(name string) string {
+	if name == "base" {
+		return "gateway"
+	}
+	return strings.TrimPrefix(name, "base-")
+}
+
+// baseOf returns the name of the same target of the build for comparison.
+func baseOf(name string) string {
+	if name == "gateway" {
+		return "base"
+	}
+	return "base-" + name
+}
 
 // isGateway reports whether a target is svc, in one of its configurations.
-func isGateway(name string) bool { return !slices.Contains(targetNames[:3], name) }
+func isGateway(name string) bool { return slices.Contains(targetNames[3:], configuration(name)) }
 
 // isBase reports whether a target is the build for comparison.
-func isBase(name string) bool { return strings.HasPrefix(name, "base") }
+func isBase(name string) bool { return name != configuration(name) }
 
 // isGoverned reports whether a target has policies of a control plane.
-func isGoverned(name string) bool { return strings.HasSuffix(name, "governed") }
+func isGoverned(name string) bool { return configuration(name) == "governed" }
 
 // isModern reports whether a target is called by clients of 2026-07-28, with an upstream
 // that supports it (modern), or one that has sessions (translated).
-func isModern(name string) bool { return name == "modern" || name == "translated" }
+func isModern(name string) bool {
+	return configuration(name) == "modern" || configuration(name) == "translated"
+}
+
+// toolPrefix returns what a target puts before the names of its upstream's tools.
+func toolPrefix(name string) string {
+	if configuration(name) == "federated" {
+		return "tools_"
+	}
+	return ""
+}
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{}
@@ -94,9 +124,10 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.rate, "rate", 2000, "requests a second of the fixed load")
 	f.IntVar(&o.keys, "keys", 32, "API keys")
 	f.StringVar(&o.svc, "svc", "", "svc binary to measure; built from this module when empty")
-	f.StringVar(&o.base, "base", "", "another svc binary; the targets base, base-reporting and base-governed are those of it, for a comparison of two builds round by round")
+	f.StringVar(&o.base, "base", "", "another svc binary; base and base-TARGET are gateway and TARGET of it, for a comparison of two builds round by round")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the fronts")
 	f.IntVar(&o.streams, "streams", 1000, "event streams held open for the memory figures; 0 leaves them out")
+	f.IntVar(&o.calm, "calm", 20, "percent of a core that other programs may use in a round that counts")
 	f.BoolVar(&o.short, "short", false, "only whether the rig works, in seconds: short loads, few streams, without nginx where there is none; its figures mean nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary directory and print its name")
 	if err := f.Parse(args); err != nil {
@@ -104,8 +135,8 @@ func parseOptions(args []string) (*options, error) {
 	}
 	o.targets, o.shapes = strings.Split(*targets, ","), strings.Split(*shapes, ",")
 	for _, name := range o.targets {
-		if !slices.Contains(targetNames, name) {
-			return nil, fmt.Errorf("%w: no target %q; there are %s", errUsage, name, strings.Join(targetNames, ", "))
+		if !slices.Contains(targetNames, name) && !isGateway(name) {
+			return nil, fmt.Errorf("%w: no target %q; there are %s, and base- before those of svc", errUsage, name, strings.Join(targetNames, ", "))
 		}
 	}
 	if o.base == "" && slices.ContainsFunc(o.targets, isBase) {
@@ -117,7 +148,7 @@ func parseOptions(args []string) (*options, error) {
 		}
 	}
 	if f.NArg() > 0 || o.rounds < 1 || o.rounds > 60 || o.duration < 100*time.Millisecond || o.duration > 30*time.Second ||
-		o.streams < 0 || o.streams > 4000 || o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
+		o.calm < 0 || o.streams < 0 || o.streams > 4000 || o.conns < 1 || o.conns > 512 || o.rate < 1 || o.rate > 50000 || o.keys < 1 || o.keys > 512 {
 		return nil, fmt.Errorf("%w: an argument is out of range; see -h", errUsage)
 	}
 	if o.short {

@@ -37,13 +37,16 @@ func (r *rig) footprints(ctx context.Context, targets []*target, o *options) ([]
 	}
 	var found []footprint
 	for _, t := range targets {
+		if configuration(t.name) == "stdio" {
+			continue // its program has no streams
+		}
 		f := footprint{target: t.name, rest: t.rest}
 		s, _ := shapeByName("sse") // streams are sent where the load is sent
 		tool, first := holdTool, "notifications/progress"
-		if t.name == "translated" {
+		if configuration(t.name) == "translated" {
 			tool, first = askTool, `"resultType":"input_required"`
 		}
-		conns, err := openStreams(ctx, t.addressFor(s), corpus(tool, t.addressFor(s), r.keys, isModern(t.name)), first, o.streams)
+		conns, err := openStreams(ctx, t.addressFor(s), corpus(toolPrefix(t.name)+tool, t.addressFor(s), r.keys, isModern(t.name)), first, o.streams)
 		if err == nil {
 			f.streams, err = t.settled(ctx)
 		}

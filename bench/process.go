@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,16 +99,16 @@ func usageOf(pid int) (usage, error) {
 	pages, _ := strconv.ParseInt(fields[21], 10, 64)
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on all platforms of Go
 	u := usage{cpu: time.Duration(user+system) * tick, system: time.Duration(system) * tick, rss: pages * int64(os.Getpagesize())}
-	children, err := os.ReadFile(dir + "/task/" + strconv.Itoa(pid) + "/children")
-	if err != nil {
-		return u, nil // some kernels do not have it
-	}
-	for _, s := range strings.Fields(string(children)) {
-		if child, err := strconv.Atoi(s); err == nil {
-			if cu, err := usageOf(child); err == nil {
-				u.cpu += cu.cpu
-				u.system += cu.system
-				u.rss += cu.rss
+	lists, _ := filepath.Glob(dir + "/task/*/children") // of each thread; some kernels do not have it
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, s := range strings.Fields(string(children)) {
+			if child, err := strconv.Atoi(s); err == nil {
+				if cu, err := usageOf(child); err == nil {
+					u.cpu += cu.cpu
+					u.system += cu.system
+					u.rss += cu.rss
+				}
 			}
 		}
 	}

@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Fprintln(os.Stderr, "directory:", r.dir)
 	} else {
 		defer os.RemoveAll(r.dir)
+		defer os.RemoveAll(r.dir + "-children") // where the gateway keeps the folders of programs
 	}
 	if err := os.Chmod(r.dir, 0o711); err != nil { // nginx's worker may run as another user
 		return err
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string) error {
 		// measurement.
 		s, _ := shapeByName("small")
 		if _, err := r.measure(ctx, t, s, &options{conns: 1, duration: time.Second}); err != nil {
-			return err
+			return fmt.Errorf("%s: first calls: %w", name, err)
 		}
 	}
 	memory, err := r.footprints(ctx, targets, o)
@@ -122,7 +123,7 @@ func run(ctx context.Context, args []string) error {
 // measure runs one load. CPU time is read at the end of the warm-up and at the
 // end.
 func (r *rig) measure(ctx context.Context, t *target, s shape, o *options) (measurement, error) {
-	spec := loadSpec{Addr: t.addressFor(s), Tool: s.tool, Keys: r.keys, Modern: isModern(t.name), Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
+	spec := loadSpec{Addr: t.addressFor(s), Tool: toolPrefix(t.name) + s.tool, Keys: r.keys, Modern: isModern(t.name), Conns: o.conns, Warmup: o.duration / 5, Duration: time.Duration(s.times) * o.duration}
 	if s.fixed {
 		spec.Rate = o.rate
 	}
@@ -237,7 +238,7 @@ func (r *rig) rigUsage(load *process) (upstream, generator time.Duration) {
 }
 
 // calmRounds drops the rounds of a shape in which other programs on the machine
-// used more than a fifth of a core during one of the targets, unless that applies
+// used more than o.calm percent of a core during one of the targets, unless that applies
 // to all rounds: then it keeps the calmest. It returns the number of remaining
 // rounds.
 func calmRounds(o *options, cells map[key][]measurement, shape string) (kept int) {
@@ -247,7 +248,7 @@ func calmRounds(o *options, cells map[key][]measurement, shape string) (kept int
 			disturbed[i] = max(disturbed[i], m.others.Seconds()/m.Elapsed.Seconds())
 		}
 	}
-	bound := max(0.2, slices.Min(disturbed))
+	bound := max(float64(o.calm)/100, slices.Min(disturbed))
 	for _, t := range o.targets {
 		var calm []measurement
 		for i, m := range cells[key{shape, t}] {

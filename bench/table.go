@@ -40,12 +40,15 @@ func printTable(w io.Writer, o *options, cells map[key][]measurement) {
 		}
 		fmt.Fprintf(w, "\n%s (%d calm rounds of %d)\n", title, calmRounds(o, cells, name), o.rounds)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprint(tw, "target\tCPU µs/req\t×\tsystem\treq/s\tp50 µs\t×\tp99 µs\t×\tRSS MiB\trig %\tothers %\tplane µs/req\t\n")
+		fmt.Fprint(tw, "target\tCPU µs/req\t×\tto base\tsystem\treq/s\tp50 µs\t×\tp99 µs\t×\tRSS MiB\trig %\tothers %\tplane µs/req\t\n")
 		reference := cells[key{name, o.targets[0]}]
 		for _, target := range o.targets {
-			ms := cells[key{name, target}]
-			fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%.1f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.1f\t\n", target,
-				median(ms, cpuPerRequest), ratio(ms, reference, cpuPerRequest), median(ms, systemPerRequest), median(ms, perSecond),
+			ms, toBase := cells[key{name, target}], ""
+			if twin := cells[key{name, baseOf(target)}]; twin != nil {
+				toBase = fmt.Sprintf("%.3f", ratio(ms, twin, cpuPerRequest))
+			}
+			fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%s\t%.1f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.1f\t\n", target,
+				median(ms, cpuPerRequest), ratio(ms, reference, cpuPerRequest), toBase, median(ms, systemPerRequest), median(ms, perSecond),
 				median(ms, p50), ratio(ms, reference, p50), median(ms, p99), ratio(ms, reference, p99),
 				median(ms, rss), median(ms, rigLoad), median(ms, others), median(ms, planePerRequest))
 		}

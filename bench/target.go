@@ -79,7 +79,7 @@ func startAndRead(ctx context.Context, cores string, name string, argv ...string
 }
 
 func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target, error) {
-	switch name {
+	switch configuration(name) {
 	case "nginx":
 		return r.startNginx(ctx)
 	case "front", "own":
@@ -92,9 +92,9 @@ func (r *rig) startTarget(ctx context.Context, name string, o *options) (*target
 		}
 		p, addr, err := startAndRead(ctx, targetCore, name, argv...)
 		return &target{name: name, addr: addr, proc: p}, err
-	case "reporting", "base-reporting":
+	case "reporting":
 		return r.startReporting(ctx, name, targetCore, rigCore)
-	case "governed", "base-governed":
+	case "governed":
 		return r.startGoverned(ctx, name)
 	case "shared":
 		return r.startReporting(ctx, name, bothCores, bothCores)
@@ -256,24 +256,31 @@ func (r *rig) makeKeys(n int) error {
 // with its chain, and the trace reporter.
 func (r *rig) gatewayConfig(addr, dir, controlPlane, ingestKey, target string) string {
 	var b strings.Builder
-	protocol := ""
-	switch target {
-	case "modern":
-		protocol = `, protocol: "2026-07-28"`
-	case "translated":
-		protocol = `, protocol: "2025-11-25"`
-	}
-	fmt.Fprintf(&b, `listen: %s
-license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
-default_upstream: tools
-upstreams:
-  - {name: tools, url: "http://%[3]s/mcp"%[8]s}
+	url := fmt.Sprintf(`url: "http://%s/mcp"`, r.backend)
+	upstreams := url
+	routes := `default_upstream: tools
 routes:
   - {match: {tool_prefix: small_}, upstream: tools}
   - {match: {tool_prefix: large_}, upstream: tools}
   - {match: {tool_glob: "sse_*"}, upstream: tools}
   - {match: {tool_prefix: hold_}, upstream: tools}
-  - {match: {tool_prefix: ask_}, upstream: tools}
+  - {match: {tool_prefix: ask_}, upstream: tools}`
+	switch configuration(target) {
+	case "modern":
+		upstreams += `, protocol: "2026-07-28"`
+	case "translated":
+		upstreams += `, protocol: "2025-11-25"`
+	case "federated":
+		upstreams = fmt.Sprintf("prefix: %s, %s}\n  - {name: more, prefix: more_, %[2]s", toolPrefix(target), url)
+		routes = "federation: {enabled: true}"
+	case "stdio":
+		upstreams = fmt.Sprintf(`command: [taskset, -c, %q, %q, stdio], sharing: all`, rigCore, r.self)
+	}
+	fmt.Fprintf(&b, `listen: %s
+license: {path: %s/license.jwt, public_key_file: %[2]s/license.pub}
+upstreams:
+  - {name: tools, %[3]s}
+%[8]s
 audit: {path: %[4]s/audit.jsonl, chain: true}
 state_dir: %[4]s/state
 control_plane:
@@ -283,7 +290,7 @@ control_plane:
 auth:
   enabled: true
   keys:
-`, addr, r.dir, r.backend, dir, controlPlane, ingestKey, isGoverned(target), protocol)
+`, addr, r.dir, upstreams, dir, controlPlane, ingestKey, isGoverned(target), routes)
 	for i, hash := range r.hashes {
 		fmt.Fprintf(&b, "    - {id: k%d, hash: %q}\n", i, hash)
 	}

@@ -3,9 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,38 +166,75 @@ func (s *upstreamServer) answer(fd int, head, body []byte) error {
 	if bytes.HasPrefix(head, []byte("DELETE ")) || bytes.Contains(body, []byte(`"method":"notifications/`)) {
 		return writeAll(fd, []byte("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"))
 	}
-	id := value(body, `"id":`)
-	if bytes.Contains(body, []byte(`"method":"initialize"`)) {
-		if len(id) == 0 {
-			id = append(append([]byte{'"'}, value(body, `"id":"`)...), '"')
-		}
-		out := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}}`, id)
-		return writeAll(fd, fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: bench\r\nContent-Length: %d\r\n\r\n%s", len(out), out))
-	}
-	tool := value(body, `"name":"`)
-	variant := 0
-	if i := bytes.LastIndexByte(tool, '_'); i >= 0 {
-		variant = number(tool[i+1:]) % answerVariants
-	}
+	id, tool, result := s.answers.result(body)
 	switch {
+	case bytes.Contains(body, []byte(`"method":"initialize"`)):
+		return s.json(fd, "Mcp-Session-Id: bench\r\n", id, result)
 	case bytes.HasPrefix(tool, []byte("sse_")):
-		return s.stream(fd, id, s.answers.small[variant])
+		return s.stream(fd, id, result)
 	case bytes.HasPrefix(tool, []byte(holdTool)):
 		return s.hold(fd, appendProgress(nil, id, 0))
 	case bytes.HasPrefix(tool, []byte(askTool)):
 		return s.hold(fd, []byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"May the work go on?","requestedSchema":{"type":"object","properties":{"go":{"type":"boolean"}}}}}`))
-	case bytes.HasPrefix(tool, []byte("large_")):
-		return s.json(fd, id, s.answers.large[variant])
 	default:
-		return s.json(fd, id, s.answers.small[variant])
+		return s.json(fd, "", id, result)
 	}
+}
+
+// stdioRole is a program that serves the same over its standard input and output.
+func stdioRole([]string) error {
+	answers, in := prepare(), bufio.NewReaderSize(os.Stdin, 1<<20)
+	var out []byte
+	for {
+		line, err := in.ReadSlice('\n')
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(line, []byte(`"method":"notifications/`)) {
+			continue
+		}
+		id, _, result := answers.result(line)
+		out = append(append(append(append(out[:0], answerHead...), id...), result...), '\n')
+		if _, err := os.Stdout.Write(out); err != nil {
+			return err
+		}
+	}
+}
+
+// result returns the id of a request, the tool that it calls, and its result.
+func (p *prepared) result(body []byte) (id, tool, result []byte) {
+	if id = value(body, `"id":`); len(id) == 0 {
+		id = append(append([]byte{'"'}, value(body, `"id":"`)...), '"')
+	}
+	switch {
+	case bytes.Contains(body, []byte(`"method":"initialize"`)):
+		return id, nil, []byte(`,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}}`)
+	case bytes.Contains(body, []byte(`"method":"tools/list"`)):
+		return id, nil, p.list
+	}
+	tool = value(body, `"name":"`)
+	variant := 0
+	if i := bytes.LastIndexByte(tool, '_'); i >= 0 {
+		variant = number(tool[i+1:]) % answerVariants
+	}
+	if bytes.HasPrefix(tool, []byte("large_")) {
+		return id, tool, p.large[variant]
+	}
+	return id, tool, p.small[variant]
 }
 
 const answerHead = `{"jsonrpc":"2.0","id":`
 
-// json responds with the id and a result that starts with a comma.
-func (s *upstreamServer) json(fd int, id, result []byte) error {
-	b := append(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
+// resultEnd is in the last bytes of the result of every call.
+const resultEnd = `"next":null},"isError":false`
+
+// json responds with more header fields, the id, and a result that starts with a comma.
+func (s *upstreamServer) json(fd int, fields string, id, result []byte) error {
+	b := append(append(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"...), fields...)
+	b = append(b, "Content-Length: "...)
 	b = strconv.AppendInt(b, int64(len(answerHead)+len(id)+len(result)), 10)
 	b = append(b, "\r\n\r\n"+answerHead...)
 	b = append(b, id...)
@@ -250,7 +292,10 @@ func value(body []byte, key string) []byte {
 }
 
 // prepared holds results, from the comma after the id to the end.
-type prepared struct{ small, large [answerVariants][]byte }
+type prepared struct {
+	small, large [answerVariants][]byte
+	list         []byte // of the tools
+}
 
 func prepare() *prepared {
 	r := rand.New(rand.NewPCG(3, 4))
@@ -263,12 +308,18 @@ func prepare() *prepared {
 		return b.String()[:n]
 	}
 	result := func(n int) []byte {
-		return fmt.Appendf(nil, `,"result":{"content":[{"type":"text","text":"%s"}],"structuredContent":{"total":%d,"next":null},"isError":false}}`, text(n), r.IntN(1e6))
+		return fmt.Appendf(nil, `,"result":{"content":[{"type":"text","text":"%s"}],"structuredContent":{"total":%d,%s}}`, text(n), r.IntN(1e6), resultEnd)
 	}
 	p := &prepared{}
 	for i := range answerVariants {
 		p.small[i] = result(120 + r.IntN(160))
 		p.large[i] = result(largeAnswer)
 	}
+	// The list has the tools that the load of small calls uses.
+	tools := map[string]bool{}
+	for _, request := range corpus("small_", "", []string{""}, false) {
+		tools[fmt.Sprintf(`{"name":"%s","inputSchema":{"type":"object"}}`, value(request, `"name":"`))] = true
+	}
+	p.list = fmt.Appendf(nil, `,"result":{"tools":[%s]}}`, strings.Join(slices.Sorted(maps.Keys(tools)), ","))
 	return p
 }

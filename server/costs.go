@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -68,17 +69,26 @@ func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 
 func wireBudget(b store.Budget, spent store.NanoUSD, now time.Time) api.Budget {
 	_, to := b.Period.Window(now)
-	return api.Budget{
-		ID: b.ID, Name: b.Name, AgentID: b.AgentID, AgentName: b.AgentName, Period: string(b.Period),
-		LimitUSD: b.Limit.USD(), CurrentUSD: spent.USD(), PercentUsed: percent(spent, b.Limit), ResetAt: to,
+	out := api.Budget{
+		ID: b.ID, Name: b.Name, Scope: string(cmp.Or(b.Scope, store.AgentBudget)), Period: string(b.Period), LimitUSD: b.Limit.USD(),
+		WarnAt: b.WarnAt, CurrentUSD: spent.USD(), PercentUsed: percent(spent, b.Limit), ResetAt: to,
 	}
+	switch {
+	case b.AgentID != "":
+		out.AgentID, out.AgentName = &b.AgentID, &b.AgentName
+	case b.Environment != "":
+		out.Environment = &b.Environment
+	case b.TeamID != "":
+		out.TeamID, out.TeamName = &b.TeamID, &b.TeamName
+	}
+	return out
 }
 
 // spentOf reads what all given budgets have spent with one query.
 func spentOf(ctx context.Context, t store.TenantTraces, now time.Time, budgets []store.Budget) ([]store.NanoUSD, error) {
 	return t.Spend(ctx, each(budgets, func(b store.Budget) store.SpendQuery {
 		from, to := b.Period.Window(now)
-		return store.SpendQuery{AgentID: b.AgentID, From: from, To: to}
+		return store.SpendQuery{Payer: b.Payer, From: from, To: to}
 	}))
 }
 
@@ -94,8 +104,9 @@ func percent(spent, limit store.NanoUSD) float64 {
 // budget itself, without data.
 var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 	noun: "budget",
-	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
-		instead: map[string]string{"agentName": "agentId names the agent"}},
+	echo: echo{fixed: []string{"id", "agentName", "teamName"}, measured: []string{"currentUsd", "percentUsed", "resetAt"},
+		nullable: []string{"agentId", "environment", "teamId"},
+		instead:  map[string]string{"agentName": "agentId names the agent", "teamName": "teamId names the team"}},
 	find: func(c *call, _ *query) func(store.Page) ([]store.Budget, int, error) {
 		return func(store.Page) ([]store.Budget, int, error) {
 			all, err := c.tenant.ListBudgets(c.Context())
@@ -122,17 +133,25 @@ var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 		if err != nil {
 			return err
 		}
-		period := store.BudgetPeriod(in.Period)
-		spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{AgentID: in.AgentID, Period: period}})
+		period, payer := store.BudgetPeriod(in.Period), store.Payer{Scope: store.BudgetScope(in.Scope), AgentID: in.AgentID, Environment: in.Environment, TeamID: in.TeamID}
+		if err := payer.Check(); err != nil {
+			return err
+		}
+		spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{Payer: payer, Period: period}})
 		if err != nil {
 			return err
 		}
 		return create(c, func(ctx context.Context) (store.Budget, error) {
-			return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, AgentID: in.AgentID, Period: period, Limit: limit})
+			return c.tenant.CreateBudget(ctx, store.BudgetCreate{Name: in.Name, Payer: payer, Period: period, Limit: limit, WarnAt: in.WarnAt})
 		}, func(b store.Budget) error { return c.writeJSON(http.StatusCreated, wireBudget(b, spent[0], c.now)) })
 	},
-	update: func(c *call, id string, in *api.BudgetUpdate, _ before[store.Budget]) (b store.Budget, _ []string, err error) {
-		up := store.BudgetUpdate{Name: in.Name, AgentID: in.AgentID}
+	update: func(c *call, id string, in *api.BudgetUpdate, was before[store.Budget]) (b store.Budget, _ []string, err error) {
+		up := store.BudgetUpdate{Name: in.Name, Scope: (*store.BudgetScope)(in.Scope), AgentID: in.AgentID, Environment: in.Environment, TeamID: in.TeamID,
+			WarnAt: (*[]int)(in.WarnAt)}
+		none := ""
+		for _, name := range was.removed {
+			*map[string]**string{"agentId": &up.AgentID, "environment": &up.Environment, "teamId": &up.TeamID}[name] = &none
+		}
 		if in.Period != nil {
 			p := store.BudgetPeriod(*in.Period)
 			up.Period = &p

@@ -22,6 +22,8 @@ const (
 	tracesList     = 't'
 	eventsList     = 'E'
 	approvalsList  = 'a'
+	webhooksList   = 'W'
+	deliveriesList = 'D'
 )
 
 // cursorPage is a page of a list, by cursor or by offset.

@@ -41,7 +41,7 @@ var declaredKinds = []struct {
 			store.TeamUpdate{Description: &s.Description, Scopes: (*[]string)(&s.Scopes)}.Apply(t, p.Now)
 			p.teams[t.Name], p.teams[doc.name] = t.ID, t.ID
 		},
-		remove: func(p *plan, t *store.Team) { p.passOn("prune", t.Scopes) },
+		remove: (*plan).pruneTeam,
 		spec: func(_ *exporter, t *store.Team) (api.TeamSpec, bool) {
 			return api.TeamSpec{Description: t.Description, Scopes: t.Scopes}, true
 		},
@@ -109,14 +109,29 @@ var declaredKinds = []struct {
 			if !ok || limit == 0 {
 				p.bad(doc.at+".spec.limitUsd", limitProblem())
 			}
-			agent, period := p.agent(doc, s.Agent), store.BudgetPeriod(s.Period)
-			store.BudgetUpdate{AgentID: &agent, Period: &period, Limit: &limit}.Apply(b, p.Now)
+			payer := store.Payer{Scope: store.BudgetScope(s.Scope), AgentID: s.Agent, Environment: s.Environment, TeamID: s.Team}
+			p.refused(doc, payer.Check())
+			if s.Agent != "" {
+				payer.AgentID = p.agent(doc, s.Agent)
+			}
+			payer.TeamID = p.teamOf(doc, s.Team)
+			if b.Payer != payer && (b.AgentID == "" || b.AgentID != payer.AgentID) { // equal but for the spelling of the scope
+				b.Payer = payer
+			}
+			period, warnAt := store.BudgetPeriod(s.Period), []int(s.WarnAt)
+			store.BudgetUpdate{Period: &period, Limit: &limit, WarnAt: &warnAt}.Apply(b, p.Now)
 		},
 		remove: func(*plan, *store.Budget) {},
 		spec: func(e *exporter, b *store.Budget) (api.BudgetSpec, bool) {
-			name, ok := e.agent("budget", b.Name, b.AgentID)
 			limit := b.Limit.USD()
-			return api.BudgetSpec{Agent: name, Period: string(b.Period), LimitUSD: &limit}, ok
+			s := api.BudgetSpec{Environment: b.Environment, Team: e.teams[b.TeamID], Period: string(b.Period), LimitUSD: &limit, WarnAt: b.WarnAt}
+			if b.AgentID == "" {
+				s.Scope = string(b.Scope)
+				return s, true
+			}
+			name, ok := e.agent("budget", b.Name, b.AgentID)
+			s.Agent = name
+			return s, ok
 		},
 	}},
 	{api.KindSLATarget, &declaredKind[store.SLATarget, api.SLASpec]{

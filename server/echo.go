@@ -24,6 +24,8 @@ type echo struct {
 	// counted members are read-only and only grow: a value up to the current one is
 	// accepted.
 	counted []string
+	// nullable members can be set, and removed by null.
+	nullable []string
 	// instead is the text that names the way to change a fixed member.
 	instead map[string]string
 }
@@ -101,7 +103,7 @@ func (e echo) take(given, now map[string]jsontext.Value, wrong map[string]string
 				}
 			}
 		case value.Kind() == 'n' && known.Kind() == 'n': // without a value before and after
-		case value.Kind() == 'n' && (known.Kind() == '0' && (name == "p99LatencyMs" || name == "errorRatePercent") || known.Kind() == '{' && name == "approval"):
+		case value.Kind() == 'n' && slices.Contains(e.nullable, name):
 			removed = append(removed, name)
 		case name == "name" && whole && sameJSON(value, known) && !normalizedJSON(value): // the name was stored before names were normalized
 		default:

@@ -111,7 +111,7 @@ func TestPoliciesWhileTracesAreUnavailable(t *testing.T) {
 	governance(0, false)
 
 	fault = fmt.Errorf("spend: %w", store.ErrUnavailable)
-	if _, err := r.store.Tenant("one").CreateBudget(context.Background(), store.BudgetCreate{Name: "monthly", AgentID: agent, Period: store.Monthly, Limit: 1}); err != nil {
+	if _, err := r.store.Tenant("one").CreateBudget(context.Background(), store.BudgetCreate{Name: "monthly", Payer: store.Payer{AgentID: agent}, Period: store.Monthly, Limit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	r.ask(r.admin, "GET", "/api/governance", "").want(503)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -68,10 +69,10 @@ type bundle struct {
 	checked  time.Time
 }
 
-// spending identifies the sum that a budget limits: the costs of an agent since the start of a
+// spending identifies the sum that a budget limits: the costs of a payer since the start of a
 // period.
 type spending struct {
-	agent  string
+	payer  store.Payer
 	period store.BudgetPeriod
 	from   time.Time
 }
@@ -139,6 +140,9 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 		Budgets: make([]api.BudgetState, 0, len(budgets)),
 		HashKey: base64.StdEncoding.EncodeToString(key),
 	}
+	if out.Teams, err = teamsOf(ctx, tenant, budgets); err != nil {
+		return nil, err
+	}
 	b := &bundle{checked: now, budgets: len(budgets) > 0, spent: make(map[spending]store.NanoUSD, len(budgets))}
 	var spent []store.NanoUSD
 	if b.budgets {
@@ -152,18 +156,36 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 	}
 	for i, budget := range budgets {
 		from, to := budget.Period.Window(now)
-		b.spent[spending{budget.AgentID, budget.Period, from}] = spent[i]
+		b.spent[spending{budget.Payer, budget.Period, from}] = spent[i]
 		if b.until.IsZero() || to.Before(b.until) {
 			b.until = to
 		}
 		out.Budgets = append(out.Budgets, api.BudgetState{
-			ID: budget.ID, AgentID: budget.AgentID, AgentName: budget.AgentName, Period: string(budget.Period),
+			ID: budget.ID, Scope: string(cmp.Or(budget.Scope, store.AgentBudget)), AgentID: budget.AgentID, AgentName: budget.AgentName,
+			Environment: budget.Environment, TeamID: budget.TeamID, Period: string(budget.Period),
 			Exceeded: spent[i] >= budget.Limit, ResetAt: to,
 		})
 	}
 	b.body = encode(out)
 	b.tag = tagOf(b.body)
 	return b, nil
+}
+
+// teamsOf returns the agents of the teams that have budgets.
+func teamsOf(ctx context.Context, tenant store.Tenant, budgets []store.Budget) (list []api.TeamAgents, err error) {
+	seen := map[string]bool{"": true}
+	for _, b := range budgets {
+		if seen[b.TeamID] {
+			continue
+		}
+		seen[b.TeamID] = true
+		agents, _, err := tenant.ListAgents(ctx, store.AgentFilter{TeamID: b.TeamID}, store.Page{})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, api.TeamAgents{TeamID: b.TeamID, AgentNames: each(agents, func(a store.Agent) string { return a.Name })})
+	}
+	return list, nil
 }
 
 // spentBefore returns what budgets had spent in their current periods when the bundle was made.
@@ -175,7 +197,7 @@ func (b *bundle) spentBefore(now time.Time, budgets []store.Budget, err error) (
 	spent := make([]store.NanoUSD, len(budgets))
 	for i, budget := range budgets {
 		from, _ := budget.Period.Window(now)
-		n, known := b.spent[spending{budget.AgentID, budget.Period, from}]
+		n, known := b.spent[spending{budget.Payer, budget.Period, from}]
 		if !known {
 			return nil, err
 		}

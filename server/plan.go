@@ -1,8 +1,10 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"svc/store"
 	"svc/store/api"
@@ -163,6 +165,29 @@ func (p *plan) checkSet(doc parsedDocument, noun, set string) {
 func (p *plan) passOn(at string, scopes []string) {
 	if missing := p.missing(scopes); missing != "" && p.err == nil {
 		p.err = forbidden("%s: this key does not hold %s itself and cannot change a team that does", at, missing)
+	}
+}
+
+// refused records what a check of the store rejects in a document, under the names of documents.
+func (p *plan) refused(doc parsedDocument, err error) {
+	var e *store.Error
+	if errors.As(err, &e) {
+		for field, problem := range e.Fields {
+			p.bad(doc.at+".spec."+strings.TrimSuffix(field, "Id"), problem)
+		}
+	}
+}
+
+// pruneTeam warns of the budgets that are deleted along with a team.
+func (p *plan) pruneTeam(t *store.Team) {
+	p.passOn("prune", t.Scopes)
+	for i := range p.now.Budgets {
+		if b := &p.now.Budgets[i]; b.TeamID == t.ID && (b.Set != p.in.Set || p.seen[b.ID]) {
+			if missing := p.missing([]string{"costs:write"}); missing != "" && p.err == nil {
+				p.err = forbidden("prune: this key does not hold %s and cannot delete the team %q, which has budgets", missing, t.Name)
+			}
+			p.warns = append(p.warns, fmt.Sprintf("prune: the budget %q is deleted with its team %q", b.Name, t.Name))
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func wireMeasured(target store.SLATarget, measured *store.Totals) api.SLATarget 
 // target itself, without data. The violations of a deleted target stay.
 var slas = &kind[store.SLATarget, api.SLACreate, api.SLAUpdate]{
 	noun: "SLA target",
-	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"},
+	echo: echo{fixed: []string{"id", "agentName"}, measured: []string{"currentP99Ms", "currentErrorRate", "status"}, nullable: []string{"p99LatencyMs", "errorRatePercent"},
 		instead: map[string]string{"agentName": "agentId names the agent"}},
 	find: func(c *call, _ *query) func(store.Page) ([]store.SLATarget, int, error) {
 		return func(store.Page) ([]store.SLATarget, int, error) {

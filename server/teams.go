@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"svc/store"
@@ -20,7 +21,7 @@ func wireMember(m store.Member) api.Member {
 }
 
 // teams are the teams of a tenant. When a team is deleted, the keys that it
-// limits stop working.
+// limits stop working, and its budgets are deleted.
 var teams = &kind[store.Team, api.TeamCreate, api.TeamUpdate]{
 	noun: "team", cursor: teamsList,
 	echo: echo{fixed: []string{"id", "memberCount", "scopes", "createdAt"},
@@ -42,7 +43,21 @@ var teams = &kind[store.Team, api.TeamCreate, api.TeamUpdate]{
 		t, err := c.tenant.UpdateTeam(c.Context(), id, store.TeamUpdate{Name: in.Name, Description: in.Description})
 		return t, nil, err
 	},
-	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeleteTeam(c.Context(), id) },
+	remove: func(c *call, id string) (warnings []string, err error) {
+		budgets, err := c.tenant.ListBudgets(c.Context())
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range budgets {
+			if b.TeamID == id {
+				warnings = append(warnings, fmt.Sprintf("budget %q of the team was deleted too", b.Name))
+			}
+		}
+		if missing := c.missingScope([]string{"costs:write"}); missing != "" && len(warnings) > 0 {
+			return nil, forbidden("this key does not hold %s and cannot delete a team that has budgets", missing)
+		}
+		return boundWarnings(warnings), c.tenant.DeleteTeam(c.Context(), id)
+	},
 }
 
 // lockTeam checks that the calling key may change a team, and locks scopesMu, so

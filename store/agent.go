@@ -117,6 +117,7 @@ type NamedAgent struct {
 type ResolvedAgent struct {
 	ID      string // empty for an agent that is known by name only
 	Name    string // the agent's current name
+	TeamID  string // empty: none
 	Unknown bool   // AgentID was given and is not the id of an agent
 }
 

@@ -89,10 +89,11 @@ type StatsGroup struct {
 	Totals
 }
 
-// SpendQuery asks for the cost of the traces of an agent that were created in [From,
-// To).
+// SpendQuery asks for the cost of traces that were created in [From, To): of an agent, of an
+// environment, of the agents that belonged to a team when their traces were recorded, or of the
+// tenant.
 type SpendQuery struct {
-	AgentID  string
+	Payer
 	From, To time.Time
 }
 
@@ -112,8 +113,8 @@ type Statistics interface {
 	// Stats aggregates the traces of a window. An unknown AgentID gives zeros.
 	Stats(ctx context.Context, q StatsQuery) (Stats, error)
 	// Spend answers many queries in one call, in their order, such as one for each
-	// budget of a tenant. From and To are rounded as in Stats. The result for an
-	// empty or unknown AgentID is 0.
+	// budget of a tenant. From and To are rounded as in Stats. The result for a payer
+	// that is empty or unknown is 0.
 	Spend(ctx context.Context, q []SpendQuery) ([]NanoUSD, error)
 	// PolicyFires returns for each of the policies how many traces it fired in;
 	// policies that no trace names are left out. Traces that named a policy before it

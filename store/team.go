@@ -56,7 +56,7 @@ type Teams interface {
 	// UpdateTeam returns NotFound, or Conflict when the name is taken.
 	UpdateTeam(ctx context.Context, id string, up TeamUpdate) (Team, error)
 	// DeleteTeam removes a team and its memberships; keys created for it stop working, and
-	// its agents belong to no team any more.
+	// its agents belong to no team any more. Its budgets are deleted.
 	// It returns NotFound for an unknown id.
 	DeleteTeam(ctx context.Context, id string) error
 

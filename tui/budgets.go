@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"svc/store/api"
@@ -19,7 +20,8 @@ func budgetsTable(s *shared) table[api.Budget] {
 			return word, style
 		}},
 		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.Budget) string { return clean(r.Name) })},
-		{title: "AGENT", min: 12, max: 36, priority: 50, cell: text(func(r api.Budget) string { return clean(r.AgentName) })},
+		{title: "SCOPE", min: 11, priority: 35, cell: text(func(r api.Budget) string { return clean(r.Scope) })},
+		{title: "FOR", min: 12, max: 36, priority: 50, cell: text(func(r api.Budget) string { return clean(r.Payer()) })},
 		{title: "PERIOD", min: 7, priority: 40, cell: text(func(r api.Budget) string { return clean(r.Period) })},
 		{title: "SPENT", min: 9, right: true, priority: 80, cell: text(func(r api.Budget) string { return usd(r.CurrentUSD) })},
 		{title: "LIMIT", min: 9, right: true, priority: 60, cell: text(func(r api.Budget) string { return price(r.LimitUSD) })},
@@ -37,7 +39,7 @@ func budgetsTable(s *shared) table[api.Budget] {
 		_, style := p.budget(r.PercentUsed)
 		return []field{
 			{name: "Budget", value: clean(r.Name), wide: true},
-			{name: "Agent", value: clean(r.AgentName)},
+			{name: "Scope", value: strings.TrimSpace(clean(r.Scope + " " + r.Payer()))},
 			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), style: style},
 			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + minute(r.ResetAt), wide: true},
 			{name: "Id", value: clean(r.ID), wide: true},
@@ -51,11 +53,19 @@ func budgetsTable(s *shared) table[api.Budget] {
 			all, err := s.plane.ListBudgets(ctx)
 			return listed[api.Budget]{all.Data, all.Total}, err
 		},
-		every:      10 * time.Second,
-		columns:    columns,
-		detail:     detail,
-		traces:     func(r api.Budget) string { return "agent:" + quoted(clean(r.AgentName)) },
-		tracesHint: "its agent's traces",
+		every:   10 * time.Second,
+		columns: columns,
+		detail:  detail,
+		traces: func(r api.Budget) string {
+			switch {
+			case r.AgentName != nil:
+				return "agent:" + quoted(clean(*r.AgentName))
+			case r.Environment != nil:
+				return "env:" + quoted(clean(*r.Environment))
+			}
+			return "" // no filter selects the traces of a team
+		},
+		tracesHint: "its traces",
 	}
 }
 

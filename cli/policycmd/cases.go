@@ -49,7 +49,8 @@ caller has subject, groups and scopes (an OAuth token) or key (the id of an API 
 request has tool and arguments, or method and params, or result, and the direction and
 result_type of rules. expect has action, rule (default_deny, or "" when the default
 allows), upstream ("" for none), observed, and arguments, params or result as they are
-after redaction.
+after redaction. A call that passes only after the approval of a person needs
+{action: allow, approval: required}; without approval: required its case fails.
 
 The exit code is 1 when a case fails or when the cases reach fewer rules than
 --min-coverage requires, and 2 when a file has errors.`,

@@ -8,12 +8,14 @@ import (
 	"svc/gateway/check"
 	"svc/gateway/config"
 	"svc/gateway/policy"
+	"svc/gateway/policy/plane"
 )
 
 // explained is one decision in the output of svc policy explain and test.
 type explained struct {
 	Action   string          `json:"action"`
 	Rule     string          `json:"rule,omitempty"`
+	Approval string          `json:"approval,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
 	Default  string          `json:"default,omitempty"`
 	Upstream string          `json:"upstream,omitempty"`
@@ -39,6 +41,9 @@ func explainedOf(doc *config.Document, a *check.Answer) explained {
 		Action: a.Decision.Action.String(), Rule: a.Decision.RuleID, Reason: a.Decision.Reason, Default: a.Fallback,
 		Upstream: a.Route.Upstream, Route: a.Route.Reason, Steps: []explainedStep{},
 	}
+	if a.Decision.Approval() != nil {
+		out.Approval = plane.ApprovalRequired
+	}
 	for _, r := range a.Observed {
 		out.Observed = append(out.Observed, r.ID)
 	}
@@ -57,11 +62,17 @@ func ruleLine(doc *config.Document, i int) int {
 	return doc.Pos(fmt.Sprintf("policy.rules[%d].id", i)).Line
 }
 
+// withApproval follows the action allow of a rule whose calls pass only with a grant.
+const withApproval = " after the approval of a person"
+
 // decided returns a decision in a few words.
 func decided(d *policy.Decision) string {
 	action := d.Action.String()
 	if d.Reason != "" {
 		action += " (" + d.Reason + ")"
+	}
+	if d.Approval() != nil {
+		action += withApproval
 	}
 	switch {
 	case d.Rule != nil:
@@ -76,12 +87,15 @@ func decided(d *policy.Decision) string {
 func stepRows(a *check.Answer, doc *config.Document) [][]string {
 	rows := make([][]string, 0, len(a.Steps)+1)
 	for _, s := range a.Steps {
-		what := s.Reason
+		what, action := s.Reason, s.Action.String()
+		if s.Action == policy.Allow && s.Rule.Approval != nil {
+			action += withApproval
+		}
 		switch {
 		case s.Matched && s.Rule.Observe:
-			what = "matches, and only observes: it would " + s.Action.String()
+			what = "matches, and only observes: it would " + action
 		case s.Matched:
-			what = "matches: " + s.Action.String()
+			what = "matches: " + action
 		}
 		if s.Matched && s.Reason != "" {
 			what += "; " + s.Reason

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,9 @@ An audit line does not have all properties that a rule can match. It lacks the
 groups and scopes of callers: if a rule with claims could match, the line is
 counted as undecidable. Lines that were not decided by a rule are skipped and
 counted by reason. If a rule applies a rate limit or a guardrail, that action is the
-decision; the replay does not show whether the call would have passed.
+decision; the replay does not show whether the call would have passed. Calls that
+would need the approval of a person are counted by rule; a line of a call that asked
+for approval is no difference, whatever was decided.
 
 Each AUDIT is read once from its beginning, in bounded memory; "-" is standard
 input. Rotated files are not added automatically: name each of them.`,
@@ -131,6 +134,11 @@ func writeReplay(w io.Writer, r *check.Report) error {
 		b.WriteString("\nthe same action by another rule\n")
 		writeGroups(&b, r.RuleOnly)
 	}
+	var approvals []check.Reason
+	for _, a := range r.Approvals {
+		approvals = append(approvals, check.Reason{Reason: "rule " + strconv.Quote(a.Rule), Lines: a.Lines})
+	}
+	writeReasons(&b, "pass only after the approval of a person", approvals)
 	writeReasons(&b, "undecidable", r.Undecided)
 	writeReasons(&b, "not decided by rules", r.Skipped)
 	_, err := io.WriteString(w, b.String())

@@ -73,7 +73,7 @@ type triedRow struct {
 	Kind  string `json:"kind"` // rule or policy
 	ID    string `json:"id"`
 	Name  string `json:"name,omitempty"`
-	Would string `json:"would"` // the rule's action; warn for a policy
+	Would string `json:"would"` // the rule's action, approval for an allow rule with it; warn for a policy
 	Agent string `json:"agent"`
 	// Asked is the tool of a call, or the method.
 	Asked string    `json:"asked"`
@@ -87,6 +87,7 @@ type triedRow struct {
 type tried struct {
 	Requests int         `json:"requests"`
 	Denied   int         `json:"wouldDeny"` // requests that passed and that an observing rule would have denied
+	Asked    int         `json:"wouldAsk"`  // requests that passed and for which an observing rule would have required approval
 	Warned   int         `json:"warned"`    // requests on which a policy warned
 	Left     int         `json:"leftOut"`   // findings beyond the bound on rows
 	Rows     []*triedRow `json:"rows"`
@@ -95,6 +96,9 @@ type tried struct {
 }
 
 func newTried() *tried { return &tried{byKey: map[[5]string]*triedRow{}} }
+
+// wouldAsk is what an observing allow rule with approval would have done.
+const wouldAsk = "approval"
 
 // triedRequest is the part of a request that a report uses.
 type triedRequest struct {
@@ -106,8 +110,9 @@ type triedRequest struct {
 
 func (t *tried) add(q *triedRequest) {
 	t.Requests++
-	denies := false
+	denies, asks := false, false
 	for _, p := range q.rules {
+		asks = asks || p.Action == wouldAsk
 		denies = denies || p.Action == "deny" || p.Action == "rate_limit_blocked"
 		t.count("rule", &p, q)
 	}
@@ -116,6 +121,9 @@ func (t *tried) add(q *triedRequest) {
 	}
 	if denies && q.passed {
 		t.Denied++
+	}
+	if asks && q.passed {
+		t.Asked++
 	}
 	if len(q.policy) > 0 {
 		t.Warned++
@@ -168,7 +176,11 @@ func (t *tried) readFiles(ctx context.Context, env process.Env, args []string, s
 		q := triedRequest{at: rec.Time, agent: cmp.Or(rec.Agent, rec.Principal), asked: cmp.Or(rec.Tool, rec.Method, rec.RPC),
 			passed: rec.Action != "deny" && rec.Action != "rate_limit_blocked"}
 		for _, o := range rec.Observed {
-			q.rules = append(q.rules, audit.PolicyFired{ID: o.RuleID, Action: o.Action})
+			would := o.Action
+			if o.Approval != "" {
+				would = wouldAsk
+			}
+			q.rules = append(q.rules, audit.PolicyFired{ID: o.RuleID, Action: would})
 		}
 		if rec.Kind == audit.KindRequest {
 			q.policy = warnings(rec.PoliciesFired)
@@ -247,7 +259,7 @@ func (t *tried) write(env process.Env, f command.Format) error {
 	if err := command.ShowTable(env, []string{"KIND", "RULE OR POLICY", "ACTION", "AGENT", "TOOL", "COUNT", "ALLOWED NOW", "LAST (UTC)"}, rows); err != nil {
 		return err
 	}
-	note := fmt.Sprintf("%d requests; %d that passed would have been denied by rules, policies warned of %d", t.Requests, t.Denied, t.Warned)
+	note := fmt.Sprintf("%d requests; %d that passed would have been denied by rules, %d would have needed approval, policies warned of %d", t.Requests, t.Denied, t.Asked, t.Warned)
 	if t.Left > 0 {
 		note += fmt.Sprintf("; %d findings are in none of the rows", t.Left)
 	}

@@ -68,6 +68,9 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 	}
 	for i, r := range set.Rules() {
 		step := whyRule{Rule: r.ID, Action: r.Action.String(), Line: ruleLine(doc, i)}
+		if r.Approval != nil {
+			step.Action += withApproval
+		}
 		if i == decided {
 			step.Matched = conditionsOf(file.Policy.Rules[i].When)
 			out.Decided = &step

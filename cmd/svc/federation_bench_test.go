@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -237,5 +238,48 @@ func BenchmarkFederatedSessions(b *testing.B) {
 		after := resident(b, gw.cmd.Process.Pid)
 		b.ReportMetric(float64(after-before)/(1<<20), "MiB")
 		b.ReportMetric(float64(after)/(1<<20), "resident-MiB")
+	}
+}
+
+// BenchmarkFederatedStart measures the time from the start of a gateway in front of 20 servers
+// with 250 tools each until it is ready, and until a client has their whole list. The builds in
+// SVC_BENCH_BINARIES, separated by spaces, take turns; each has state and servers of its own.
+func BenchmarkFederatedStart(b *testing.B) {
+	binaries := strings.Fields(os.Getenv("SVC_BENCH_BINARIES"))
+	if len(binaries) == 0 {
+		binaries = []string{program(b)}
+	}
+	var gateways []*process
+	var keys [][]string
+	for _, bin := range binaries {
+		gw, secrets := federatedGateway(b, 20, 250, 1, "")
+		gw.kill()
+		gw.bin = bin
+		gateways, keys = append(gateways, gw), append(keys, secrets)
+	}
+	ready, listed := make([][]float64, len(binaries)), make([][]float64, len(binaries))
+	for b.Loop() {
+		for i, gw := range gateways {
+			began := time.Now()
+			gw.launch()
+			for !gw.up() {
+				if time.Since(began) > 20*time.Second {
+					b.Fatalf("not ready:\n%s", gw.out.String())
+				}
+				time.Sleep(time.Millisecond)
+			}
+			ready[i] = append(ready[i], time.Since(began).Seconds()*1e3)
+			if pages := whole(b, gw, keys[i][0]); pages != 5 {
+				b.Fatalf("%d pages", pages)
+			}
+			listed[i] = append(listed[i], time.Since(began).Seconds()*1e3)
+			gw.kill()
+		}
+	}
+	for i, bin := range binaries {
+		slices.Sort(ready[i])
+		slices.Sort(listed[i])
+		b.ReportMetric(ready[i][len(ready[i])/2], filepath.Base(bin)+"-ready-ms")
+		b.ReportMetric(listed[i][len(listed[i])/2], filepath.Base(bin)+"-listed-ms")
 	}
 }

@@ -54,15 +54,21 @@ func (o *output) String() string {
 
 func (p *process) start() {
 	p.t.Helper()
+	p.launch()
+	if !holdsWithin(20*time.Second, p.up) {
+		p.kill()
+		p.t.Fatalf("svc %s did not become ready:\n%s", p.args[0], p.out.String())
+	}
+}
+
+// launch starts the process, which is not ready yet.
+func (p *process) launch() {
+	p.t.Helper()
 	p.cmd = exec.Command(p.bin, p.args...)
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
-	}
-	if !holdsWithin(20*time.Second, p.up) {
-		p.kill()
-		p.t.Fatalf("svc %s did not become ready:\n%s", p.args[0], p.out.String())
 	}
 }
 

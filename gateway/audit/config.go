@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -55,7 +56,10 @@ type SinkConfig struct {
 	// URL is the destination: http:// or https:// for http and for otlp, which appends
 	// /v1/logs; udp://host:port, tcp://host:port or unix:///path for syslog.
 	URL string `yaml:"url" env:"true"`
-	// Headers are sent with each http or otlp request.
+	// Format is the form of the lines: svc as in the file, ocsf with requests and summaries as API Activity of
+	// OCSF 1.5.0 and other lines as in the file.
+	Format string `yaml:"format"`
+	// Headers are sent with each http or otlp request; at most 32 headers of together 16 KiB.
 	Headers map[string]string `yaml:"headers" env:"true"`
 	// Buffer is the number of lines that may be queued; further lines are dropped and
 	// counted.
@@ -99,6 +103,7 @@ func (c *Config) SetDefaults() {
 
 // SetDefaults sets the defaults of absent fields.
 func (c *SinkConfig) SetDefaults() {
+	c.Format = FormatSvc
 	c.Buffer = 10_000
 	c.Batch = 500
 	c.Timeout = 5 * time.Second
@@ -110,6 +115,9 @@ const (
 	maxBuffer  = 1_000_000
 	maxBatch   = 10_000
 	maxSinks   = 16
+
+	maxSinkHeaders     = 32
+	maxSinkHeaderBytes = 16 << 10
 
 	maxInterval = 24 * time.Hour // between checkpoints
 )
@@ -152,11 +160,8 @@ func (c *SinkConfig) Validate(at diag.At) {
 	if c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute {
 		at.Field("timeout").Errorf("audit-range", "must be between 10ms and 1m, is %s", c.Timeout)
 	}
-	for name, value := range c.Headers {
-		if !mcp.IsToken(name) || strings.EqualFold(name, "Host") || !mcp.IsValue(value) {
-			at.Field("headers").Field(name).Errorf("audit-sink-header", "is not a header that can be sent")
-		}
-	}
+	oneOf(at.Field("format"), c.Format, FormatSvc, FormatOCSF)
+	c.validateHeaders(at.Field("headers"))
 	switch c.Type {
 	case SinkHTTP, SinkOTLP, SinkSyslog:
 	default:
@@ -192,6 +197,29 @@ func (c *SinkConfig) Validate(at diag.At) {
 		}
 	default:
 		at.Field("url").Errorf("audit-sink-url", "must start with udp://, tcp:// or unix://")
+	}
+}
+
+// validateHeaders reports errors without quoting values, which may be secrets.
+func (c *SinkConfig) validateHeaders(at diag.At) {
+	bytes := 0
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		value, at := c.Headers[name], at.Field(name)
+		bytes += len(name) + len(value)
+		switch {
+		case !mcp.IsToken(name) || !mcp.IsValue(value):
+			at.Errorf("audit-sink-header", "is not a header that can be sent")
+		case mcp.IsFraming(name), c.Type == SinkOTLP && strings.EqualFold(name, "Content-Type"):
+			at.Hint("remove it").Errorf("audit-sink-header", "the sink writes this header itself")
+		}
+		for other := range c.Headers {
+			if other < name && strings.EqualFold(other, name) {
+				at.Errorf("audit-sink-header", "the same header is given as %q", other)
+			}
+		}
+	}
+	if len(c.Headers) > maxSinkHeaders || bytes > maxSinkHeaderBytes {
+		at.Errorf("audit-sink-header", "at most %d headers of together %d bytes, are %d of %d", maxSinkHeaders, maxSinkHeaderBytes, len(c.Headers), bytes)
 	}
 }
 

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +51,22 @@ func TestConfigValidate(t *testing.T) {
 		{"a header with a line feed", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": "a\nb"} }), `sinks[0].headers.X-A: audit-sink-header`},
 		{"a header with a control character", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": "a\x01b"} }), `sinks[0].headers.X-A: audit-sink-header`},
 		{"a header that the sink writes", sink(func(s *SinkConfig) { s.Headers = map[string]string{"host": "b"} }), `sinks[0].headers.host: audit-sink-header`},
+		{"a header of the connection", sink(func(s *SinkConfig) { s.Headers = map[string]string{"transfer-encoding": "chunked"} }), `sinks[0].headers.transfer-encoding: audit-sink-header`},
+		{"a header's length", sink(func(s *SinkConfig) { s.Headers = map[string]string{"Content-Length": "1"} }), `sinks[0].headers.Content-Length: audit-sink-header`},
+		{"a header twice", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": "a", "x-a": "b"} }), `sinks[0].headers.x-a: audit-sink-header`},
+		{"credentials and a media type", sink(func(s *SinkConfig) {
+			s.Headers = map[string]string{"Authorization": "Splunk secret", "Content-Type": "text/plain"}
+		}), ""},
+		{"a media type of otlp", sink(func(s *SinkConfig) { s.Type, s.Headers = SinkOTLP, map[string]string{"content-type": "text/plain"} }), `sinks[0].headers.content-type: audit-sink-header`},
+		{"too many headers", sink(func(s *SinkConfig) {
+			s.Headers = make(map[string]string)
+			for i := range maxSinkHeaders + 1 {
+				s.Headers[fmt.Sprintf("X-%d", i)] = "a"
+			}
+		}), `sinks[0].headers: audit-sink-header`},
+		{"too large headers", sink(func(s *SinkConfig) { s.Headers = map[string]string{"X-A": strings.Repeat("a", maxSinkHeaderBytes)} }), `sinks[0].headers: audit-sink-header`},
+		{"an OCSF sink", sink(func(s *SinkConfig) { s.Format = FormatOCSF }), ""},
+		{"an unknown format", sink(func(s *SinkConfig) { s.Format = "cef" }), "sinks[0].format: audit-value"},
 		{"no buffer", sink(func(s *SinkConfig) { s.Buffer = 0 }), "sinks[0].buffer: audit-range"},
 		{"no batch", sink(func(s *SinkConfig) { s.Batch = 0 }), "sinks[0].batch: audit-range"},
 		{"no timeout", sink(func(s *SinkConfig) { s.Timeout = 0 }), "sinks[0].timeout: audit-range"},

@@ -31,7 +31,7 @@ func full() *Record {
 		GuardrailName: "g", GuardrailVerdict: "pass", GuardrailLatency: 5 * time.Millisecond, StripApplied: true, Stripped: 2, ReplacedSurrogates: 3,
 		TaskHandle: "t", SubscriptionID: "sub", Spans: []Span{{"policy_eval", time.Millisecond}, {"provider", 0}},
 		InjectionScore: 0.125, PIIDetected: []string{"EMAIL", "IBAN"}, PoliciesFired: []PolicyFired{{"p", "n", "warn"}},
-		Observed: []Observed{{"r2", "deny", ""}, {"r3", "allow", ApprovalRequired}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
+		Observed: []Observed{{"r2", "deny", ""}, {"r3", "allow", "required"}}, QualityScores: []QualityScore{{"output_schema", 0.5}},
 	}
 }
 

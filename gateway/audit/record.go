@@ -206,12 +206,9 @@ type EntityCount struct {
 type LeftOut struct{ Upstream, RuleID string }
 
 // Observed is a rule that is not enforced, and the action that it would have had: an
-// action of audit lines, or of rules. Approval is [ApprovalRequired] for a rule that would have let
-// the message pass only with a grant, else empty.
+// action of audit lines, or of rules. Approval is required for a rule that would have let the message
+// pass only with a grant, else empty.
 type Observed struct{ RuleID, Action, Approval string }
-
-// ApprovalRequired is the value of approval for a call that needs a grant and has none.
-const ApprovalRequired = "required"
 
 // QualityScore is the score of one scorer for a response, from 0 to 1.
 type QualityScore struct {

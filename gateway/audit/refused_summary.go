@@ -47,6 +47,11 @@ func (s *Refused) Requests() (n uint64) {
 	return n
 }
 
+// preflights reports whether the line counts allowed preflights.
+func (s *Refused) preflights() bool {
+	return !slices.ContainsFunc(s.Counts, func(c KindCount) bool { return c.ErrorKind != CountPreflight })
+}
+
 // Action returns the action that the line of each counted request would have had.
 func (c *KindCount) Action() string {
 	switch c.ErrorKind {

@@ -71,7 +71,7 @@ func sameSinks(a, b []SinkConfig) bool {
 	}
 	for i := range a {
 		x, y := a[i], b[i]
-		if x.Type != y.Type || x.URL != y.URL || x.Buffer != y.Buffer || x.Batch != y.Batch ||
+		if x.Type != y.Type || x.URL != y.URL || x.Format != y.Format || x.Buffer != y.Buffer || x.Batch != y.Batch ||
 			x.Timeout != y.Timeout || !maps.Equal(x.Headers, y.Headers) {
 			return false
 		}

@@ -30,7 +30,10 @@ func newHTTPSink(cfg SinkConfig) *httpSink {
 }
 
 func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
-	body := append(bytes.Join(lines, []byte("\n")), '\n')
+	var body []byte
+	for _, line := range lines {
+		body = append(append(body, s.cfg.form(line)...), '\n')
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
 		return hostname.WithoutURL(err)

@@ -20,8 +20,8 @@ import (
 )
 
 // otlpSink posts lines as OpenTelemetry log records, in protobuf over HTTP. The body of a
-// record is the unchanged line, so that the chain can be verified from the records of a
-// collector; fields that are used in queries are repeated as attributes.
+// record is the line, unchanged without format: ocsf, so that the chain can be verified from the records
+// of a collector; fields that are used in queries are repeated as attributes.
 type otlpSink struct {
 	http *httpSink
 }
@@ -47,7 +47,7 @@ func (e *rejectedError) Error() string {
 // deliver sends one batch. Lines that the collector rejects permanently are not sent
 // again (OTLP/HTTP, Failures and Partial Success).
 func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
-	body, err := proto.Marshal(otlpLogs(lines))
+	body, err := proto.Marshal(s.logs(lines))
 	if err != nil {
 		return &rejectedError{uint64(len(lines)), "they cannot be encoded"}
 	}
@@ -81,12 +81,12 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 
 func (s *otlpSink) close() { s.http.close() }
 
-// otlpLogs returns the message as LogsData, which has the wire form of
+// logs returns the message as LogsData, which has the wire form of
 // ExportLogsServiceRequest.
-func otlpLogs(lines [][]byte) *logspb.LogsData {
+func (s *otlpSink) logs(lines [][]byte) *logspb.LogsData {
 	records := make([]*logspb.LogRecord, len(lines))
 	for i, line := range lines {
-		records[i] = otlpRecord(line)
+		records[i] = otlpRecord(line, s.http.cfg.form(line))
 	}
 	return &logspb.LogsData{ResourceLogs: []*logspb.ResourceLogs{{
 		Resource:  &resourcepb.Resource{Attributes: []*commonpb.KeyValue{otlpText("service.name", "svc-gateway")}},
@@ -94,12 +94,13 @@ func otlpLogs(lines [][]byte) *logspb.LogsData {
 	}}}
 }
 
-func otlpRecord(line []byte) *logspb.LogRecord {
+// otlpRecord returns the record of a line. body is the line in the format of the sink.
+func otlpRecord(line, body []byte) *logspb.LogRecord {
 	out := &logspb.LogRecord{
 		SeverityNumber: logspb.SeverityNumber_SEVERITY_NUMBER_INFO,
 		SeverityText:   "INFO",
 		EventName:      "audit",
-		Body:           &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: string(line)}},
+		Body:           &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: string(body)}},
 	}
 	var r Record
 	if Decode(line, &r) != nil {

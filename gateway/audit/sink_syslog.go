@@ -14,6 +14,7 @@ import (
 // severity 6 (informational). Over TCP messages are framed by their length
 // (RFC 6587, octet counting).
 type syslogSink struct {
+	cfg              SinkConfig
 	network, address string
 	host             string
 	pid              string
@@ -25,7 +26,7 @@ type syslogSink struct {
 const syslogPriority = 13*8 + 6
 
 func newSyslogSink(cfg SinkConfig) *syslogSink {
-	s := &syslogSink{now: time.Now, pid: strconv.Itoa(os.Getpid())}
+	s := &syslogSink{cfg: cfg, now: time.Now, pid: strconv.Itoa(os.Getpid())}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		s.network, s.address = u.Scheme, u.Host
 		if u.Scheme == "unix" {
@@ -55,7 +56,7 @@ func (s *syslogSink) deliver(ctx context.Context, lines [][]byte) error {
 		}
 	}
 	for _, line := range lines {
-		if _, err := s.conn.Write(s.message(line)); err != nil {
+		if _, err := s.conn.Write(s.message(s.cfg.form(line))); err != nil {
 			return s.broken(err)
 		}
 	}

@@ -17,6 +17,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // withSink is a configuration with one sink.
@@ -52,14 +55,14 @@ func TestHTTPSinkGetsEveryLine(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		if err != nil || r.Header.Get("Content-Type") != "application/x-ndjson" || r.Header.Get("X-Token") != "s3cret" {
+		if err != nil || r.Header.Get("Content-Type") != "application/x-ndjson" || r.Header.Get("Authorization") != "Splunk s3cret" {
 			t.Errorf("%v %v", err, r.Header)
 		}
 		got = append(got, strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")...)
 	}))
 	defer server.Close()
 	c := withSink(t, SinkHTTP, server.URL)
-	c.Sinks[0].Headers = map[string]string{"X-Token": "s3cret"}
+	c.Sinks[0].Headers = map[string]string{"Authorization": "Splunk s3cret"}
 	c.Sinks[0].Batch = 3
 	l := mustOpen(t, c, Options{})
 	for i := range 20 {
@@ -71,6 +74,84 @@ func TestHTTPSinkGetsEveryLine(t *testing.T) {
 	wantCopies(t, c, got)
 	if l.DroppedRecords() != 0 {
 		t.Errorf("%d dropped", l.DroppedRecords())
+	}
+}
+
+// Each kind of sink sends requests as OCSF and other lines as they are in the file.
+func TestSinksSendOCSF(t *testing.T) {
+	web := func(read func(body []byte) []string) func(t *testing.T) (string, <-chan string) {
+		return func(t *testing.T) (string, <-chan string) {
+			got := make(chan string, 10)
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, line := range read(body) {
+					got <- line
+				}
+			}))
+			t.Cleanup(server.Close)
+			return server.URL, got
+		}
+	}
+	for _, row := range []struct {
+		kind     string
+		receiver func(t *testing.T) (url string, got <-chan string)
+	}{
+		{SinkHTTP, web(func(body []byte) []string { return strings.Split(strings.TrimSuffix(string(body), "\n"), "\n") })},
+		{SinkOTLP, web(func(body []byte) (lines []string) {
+			var logs logspb.LogsData
+			if err := proto.Unmarshal(body, &logs); err != nil {
+				t.Error(err)
+			}
+			for _, record := range logs.GetResourceLogs()[0].GetScopeLogs()[0].GetLogRecords() {
+				lines = append(lines, record.GetBody().GetStringValue())
+			}
+			return lines
+		})},
+		{SinkSyslog, func(t *testing.T) (string, <-chan string) {
+			conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			got := make(chan string, 10)
+			go func() {
+				for buf := make([]byte, MaxLine); ; {
+					n, _, err := conn.ReadFrom(buf)
+					if err != nil {
+						return
+					}
+					got <- string(buf[bytes.IndexByte(buf[:n], '{'):n])
+				}
+			}()
+			return "udp://" + conn.LocalAddr().String(), got
+		}},
+	} {
+		t.Run(row.kind, func(t *testing.T) {
+			url, got := row.receiver(t)
+			c := withSink(t, row.kind, url)
+			c.Sinks[0].Format = FormatOCSF
+			l := mustOpen(t, c, Options{})
+			if err := l.Write(t.Context(), &Record{Action: ActionAllow, Method: "tools/call", Tool: "read_file"}); err != nil {
+				t.Fatal(err)
+			}
+			mustClose(t, l)
+			lines := readLines(t, c.Path)
+			if len(lines) != 3 {
+				t.Fatalf("%d lines", len(lines))
+			}
+			lines[1] = string(c.Sinks[0].form([]byte(lines[1])))
+			for _, want := range lines {
+				if line := <-got; line != want {
+					t.Errorf("got %s, want %s", line, want)
+				}
+			}
+			if !strings.Contains(lines[1], `"class_uid":6003`) {
+				t.Errorf("no event: %s", lines[1])
+			}
+		})
 	}
 }
 

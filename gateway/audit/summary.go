@@ -151,7 +151,7 @@ func (s *Summary) refused(r *Record) {
 	s.reach(r.Time, r.Time.Add(r.Duration))
 	n := r.Refused.Requests()
 	s.Counted += n
-	preflights := !slices.ContainsFunc(r.Refused.Counts, func(c KindCount) bool { return c.ErrorKind != CountPreflight })
+	preflights := r.Refused.preflights()
 	s.All.addCounted(n, !preflights)
 	for field := range s.groups {
 		switch field {

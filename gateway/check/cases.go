@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/plane"
 )
 
 // Cases is a file of test cases for the rules of a configuration.
@@ -81,6 +83,9 @@ type Expectation struct {
 	// Action is the action of the decision: allow, deny, redact, rate_limit,
 	// strip_app or guardrail. The default action is allow or deny.
 	Action string `yaml:"action"`
+	// Approval is required for a call that passes only after a person has granted it. If absent or none,
+	// the case fails for such a call.
+	Approval string `yaml:"approval"`
 	// Rule is the id of the deciding rule, default_deny, or empty for the default
 	// that allows.
 	Rule *string `yaml:"rule"`
@@ -143,7 +148,10 @@ func (e *Expectation) validate(at diag.At) {
 	if actions := policy.ActionNames(); e.Action != "" && !slices.Contains(actions, e.Action) {
 		at.Field("action").Hint("use one of %s", strings.Join(actions, ", ")).Errorf("enum", "action is %q", e.Action)
 	}
-	if e.Action == "" && e.Rule == nil && e.Upstream == nil && e.Observed == nil && e.Arguments == nil && e.Params == nil && e.Result == nil {
+	if e.Approval != "" && e.Approval != approvalNone && e.Approval != plane.ApprovalRequired {
+		at.Field("approval").Hint("use required or none").Errorf("enum", "approval is %q", e.Approval)
+	}
+	if e.Action == "" && e.Approval == "" && e.Rule == nil && e.Upstream == nil && e.Observed == nil && e.Arguments == nil && e.Params == nil && e.Result == nil {
 		at.Hint("as in expect: {action: deny, rule: no-deletes}").Errorf("required", "the case expects nothing")
 	}
 }
@@ -209,6 +217,9 @@ func (e *Engine) Run(c *Case) CaseResult {
 	if got := a.Decision.Action.String(); want.Action != "" && want.Action != got {
 		fail("action", want.Action, got, "")
 	}
+	if got := approvalOf(&a.Decision); cmp.Or(want.Approval, approvalNone) != got {
+		fail("approval", cmp.Or(want.Approval, approvalNone), got, "")
+	}
 	if want.Rule != nil && *want.Rule != a.Decision.RuleID {
 		note := ""
 		if *want.Rule != "" && *want.Rule != policy.DefaultDenyID && !slices.Contains(e.rules.Order(), *want.Rule) {
@@ -237,6 +248,16 @@ func (e *Engine) Run(c *Case) CaseResult {
 		}
 	}
 	return out
+}
+
+const approvalNone = "none"
+
+// approvalOf returns required for a decision that lets a call pass only with a grant, else none.
+func approvalOf(d *policy.Decision) string {
+	if d.Approval() != nil {
+		return plane.ApprovalRequired
+	}
+	return approvalNone
 }
 
 // compare checks a part of the forwarded message.

@@ -36,6 +36,7 @@ policy:
     - {id: trial, action: deny, mode: observe, when: {tool_name: search_web}}
     - {id: search, action: allow, when: {tool_glob: "search_*"}}
     - {id: mask, action: redact, when: {tool_name: get_order}, redact: [{regex: '[0-9]{16}', replacement: "${0}x"}, {regex: '"id":1,', replacement: '"id":1,'}]}
+    - {id: wipes, action: allow, when: {tool_name: wipe}, approval: {}}
     - {id: slow, action: rate_limit, tokens_per_second: 1, when: {tool_name: refund}}
     - {id: ask, action: guardrail, guardrail: guard, when: {tool_name: check}}
     - {id: no-input, action: deny, when: {direction: server_to_client, result_type: input_required}}
@@ -43,6 +44,7 @@ policy:
     - {id: breaks, action: redact, when: {method: resources/read}, redact: [{regex: '"method"', replacement: '"m"'}]}
     - {id: never, action: allow, when: {method: tasks/get}}
 audit: {path: audit.jsonl}
+control_plane: {url: "https://control.example", ingest_key: svc_ingest_x}
 `
 
 func load(t testing.TB, text string) *Engine {
@@ -89,6 +91,13 @@ func TestRunCase(t *testing.T) {
 		{"another result", "request: {direction: server_to_client, result: {content: []}}\nexpect: {action: allow, result: {content: []}}", ""},
 		{"redaction that breaks the message", "request: {method: resources/read, params: {uri: \"file:///a\"}}\nexpect: {action: redact, upstream: \"\"}", ""},
 
+		{"approval", "request: {tool: wipe}\nexpect: {action: allow, approval: required, rule: wipes}", ""},
+		{"no approval", "request: {tool: search_img}\nexpect: {action: allow, approval: none}", ""},
+		{"approval of another tool", "request: {tool: delete_order}\nexpect: {action: deny}", ""},
+
+		{"approval that is not expected", "request: {tool: wipe}\nexpect: {action: allow}", `approval: want none, got required`},
+		{"approval that is not expected, and only the rule is", "request: {tool: wipe}\nexpect: {rule: wipes}", `approval: want none, got required`},
+		{"approval that nobody requires", "request: {tool: search_img}\nexpect: {approval: required}", `approval: want required, got none`},
 		{"wrong action", "request: {tool: refund}\nexpect: {action: allow}", `action: want allow, got rate_limit`},
 		{"wrong rule", "request: {tool: refund}\nexpect: {rule: search}", `rule: want "search", got "slow"`},
 		{"no such rule", "request: {tool: refund}\nexpect: {rule: serach}", `no rule has that id`},
@@ -130,6 +139,7 @@ func TestCasesAreStrict(t *testing.T) {
 		{"result that is no object", "cases: [{name: a, request: {result_type: x, result: 5}, expect: {action: deny}}]", "request", "cases[0].request"},
 		{"direction", "cases: [{name: a, request: {tool: x, direction: up}, expect: {action: deny}}]", "enum", "cases[0].request.direction"},
 		{"action", "cases: [{name: a, request: {tool: x}, expect: {action: permit}}]", "enum", "cases[0].expect.action"},
+		{"approval", "cases: [{name: a, request: {tool: x}, expect: {approval: granted}}]", "enum", "cases[0].expect.approval"},
 		{"nothing expected", "cases: [{name: a, request: {tool: x}}]", "required", "cases[0].expect"},
 		{"unreadable, of another name", "cases: [{name: a, caller: {unreadable: [roles]}, request: {tool: x}, expect: {action: deny}}]", "enum", "cases[0].caller.unreadable[0]"},
 		{"key and token", "cases: [{name: a, caller: {key: k, groups: [g]}, request: {tool: x}, expect: {action: deny}}]", "caller", "cases[0].caller"},
@@ -155,10 +165,10 @@ func TestCoverage(t *testing.T) {
 		results = append(results, e.Run(replayRead(t, text)))
 	}
 	c := e.Cover(results)
-	if want := []string{"staff", "mask", "slow", "ask", "no-input", "mask-down", "breaks", "never"}; !slices.Equal(c.Missed, want) || len(c.Rules) != 11 {
+	if want := []string{"staff", "mask", "wipes", "slow", "ask", "no-input", "mask-down", "breaks", "never"}; !slices.Equal(c.Missed, want) || len(c.Rules) != 12 {
 		t.Errorf("missed %v of %d", c.Missed, len(c.Rules))
 	}
-	if p := c.Percent(); p < 27 || p > 28 {
+	if p := c.Percent(); p != 25 {
 		t.Errorf("%v percent", p)
 	}
 	if p := (Coverage{}).Percent(); p != 100 {

@@ -23,6 +23,10 @@ type check struct {
 // checks returns all warnings, by code.
 func checks() []check {
 	return []check{
+		{"approval-by-address", "a person decides about calls of an address", []string{"auth", "policy"}, approvalByAddress},
+		{"approval-no-owner", "it is not known which person is behind a key whose calls need approval", []string{"auth", "policy"}, approvalNoOwner},
+		{"approval-not-shared", "replicas ask for approval of the same call again", []string{"policy", "rate_limit_store", "sessions"}, approvalNotShared},
+		{"approval-shadows", "a rule with approval hides rules that deny, redact or limit", nil, approvalShadows},
 		{"auth-disabled-public", "authentication is off and the address is public", []string{"auth", "listen", "tls"}, authDisabledPublic},
 		{"authorization-server-omitted", "an upstream chooses the server at which its operator logs in (info)", []string{"upstreams"}, authorizationServerOmitted},
 		{"burst-below-rate", "a bucket holds less than one second of its rate", nil, burstBelowRate},

@@ -35,6 +35,8 @@ func (r *rule) cells() []cell {
 			}
 		case r.When.Arguments != nil && method == "":
 			out = append(out, cell{way: way, tools: everyName()}, cell{way: way, method: mcp.MethodPromptsGet})
+		case r.Approval != nil && method == "":
+			out = append(out, cell{way: way, tools: everyName()}, cell{way: way, method: mcp.MethodPromptsGet}, cell{way: way, method: mcp.MethodResourcesRead})
 		case method == mcp.MethodToolsCall && way == up:
 			out = append(out, cell{way: way, tools: everyName()})
 		default:
@@ -79,6 +81,7 @@ func (r *rule) takes(c cell) *nameSet {
 		if method == "" {
 			return everyName()
 		}
+	case r.Approval != nil && !policy.Approvable(c.method):
 	case !r.inputRequired && (method == "" || method == c.method):
 		// The method of the message is not known, so a rule with a method covers only cells of
 		// that method.

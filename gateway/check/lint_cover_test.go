@@ -40,7 +40,7 @@ func everyRequest() []policy.Request {
 		for _, n := range names {
 			out = append(out, policy.Request{Method: "tools/call", Tool: n, HasTool: true, Claims: who})
 		}
-		for _, m := range []string{"", "ping", "tasks/get", "x/other"} {
+		for _, m := range []string{"", "ping", "tasks/get", "prompts/get", "resources/read", "x/other"} {
 			out = append(out, policy.Request{Method: m, Claims: who}, policy.Request{Direction: policy.ServerToClient, Method: m, Claims: who})
 		}
 		out = append(out, policy.Request{Direction: policy.ServerToClient, Method: "tools/call", Claims: who},
@@ -61,7 +61,7 @@ func someWhen() *rapid.Generator[policy.When] {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(list), 0, 2, rapid.ID)
 	}
 	return rapid.Custom(func(t *rapid.T) policy.When {
-		w := policy.When{Method: pick("", "", "", "tools/call", "ping", "tasks/get").Draw(t, "method")}
+		w := policy.When{Method: pick("", "", "", "tools/call", "prompts/get", "ping", "tasks/get").Draw(t, "method")}
 		switch rapid.IntRange(0, 7).Draw(t, "matcher") {
 		case 1:
 			w.ToolName = ptr(pick("a", "ab", "*").Draw(t, "name"))
@@ -97,7 +97,12 @@ func TestShadowedIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var cfg policy.Config
 		for i, w := range rapid.SliceOfN(when, 1, 6).Draw(t, "rules") {
-			cfg.Rules = append(cfg.Rules, policy.RuleConfig{ID: fmt.Sprintf("r%d", i), Action: "allow", When: &w})
+			r := policy.RuleConfig{ID: fmt.Sprintf("r%d", i), Action: "allow", When: &w}
+			if w.Direction == nil && (w.Method == "" || policy.Approvable(w.Method)) && rapid.Bool().Draw(t, "approval") {
+				r.Approval = new(policy.ApprovalConfig)
+				r.Approval.SetDefaults()
+			}
+			cfg.Rules = append(cfg.Rules, r)
 		}
 		set, err := policy.Compile(cfg)
 		if err != nil {

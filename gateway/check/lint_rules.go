@@ -63,7 +63,7 @@ func readRule(c *policy.RuleConfig, i int) (r rule, ok bool) {
 	if cl := w.Claims; cl != nil && len(cl.Groups)+len(cl.GroupsIn)+len(cl.ScopesIn)+len(cl.SubjectIn) > 0 {
 		r.claims = cl
 	}
-	r.meets = r.claims.Matcher(c.Action == policy.Allow.String())
+	r.meets = r.claims.Matcher(r.permits())
 	var err error
 	tool := w.Tool()
 	if r.tools, r.matcher, err = namesOf(&tool); tool.IsAny() {
@@ -71,6 +71,9 @@ func readRule(c *policy.RuleConfig, i int) (r rule, ok bool) {
 	}
 	return r, err == nil
 }
+
+// permits reports whether the rule only permits: it has no approval.
+func (r *rule) permits() bool { return r.Action == policy.Allow.String() && r.Approval == nil }
 
 // route is a route with the set of tools that it matches.
 type route struct {
@@ -98,7 +101,7 @@ func readRoutes(list []upstream.Route) []route {
 // takesMethod reports whether the rule matches every message with a method in one direction,
 // whatever the tool and the caller.
 func (r *rule) takesMethod(way int, method string) bool {
-	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" && r.When.Method != method {
+	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" && r.When.Method != method || r.Approval != nil && !policy.Approvable(method) {
 		return false
 	}
 	return r.tools == nil || way == up && method == mcp.MethodToolsCall
@@ -163,7 +166,7 @@ func catchAllAllow(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.decides() || r.Action == policy.Deny.String() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" {
+		if !r.decides() || r.Action == policy.Deny.String() || r.Approval != nil || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" {
 			continue
 		}
 		var opened []string
@@ -233,7 +236,7 @@ func claimsAllowWithoutDefaultDeny(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.claims == nil || !r.decides() || r.Action != policy.Allow.String() || !r.ways[up] {
+		if r.claims == nil || !r.decides() || !r.permits() || !r.ways[up] {
 			continue
 		}
 		var cells []cell
@@ -270,11 +273,11 @@ func needlessDiscoveryRule(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
 		m := r.When.Method
-		if r.Action != policy.Allow.String() || !r.decides() || !mcp.Discovery(m) || !r.ways[up] || r.tools != nil {
+		if !r.permits() || !r.decides() || !mcp.Discovery(m) || !r.ways[up] || r.tools != nil {
 			continue
 		}
 		stopped := slices.ContainsFunc(p.after(r), func(a *rule) bool {
-			return a.Action != policy.Allow.String() && a.takesMethod(up, m)
+			return !a.permits() && a.takesMethod(up, m)
 		})
 		if !stopped {
 			p.warn(p.ruleAt(r.index).Field("when").Field("method"), "remove the rule; to close the method deny it",

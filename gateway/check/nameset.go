@@ -195,6 +195,21 @@ func (b *workBound) Covers(covers []*nameSet, target *nameSet) (v coverage, name
 	return v, name
 }
 
+// Meet decides whether two sets have a name in common; false if that is too much work.
+func (b *workBound) Meet(s, t *nameSet) bool {
+	if s.names == nil && t.names != nil {
+		s, t = t, s
+	}
+	if b.left -= len(s.list); s.names != nil && b.left > 0 {
+		return slices.ContainsFunc(s.list, t.Contains)
+	}
+	w := coverSearch{target: s.prog, covers: []*syntax.Prog{t.prog}, meets: true, left: min(b.left, setQuestion)}
+	units := w.left
+	v, _ := w.run()
+	b.left -= units - max(w.left, 0)
+	return v == coversNotAll
+}
+
 // mayMeet reports whether a name can start with both prefixes.
 func mayMeet(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 

@@ -15,6 +15,7 @@ type coverSearch struct {
 	covers []*syntax.Prog
 	left   int // remaining units of work
 
+	meets bool // the covers must accept the name too
 	words bool // an expression tests word boundaries
 	seen  map[string]bool
 	queue []state
@@ -63,14 +64,15 @@ func (w *coverSearch) run() (coverage, string) {
 	return coversAll, ""
 }
 
-// accepts reports whether the target accepts at this state and no other program does.
+// accepts reports whether the target accepts at this state and no other program does; with meets,
+// whether all do.
 func (w *coverSearch) accepts(s *state) bool {
 	flags := syntax.EmptyOpContext(s.before, atEdge)
 	if _, ok := w.reach(w.target, s.target, flags); !ok {
 		return false
 	}
 	for i, c := range w.covers {
-		if _, ok := w.reach(c, s.covers[i], flags); ok {
+		if _, ok := w.reach(c, s.covers[i], flags); ok != w.meets {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,13 @@ func TestCoversModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			sets = append(sets, s)
+		}
+		meet := newWorkBound(10_000_000).Meet
+		for i, c := range covers {
+			if common := meet(set, sets[i]); !common && slices.ContainsFunc(names, func(n string) bool { return n != "" && set.Contains(n) && sets[i].Contains(n) }) ||
+				meet(sets[i], set) != common || meet(set, nameList(names...)) != slices.ContainsFunc(names, set.Contains) {
+				t.Fatalf("%q and %q have a name in common: %v", target, c, common)
+			}
 		}
 		matches := func(expr, name string) bool {
 			return regexp.MustCompile(`^(?:` + expr + `)$`).MatchString(name)

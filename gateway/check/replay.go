@@ -30,6 +30,7 @@ type Replay struct {
 	rows        int
 	principals  [2]int // remembered separately for changes of the rule only
 	undecided   map[string]uint64
+	approvals   map[string]uint64 // by rule
 	skipped     map[string]uint64
 }
 
@@ -61,7 +62,7 @@ type judgement struct {
 // NewReplay returns a replay under the rules of e.
 func (e *Engine) NewReplay() *Replay {
 	r := &Replay{engine: e, rules: map[string]*policy.Rule{}, memo: map[question]judgement{},
-		groups: map[groupKey]*group{}, undecided: map[string]uint64{}, skipped: map[string]uint64{}}
+		groups: map[groupKey]*group{}, undecided: map[string]uint64{}, approvals: map[string]uint64{}, skipped: map[string]uint64{}}
 	for _, rule := range e.rules.Rules() {
 		r.rules[rule.ID] = rule
 	}
@@ -133,8 +134,12 @@ func (r *Replay) record(rec *audit.Record) {
 		}
 	}
 	j := r.remembered(q)
+	asks := j.unknown == "" && j.decision.Approval() != nil
+	if asks {
+		r.approvals[j.decision.RuleID]++
+	}
 	if rule := r.rules[rec.RuleID]; q.direction == policy.ClientToServer && rule != nil && rule.Direction() == policy.ServerToClient &&
-		j.unknown == "" && j.decision.Action != policy.Deny {
+		j.unknown == "" && j.decision.Action != policy.Deny && (!asks || rec.Approval != "") {
 		// The recorded decision is about the response, so the request was allowed.
 		// If it is allowed under the new rules too, the response is evaluated.
 		answer := question{direction: policy.ServerToClient, resultType: rec.ResultType, identified: q.identified}
@@ -238,10 +243,19 @@ func (r *Replay) judge(q question) judgement {
 // outcome is an action and the deciding rule.
 type outcome struct{ Action, Rule string }
 
+// toApproval is the action of a [Group] for calls that would pass only with a grant.
+const toApproval = "approval"
+
 // compare counts a line by the kind of change.
 func (r *Replay) compare(rec *audit.Record, d *policy.Decision) {
 	from, to := outcome{rec.Action, rec.RuleID}, outcome{d.Action.String(), d.RuleID}
 	agrees := allows(d.Action, rec.Action)
+	if d.Approval() != nil {
+		to.Action = toApproval
+		if agrees = rec.Approval != ""; agrees { // also if it was denied then, for want of a grant
+			to.Action = from.Action
+		}
+	}
 	if from.Rule == to.Rule && agrees {
 		r.same++
 		return

@@ -98,6 +98,8 @@ type Report struct {
 	// rule would make with the same action; most lines first.
 	Changed  []Group `json:"changed"`
 	RuleOnly []Group `json:"rule_only"`
+	// Approvals counts the calls that would pass only after a person has granted them, by rule.
+	Approvals []RuleCount `json:"approvals"`
 	// Undecided counts lines without enough data for a decision, by reason;
 	// Skipped counts lines without a decision of rules.
 	Undecided []Reason `json:"undecided"`
@@ -144,6 +146,12 @@ type Example struct {
 	PrincipalKind string    `json:"principal_kind,omitempty"`
 }
 
+// RuleCount is a number of lines with the same rule.
+type RuleCount struct {
+	Rule  string `json:"rule"`
+	Lines uint64 `json:"lines"`
+}
+
 // Reason is a number of lines with the same reason.
 type Reason struct {
 	Reason string `json:"reason"`
@@ -165,6 +173,12 @@ func linesOf(groups []Group) uint64 {
 func (r *Replay) Report() *Report {
 	out := &Report{Lines: r.lines, Same: r.same, Malformed: r.malformed, Changed: []Group{}, RuleOnly: []Group{},
 		Undecided: reasons(r.undecided), Skipped: reasons(r.skipped)}
+	out.Approvals = []RuleCount{}
+	for _, id := range r.engine.rules.Order() {
+		if n := r.approvals[id]; n > 0 {
+			out.Approvals = append(out.Approvals, RuleCount{id, n})
+		}
+	}
 	for k, g := range r.groups {
 		made := Group{From: Decided(k.from), To: Decided(k.to), Lines: g.lines, Rows: []Row{}, Rest: g.rest.lines}
 		for rk, w := range g.rows {

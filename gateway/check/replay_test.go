@@ -116,6 +116,16 @@ func TestReplayLine(t *testing.T) {
 		{"another rule, the same action", call("search_a", "allow", "tools"), "rule only allow tools -> allow search"},
 		{"an observing rule decides nothing", call("search_web", "allow", "search"), "same"},
 
+		{"needs approval and passed without", call("wipe", "allow", "wipes"), "changed allow wipes -> approval wipes"},
+		{"needs approval and was denied", call("wipe", "deny", "default_deny"), "changed deny default_deny -> approval wipes"},
+		{"an approval that was granted", with(call("wipe", "allow", "wipes"), func(r *audit.Record) { r.Approval = "granted" }), "same"},
+		{"an approval that was continued", with(call("wipe", "allow", "wipes"), func(r *audit.Record) { r.Approval = "continued" }), "same"},
+		{"an approval that nobody has decided", with(call("wipe", "deny", "wipes"), func(r *audit.Record) { r.Approval, r.ErrorKind = "required", "approval_required" }), "same"},
+		{"an approval by another rule", with(call("wipe", "allow", "old"), func(r *audit.Record) { r.Approval = "granted" }), "rule only allow old -> allow wipes"},
+		{"granted, and no approval is needed now", with(call("search_a", "allow", "search"), func(r *audit.Record) { r.Approval = "granted" }), "same"},
+		{"not granted, and no approval is needed now", with(call("search_a", "deny", "search"), func(r *audit.Record) { r.Approval = "required" }), "changed deny search -> allow search"},
+		{"decided on the answer to an approved call", with(call("wipe", "redact", "no-input"), func(r *audit.Record) { r.Approval, r.ResultType = "granted", "input_required" }), "changed redact no-input -> deny no-input"},
+
 		{"claims could decide", with(call("search_a", "allow", "search"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), `undecided rule "staff" has a condition on claims`},
 		{"claims that come too late", with(call("delete_x", "allow", "x"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), "changed allow x -> deny no-deletes"},
 		{"claims on other tools", with(call("refund", "allow", "slow"), func(r *audit.Record) { r.PrincipalKind = "oauth" }), "same"},
@@ -141,7 +151,11 @@ func TestReplayLine(t *testing.T) {
 		{"a name that was cut", call("search_"+strings.Repeat("x", 400), "allow", "search"), "skipped the name was too long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := describe(replayed(t, e, trail(t, c.rec)))
+			report := replayed(t, e, trail(t, c.rec))
+			got := describe(report)
+			if asks := c.rec.Tool == "wipe"; asks != (len(report.Approvals) == 1 && report.Approvals[0] == RuleCount{"wipes", 1}) {
+				t.Errorf("approvals %v", report.Approvals)
+			}
 			if len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -183,7 +197,7 @@ func describe(r *Report) []string {
 // Under the rules that produced it an audit log has no changes, for any rules, as long as
 // no claims are involved; with claims no line is reported as changed.
 func TestReplayUnderTheSameRules(t *testing.T) {
-	actions := rapid.SampledFrom([]string{"allow", "deny", "strip_app", "rate_limit"})
+	actions := rapid.SampledFrom([]string{"allow", "deny", "strip_app", "rate_limit", "approval"})
 	tools := rapid.SampledFrom([]string{"a", "ab", "b", "b_x"})
 	dir := t.TempDir()
 	n := 0
@@ -199,12 +213,18 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 			if action == "rate_limit" {
 				extra = ", tokens_per_second: 1"
 			}
+			if action == "approval" {
+				if action = "allow"; !strings.Contains(when, "ping") && !strings.Contains(when, "direction") {
+					extra = ", approval: {}"
+				}
+			}
 			fmt.Fprintf(&b, "    - {id: r%d, action: %s, when: {%s}%s}\n", i, action, when, extra)
 		}
 		head, _, _ := strings.Cut(shop, "  rules:\n")
-		text := head + "  rules: []\naudit: {path: audit.jsonl}\n"
+		const tail = "audit: {path: audit.jsonl}\ncontrol_plane: {url: \"https://control.example\", ingest_key: svc_ingest_x}\n"
+		text := head + "  rules: []\n" + tail
 		if count > 0 {
-			text = head + "  rules:\n" + b.String() + "audit: {path: audit.jsonl}\n"
+			text = head + "  rules:\n" + b.String() + tail
 		}
 		file, found := config.Parse("f.yaml", []byte(text), nil)
 		if file == nil {
@@ -238,7 +258,12 @@ func TestReplayUnderTheSameRules(t *testing.T) {
 			if d.Action == policy.RateLimit {
 				rec.Action = rapid.SampledFrom([]string{"allow", "rate_limit_blocked"}).Draw(t, "bucket")
 			}
-			if q.Direction == policy.ClientToServer && d.Action != policy.Deny && rec.Action != "rate_limit_blocked" {
+			if d.Approval() != nil {
+				if rec.Approval = rapid.SampledFrom([]string{"granted", "denied"}).Draw(t, "approval"); rec.Approval == "denied" {
+					rec.Action = "deny"
+				}
+			}
+			if q.Direction == policy.ClientToServer && rec.Action != "deny" && rec.Action != "rate_limit_blocked" {
 				// The decision about the response replaces the one about the request.
 				answer := policy.Request{Direction: policy.ServerToClient, Claims: q.Claims}
 				if a := e.rules.Decide(&answer); a.RuleID != "" && a.Action != policy.Allow && a.Action != policy.RateLimit {

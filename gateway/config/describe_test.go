@@ -41,8 +41,8 @@ var enums = map[string][]string{
 	"policy.deny_as":                   {"", policy.DenyAsHTTP, policy.DenyAsToolError},
 	"policy.rules[].mode":              {"", "enforce", policy.ModeObserve},
 	"policy.rules[].action":            policy.ActionNames(),
-	"policy.rules[].approval.not_self": {api.SelfForbidden, api.SelfAllowed, api.SelfStrict},
-	"policy.rules[].approval.show":     {api.ShowAll, api.ShowNone},
+	"policy.rules[].approval.not_self": api.ApprovalNotSelf,
+	"policy.rules[].approval.show":     api.ApprovalShow,
 	"rate_limit_store.type":            {"in_memory", "redis"},
 	"telemetry.customer.compression":   {CompressionNone, CompressionGzip},
 	"telemetry.operator.compression":   {CompressionNone, CompressionGzip},
@@ -54,6 +54,7 @@ var enums = map[string][]string{
 	"tool_search.mode":                 {ToolSearchPassthrough, ToolSearchSynthesize},
 	"policy.rules[].when.direction":    {"client_to_server", "server_to_client", ""},
 	"policy.rules[].when.result_type":  {"", "input_required"},
+	"audit.sinks[].format":             {audit.FormatSvc, audit.FormatOCSF},
 }
 
 // requiredFields are the fields that validation requires, by the path of their parent.

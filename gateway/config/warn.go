@@ -29,10 +29,15 @@ func (f *File) LogWarnings(log *slog.Logger) {
 	}
 }
 
+// OwnSessionKeys reports whether replicas that share rate_limit_store have session keys of their own.
+func (f *File) OwnSessionKeys() bool {
+	return f.RateLimitStore.Type == redis.TypeRedis && f.Sessions.KeyFile == ""
+}
+
 // SessionKeyUnshared returns what does not work between replicas that share rate_limit_store and
 // have session keys of their own; nil without such replicas, and if all works.
 func (f *File) SessionKeyUnshared() (effects []string) {
-	if f.RateLimitStore.Type != redis.TypeRedis || f.Sessions.KeyFile != "" {
+	if !f.OwnSessionKeys() {
 		return nil
 	}
 	if f.Federation.Enabled {

@@ -23,3 +23,20 @@ func IsToken(s string) bool {
 func IsValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
+
+// framing are the fields that frame a message or belong to one connection.
+var framing = [...]string{
+	"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
+	"Proxy-Authorization", "Proxy-Authenticate", "TE", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "HTTP2-Settings",
+}
+
+// IsFraming reports whether a header field frames a message or belongs to one connection: only an HTTP
+// client itself writes such a field.
+func IsFraming(name string) bool {
+	for _, f := range framing {
+		if strings.EqualFold(f, name) {
+			return true
+		}
+	}
+	return false
+}

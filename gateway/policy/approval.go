@@ -48,13 +48,11 @@ type NotSelf string
 // BoolOrText marks the type for the loader of the file.
 func (NotSelf) BoolOrText() {}
 
-// Defaults and bounds of an approval.
+// Defaults of an approval, and the shortest time.
 const (
 	defaultValidFor = time.Hour
 	defaultExpires  = 24 * time.Hour
 	minApproval     = time.Second
-	maxValidFor     = 24 * time.Hour
-	maxExpires      = 7 * 24 * time.Hour
 )
 
 // SetDefaults sets the documented defaults.
@@ -69,12 +67,12 @@ func (c *ApprovalConfig) Validate(at diag.At) {
 			at.Hint("use a duration from %s to %s", minApproval, hours(most)).Errorf("range", "%s is out of range", got)
 		}
 	}
-	within(at.Field("valid_for"), c.ValidFor, maxValidFor)
-	within(at.Field("expires"), c.Expires, maxExpires)
-	if !slices.Contains([]NotSelf{api.SelfForbidden, api.SelfAllowed, api.SelfStrict}, c.NotSelf) {
+	within(at.Field("valid_for"), c.ValidFor, api.MaxApprovalValidFor)
+	within(at.Field("expires"), c.Expires, api.MaxApprovalExpires)
+	if !slices.Contains(api.ApprovalNotSelf, string(c.NotSelf)) {
 		at.Field("not_self").Hint("use true, false or strict").Errorf("enum", "not_self is %q", string(c.NotSelf))
 	}
-	if c.Show != api.ShowAll && c.Show != api.ShowNone {
+	if !slices.Contains(api.ApprovalShow, c.Show) {
 		at.Field("show").Hint("use all or none").Errorf("enum", "show is %q", c.Show)
 	}
 	plainText(at.Field("note"), "note", c.Note)

@@ -147,6 +147,14 @@ type Decision struct {
 	ByArguments bool
 }
 
+// Approval returns the approval that the message needs to pass, nil for none.
+func (d *Decision) Approval() *Approval {
+	if d.Rule == nil || d.Action != Allow {
+		return nil
+	}
+	return d.Rule.Approval
+}
+
 // Decide returns the decision of the first matching rule, or of the default action. It is
 // safe for concurrent use, does not allocate, and retains nothing of q.
 //

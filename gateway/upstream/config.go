@@ -220,7 +220,7 @@ func (c *Config) validateHeader(at diag.At, name, value string) {
 	switch {
 	case !validName(name):
 		at.Errorf("header", "%q is not a header name", name)
-	case ownsHeader(name), mcp.EqualName(name, mcp.HeaderHops):
+	case mcp.IsFraming(name), mcp.EqualName(name, mcp.HeaderHops):
 		at.Hint("remove it").Errorf("header", "the gateway writes this header itself")
 	case !validValue(value):
 		at.Errorf("header", "the value holds a line break or another control character")

@@ -47,20 +47,3 @@ var isToken, isValue = func() (token, value [256]bool) {
 	}
 	return token, value
 }()
-
-// owned are the fields that frame a message or belong to one connection. Only the client
-// writes them.
-var owned = [...]string{
-	"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
-	"Proxy-Authorization", "Proxy-Authenticate", "TE", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "HTTP2-Settings",
-}
-
-// ownsHeader reports whether only the client writes the field.
-func ownsHeader(name string) bool {
-	for _, o := range owned {
-		if strings.EqualFold(o, name) {
-			return true
-		}
-	}
-	return false
-}

@@ -54,7 +54,7 @@ func newTarget(cfg *Config) (target, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, " %s HTTP/1.1\r\nHost: %s\r\nAccept-Encoding: identity\r\n", u.RequestURI(), u.Host)
 	for name, value := range cfg.Headers {
-		if !validName(name) || !validValue(value) || ownsHeader(name) {
+		if !validName(name) || !validValue(value) || mcp.IsFraming(name) {
 			return target{}, fmt.Errorf("header %q cannot be sent", name)
 		}
 		t.static = append(t.static, name)
@@ -182,7 +182,7 @@ func (t *target) appendRequest(w *writeBuffer, req *HTTPRequest) error {
 		if !validValue(f.Value) {
 			return fmt.Errorf("%w: header %.40s holds a line break or another control character", ErrInvalidRequest, f.Name)
 		}
-		if ownsHeader(f.Name) || t.sets(f.Name) {
+		if mcp.IsFraming(f.Name) || t.sets(f.Name) {
 			continue
 		}
 		b = append(b, f.Name...)

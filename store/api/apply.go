@@ -221,19 +221,23 @@ func (s *PolicySpec) Validate(name *string) map[string]string {
 	return wrong
 }
 
-// BudgetSpec is the spec of a Budget. Agent is the name of its agent.
+// BudgetSpec is the spec of a Budget. Agent and Team are the names of its agent and of its team.
 type BudgetSpec struct {
-	Agent    string   `json:"agent"`
-	Period   string   `json:"period"`
-	LimitUSD *float64 `json:"limitUsd"`
+	Scope       string   `json:"scope,omitempty"`
+	Agent       string   `json:"agent,omitempty"`
+	Environment string   `json:"environment,omitempty"`
+	Team        string   `json:"team,omitempty"`
+	Period      string   `json:"period"`
+	LimitUSD    *float64 `json:"limitUsd"`
+	WarnAt      WarnAt   `json:"warnAt,omitempty"`
 }
 
 // Validate checks the spec like a new budget.
 func (s *BudgetSpec) Validate(name *string) map[string]string {
-	budget := BudgetCreate{Name: *name, AgentID: anyID(s.Agent), Period: s.Period, LimitUSD: s.LimitUSD}
+	budget := BudgetCreate{Name: *name, Scope: s.Scope, Environment: s.Environment, Period: s.Period, LimitUSD: s.LimitUSD, WarnAt: s.WarnAt}
 	wrong := budget.Validate()
 	*name = budget.Name
-	return aboutAgent(wrong)
+	return wrong
 }
 
 // SLASpec is the spec of an SLATarget. Agent is the name of its agent.

@@ -17,8 +17,8 @@ type Bounded[T any, B Bound] []T
 // Bound is the largest number of entries of a Bounded list.
 type Bound interface{ Max() int }
 
-// The bounds of lists; see MaxEntities, MaxFired, MaxSpans, MaxTraceBatch, MaxDocuments and
-// MaxFormerNames.
+// The bounds of lists; see MaxEntities, MaxFired, MaxSpans, MaxTraceBatch, MaxDocuments, MaxFormerNames
+// and MaxWarnAt.
 type (
 	entityBound struct{}
 	firedBound  struct{}
@@ -27,6 +27,7 @@ type (
 	docBound    struct{}
 	formerBound struct{}
 	scopeBound  struct{}
+	warnBound   struct{}
 )
 
 // Max returns the bound.
@@ -46,6 +47,9 @@ func (docBound) Max() int { return MaxDocuments }
 
 // Max returns the bound.
 func (formerBound) Max() int { return MaxFormerNames }
+
+// Max returns the bound.
+func (warnBound) Max() int { return MaxWarnAt }
 
 // Max returns a bound that is higher than the number of scopes, so that the check of the
 // decoded list can name scopes that are unknown or listed twice.

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Allowed values of the cost endpoints.
 var (
@@ -10,6 +13,8 @@ var (
 	GroupBys = []string{"agent", "model", "environment"}
 	// BudgetPeriods are a budget's periods: UTC day, ISO week, calendar month.
 	BudgetPeriods = []string{"daily", "weekly", "monthly"}
+	// BudgetScopes are what a budget can limit.
+	BudgetScopes = []string{"agent", "environment", "team", "tenant"}
 	// EvaluationPeriods are the windows an SLA target may be evaluated over.
 	EvaluationPeriods = []string{"1h", "24h", "7d", "30d"}
 	// ViolationPeriods are the look-back windows of GET /api/costs/sla/violations.
@@ -53,33 +58,58 @@ type GroupKey struct {
 	Environment   *string `json:"environment,omitempty"`
 }
 
-// Budget is a spending limit of an agent; CurrentUSD is computed from traces.
+// Budget is a spending limit of an agent, an environment, a team or the tenant; CurrentUSD is
+// computed from traces. The members that its scope does not have are null.
 type Budget struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
-	AgentID     string    `json:"agentId"`
-	AgentName   string    `json:"agentName"`
+	Scope       string    `json:"scope"`
+	AgentID     *string   `json:"agentId"`
+	AgentName   *string   `json:"agentName"`
+	Environment *string   `json:"environment"`
+	TeamID      *string   `json:"teamId"`
+	TeamName    *string   `json:"teamName"`
 	Period      string    `json:"period"`
 	LimitUSD    float64   `json:"limitUsd"`
+	WarnAt      []int     `json:"warnAt"`
 	CurrentUSD  float64   `json:"currentUsd"`
 	PercentUsed float64   `json:"percentUsed"`
 	ResetAt     time.Time `json:"resetAt"`
 }
 
-// BudgetCreate is the body of POST /api/costs/budgets; all fields are required.
+// Payer returns the name of what the budget limits: of the agent, the environment or the team; empty
+// for the tenant.
+func (b *Budget) Payer() string {
+	for _, name := range []*string{b.AgentName, b.Environment, b.TeamName} {
+		if name != nil {
+			return *name
+		}
+	}
+	return ""
+}
+
+// BudgetCreate is the body of POST /api/costs/budgets. Scope is agent if it is empty; AgentID,
+// Environment and TeamID are required for their scopes. The control plane checks that, and that they
+// are not given for other scopes. WarnAt has percentages of the limit.
 type BudgetCreate struct {
-	Name     string   `json:"name"`
-	AgentID  string   `json:"agentId"`
-	Period   string   `json:"period"`
-	LimitUSD *float64 `json:"limitUsd"`
+	Name        string   `json:"name"`
+	Scope       string   `json:"scope,omitempty"`
+	AgentID     string   `json:"agentId,omitempty"`
+	Environment string   `json:"environment,omitempty"`
+	TeamID      string   `json:"teamId,omitempty"`
+	Period      string   `json:"period"`
+	LimitUSD    *float64 `json:"limitUsd"`
+	WarnAt      WarnAt   `json:"warnAt,omitempty"`
 }
 
 // Validate returns what is wrong with the body, keyed by field.
 func (b *BudgetCreate) Validate() map[string]string {
 	var c check
 	c.newName("name", &b.Name, budgetID)
-	c.requiredID("agentId", b.AgentID)
+	c.enum("scope", b.Scope, BudgetScopes)
+	c.payer(b.AgentID, b.Environment, b.TeamID)
 	c.requiredEnum("period", b.Period, BudgetPeriods)
+	c.warnAt(b.WarnAt)
 	if b.LimitUSD == nil {
 		c.add("limitUsd", required)
 	} else {
@@ -88,21 +118,52 @@ func (b *BudgetCreate) Validate() map[string]string {
 	return c.details()
 }
 
+// payer checks the form of what a budget limits.
+func (c *check) payer(agentID, environment, teamID string) {
+	c.id("agentId", agentID)
+	c.text("environment", environment, MaxName)
+	c.id("teamId", teamID)
+}
+
+// MaxWarnAt bounds the percentages of a budget at which there is an event.
+const MaxWarnAt = 2
+
+// WarnAt are percentages of the limit of a budget.
+type WarnAt = Bounded[int, warnBound]
+
+func (c *check) warnAt(list []int) {
+	for i, percent := range list {
+		if percent < 1 || percent > 99 {
+			c.add("warnAt", "must be percentages from 1 to 99")
+		} else if slices.Contains(list[:i], percent) {
+			c.add("warnAt", "must have no percentage twice")
+		}
+	}
+}
+
 // BudgetUpdate is the body of PUT /api/costs/budgets/:id. Absent fields are not
-// changed.
+// changed. Another scope removes the member of the old one.
 type BudgetUpdate struct {
-	Name     *string  `json:"name,omitempty"`
-	AgentID  *string  `json:"agentId,omitempty"`
-	Period   *string  `json:"period,omitempty"`
-	LimitUSD *float64 `json:"limitUsd,omitempty"`
+	Name        *string  `json:"name,omitempty"`
+	Scope       *string  `json:"scope,omitempty"`
+	AgentID     *string  `json:"agentId,omitempty"`
+	Environment *string  `json:"environment,omitempty"`
+	TeamID      *string  `json:"teamId,omitempty"`
+	Period      *string  `json:"period,omitempty"`
+	LimitUSD    *float64 `json:"limitUsd,omitempty"`
+	WarnAt      *WarnAt  `json:"warnAt,omitempty"`
 }
 
 // Validate returns what is wrong with the body, keyed by field.
 func (b *BudgetUpdate) Validate() map[string]string {
 	var c check
 	c.optionalName("name", b.Name, budgetID)
-	if b.AgentID != nil {
-		c.requiredID("agentId", *b.AgentID)
+	if b.Scope != nil {
+		c.requiredEnum("scope", *b.Scope, BudgetScopes)
+	}
+	c.payer(textOf(b.AgentID), textOf(b.Environment), textOf(b.TeamID))
+	if b.WarnAt != nil {
+		c.warnAt(*b.WarnAt)
 	}
 	if b.Period != nil {
 		c.requiredEnum("period", *b.Period, BudgetPeriods)
@@ -111,6 +172,13 @@ func (b *BudgetUpdate) Validate() map[string]string {
 		c.positive("limitUsd", *b.LimitUSD, MaxLimitUSD)
 	}
 	return c.details()
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // SLATarget is a service-level target of an agent. A target that is not set is

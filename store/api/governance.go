@@ -10,6 +10,8 @@ type Governance struct {
 	Policies []GovernancePolicy `json:"policies"`
 	// Budgets are the tenant's budgets with their current state.
 	Budgets []BudgetState `json:"budgets"`
+	// Teams are the agents of the teams that have budgets.
+	Teams []TeamAgents `json:"teams,omitempty"`
 	// Aliases are the former names of agents that are still valid. Policies and budgets for
 	// either name apply to both.
 	Aliases []AgentAlias `json:"aliases,omitempty"`
@@ -39,12 +41,22 @@ type GovernancePolicy struct {
 	CreatedAt         time.Time `json:"createdAt"`
 }
 
-// BudgetState is whether an agent has spent a budget. A gateway ignores Exceeded after ResetAt.
+// TeamAgents are the names of the agents of a team.
+type TeamAgents struct {
+	TeamID     string   `json:"teamId"`
+	AgentNames []string `json:"agentNames"`
+}
+
+// BudgetState is whether a budget is spent. A gateway ignores Exceeded after ResetAt. Scope is one of
+// BudgetScopes; a control plane that has budgets of agents alone omits it.
 type BudgetState struct {
-	ID        string    `json:"id"`
-	AgentID   string    `json:"agentId"`
-	AgentName string    `json:"agentName"`
-	Period    string    `json:"period"`
-	Exceeded  bool      `json:"exceeded"`
-	ResetAt   time.Time `json:"resetAt"`
+	ID          string    `json:"id"`
+	Scope       string    `json:"scope,omitempty"`
+	AgentID     string    `json:"agentId"`
+	AgentName   string    `json:"agentName"`
+	Environment string    `json:"environment,omitempty"`
+	TeamID      string    `json:"teamId,omitempty"`
+	Period      string    `json:"period"`
+	Exceeded    bool      `json:"exceeded"`
+	ResetAt     time.Time `json:"resetAt"`
 }

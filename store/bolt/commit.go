@@ -226,7 +226,7 @@ func (w *writer) resolve(in *ingest) error {
 			return err
 		}
 		words := it.words(a)
-		if err := cmp.Or(w.numberAll(words[:]), w.numberAll(it.toolWords(a))); err != nil {
+		if err := cmp.Or(w.numberAll(words[:]), w.numberAll(it.toolWords(a)), w.numberAll([]dictEntry{it.teamWord(a)})); err != nil {
 			return err
 		}
 		it.number(&w.r, a)

@@ -7,6 +7,7 @@ import (
 
 	"svc/store"
 	"svc/store/record"
+	"svc/store/rollup"
 )
 
 // Strings that many traces share are stored once in a dictionary and numbered from 1,
@@ -14,7 +15,7 @@ import (
 // number of the empty string. Entries are never changed or removed.
 const (
 	kindAgent = 'a' // "i" and an agent id, or "n" and the name of an agent without an id
-	kindEnv   = 'e' // environment
+	kindEnv   = 'e' // environment; in statistics with \0 team where the agent has one
 	kindModel = 'm' // provider \0 model
 	kindTool  = 't' // tool name
 	kindName  = 'n' // agent name as it was at ingest
@@ -43,6 +44,8 @@ func (w dictEntry) text() string {
 		return "n" + w.b
 	case w.kind == kindModel && (w.a != "" || w.b != ""):
 		return w.a + "\x00" + w.b
+	case w.kind == kindEnv:
+		return rollup.EnvWord(w.a, w.b)
 	}
 	return w.a
 }
@@ -147,7 +150,7 @@ type tenantState struct {
 }
 
 // agentKnown is a resolved agent.
-type agentKnown struct{ id, name string }
+type agentKnown struct{ id, name, team string }
 
 // maxRemembered bounds the maps of a tenantState; a map that exceeds it is cleared.
 const maxRemembered = 50_000
@@ -240,7 +243,7 @@ func (r *resolver) agent(id, name string) (a agentKnown, ok bool, err error) {
 	if err != nil || !ok {
 		return agentKnown{}, false, err
 	}
-	a = agentKnown{id: found.ID, name: found.Name}
+	a = agentKnown{id: found.ID, name: found.Name, team: found.TeamID}
 	r.known[w] = a
 	return a, true, nil
 }

@@ -42,6 +42,7 @@ type item struct {
 	key   []byte // key of trace_ids
 	rec   []byte // complete except for its numbers and checksum
 	refs  refs
+	env   uint32   // number of the environment in statistics
 	tools []uint32 // numbers of the trace's ToolCalls
 	agent string   // id, empty for an agent that is known by name only
 	skip  bool     // a duplicate, or expired
@@ -50,7 +51,7 @@ type item struct {
 func (it *item) observation() rollup.Observation {
 	t := &it.trace
 	return rollup.Observation{
-		At: t.CreatedAt, Agent: it.refs.agent, Model: it.refs.model, Env: it.refs.env,
+		At: t.CreatedAt, Agent: it.refs.agent, Model: it.refs.model, Env: it.env,
 		Error: t.Status == store.TraceError, Blocked: t.Blocked,
 		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
 		Cost: int64(t.Cost), Duration: t.Duration,
@@ -177,6 +178,12 @@ func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 			return false
 		}
 	}
+	it.env = it.refs.env
+	if a.team != "" {
+		if it.env, ok = r.number(it.teamWord(a)); !ok {
+			return false
+		}
+	}
 	it.tools = it.tools[:0]
 	for _, w := range it.toolWords(a) {
 		n, ok := r.number(w)
@@ -199,6 +206,11 @@ func (it *item) toolWords(a agentKnown) []dictEntry {
 		words[i] = dictEntry{kindTool, c.Tool, ""}
 	}
 	return words
+}
+
+// teamWord returns the dictionary entry of the environment of a trace of an agent in statistics.
+func (it *item) teamWord(a agentKnown) dictEntry {
+	return dictEntry{kindEnv, it.trace.Environment, a.team}
 }
 
 // words returns the dictionary entries of a trace of an agent. Tools have entries

@@ -215,7 +215,7 @@ func BenchmarkLargeStats(b *testing.B) {
 	}
 	var month []store.SpendQuery
 	for _, a := range agents {
-		month = append(month, store.SpendQuery{AgentID: a.ID, From: benchStart, To: to})
+		month = append(month, store.SpendQuery{Payer: store.Payer{AgentID: a.ID}, From: benchStart, To: to})
 	}
 	measure(b, fmt.Sprintf("spend-of-%d-agents", len(month)), func() error { _, err := t.Spend(ctx, month); return err })
 	measure(b, "spend-of-one-agent", func() error { _, err := t.Spend(ctx, month[:1]); return err })

@@ -79,7 +79,7 @@ func putStatistic(w *filler, s *move.Statistic) error {
 	for _, part := range []struct {
 		into *uint32
 		word dictEntry
-	}{{&k.Agent, agentEntry(string(s.Agent))}, {&k.Model, modelEntry(string(s.Model))}, {&k.Env, dictEntry{kindEnv, string(s.Env), ""}}} {
+	}{{&k.Agent, agentEntry(string(s.Agent))}, {&k.Model, modelEntry(string(s.Model))}, {&k.Env, envEntry(string(s.Env))}} {
 		var err error
 		if *part.into, err = w.number(part.word); err != nil {
 			return err
@@ -99,6 +99,12 @@ func agentEntry(word string) dictEntry {
 		return agentWord(word[1:], "")
 	}
 	return agentWord("", word[1:])
+}
+
+// envEntry returns the dictionary entry of an environment as a dimension.
+func envEntry(word string) dictEntry {
+	env, team := rollup.SplitEnv(word)
+	return dictEntry{kindEnv, env, team}
 }
 
 // modelEntry returns the dictionary entry of a model as a dimension.

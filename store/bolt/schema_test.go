@@ -161,7 +161,7 @@ func fillEverything(t *testing.T, s *Store) {
 	gone, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "gone"})
 	check(err)
 	check(tn.DeleteAgent(ctx, gone.ID))
-	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID, Period: store.Daily, Limit: 1})
+	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "budget", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1})
 	check(err)
 	p99 := 1.0
 	sla, err := tn.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"})

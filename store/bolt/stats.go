@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"svc/store"
 	"svc/store/record"
@@ -136,32 +137,39 @@ func (t *tenant) PolicyFires(ctx context.Context, ids []string) (fires map[strin
 	return fires, err
 }
 
-// Spend returns the cost of agents' traces in windows.
+// Spend returns the cost of traces in windows.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.view(ctx, func(d data) error {
-		spent = make([]store.NanoUSD, len(q))
-		for i := range q {
-			if spent[i], err = spentBy(ctx, d, &q[i]); err != nil {
-				return err
+		text := dictReader{d: d}
+		spent, err = rollup.Spend(q, func(q rollup.Query, agents []string) (map[string]int64, error) {
+			q.MinutesFrom = timeOf(d.counter(stateMinutesFrom))
+			plan, costs := rollup.NewPlan(q), map[string]int64{}
+			of := []uint32{0} // all agents
+			if q.OneAgent {
+				of = of[:0]
+				for _, id := range agents {
+					if n, known := d.lookup(agentWord(id, "")); known && n != 0 {
+						of = append(of, n)
+					}
+				}
 			}
-		}
-		return nil
+			slices.Sort(of)
+			for _, agent := range slices.Compact(of) {
+				for _, r := range plan.Ranges {
+					if err := rows(ctx, d, r, agent, func(key, row []byte) error {
+						var sum rollup.Sum
+						err := sum.Add(row, false)
+						word := text.get(kindOf[q.By], dimensionOf(r.Table, key, q.By))
+						costs[word] = rollup.AddCap(costs[word], sum.Cost)
+						return err
+					}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return costs, nil
+		})
+		return err
 	})
 	return spent, err
-}
-
-func spentBy(ctx context.Context, d data, q *store.SpendQuery) (store.NanoUSD, error) {
-	agent, known := d.lookup(agentWord(q.AgentID, ""))
-	if !known || agent == 0 {
-		return 0, nil
-	}
-	plan := rollup.NewPlan(rollup.Query{From: q.From, To: q.To, OneAgent: true,
-		MinutesFrom: timeOf(d.counter(stateMinutesFrom))})
-	var sum rollup.Sum
-	for _, r := range plan.Ranges {
-		if err := rows(ctx, d, r, agent, func(_, row []byte) error { return sum.Add(row, false) }); err != nil {
-			return 0, err
-		}
-	}
-	return store.NanoUSD(sum.Cost), nil
 }

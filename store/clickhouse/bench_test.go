@@ -90,7 +90,7 @@ func BenchmarkIngest(b *testing.B) {
 			rows := &traceRows{}
 			other := benchBatch(10_000_000 + next + i)
 			for k := range other.Traces {
-				if err := rows.add("client", sh.clock(), 7, 0, &other.Traces[k]); err != nil {
+				if err := rows.add("client", sh.clock(), 7, 0, &other.Traces[k], ""); err != nil {
 					b.Fatal(err)
 				}
 			}

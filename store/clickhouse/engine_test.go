@@ -92,7 +92,7 @@ func (r rig) answers(t testing.TB, tn *tenant) (all []any) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, tools, total, must(tn.Spend(ctx, []store.SpendQuery{{AgentID: a.ID, From: now.Add(-30 * time.Hour), To: now}, {AgentID: a.ID, From: now.Add(-time.Hour), To: now}}))(t))
+		all = append(all, tools, total, must(tn.Spend(ctx, []store.SpendQuery{{Payer: store.Payer{AgentID: a.ID}, From: now.Add(-30 * time.Hour), To: now}, {Payer: store.Payer{AgentID: a.ID}, From: now.Add(-time.Hour), To: now}}))(t))
 	}
 	return append(all, must(tn.PolicyFires(ctx, []string{"pol_1", "pol_2", "pol_3"}))(t))
 }

@@ -49,7 +49,7 @@ func (g *generation) rows(from, to uint16) (string, bool) {
 }
 
 // feedColumns are the columns of the feed that statistics need.
-const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model, input, output, cost, duration, bin, policies, call_tools, call_counts"
+const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, input, output, cost, duration, bin, policies, call_tools, call_counts"
 
 // unmerged selects the traces that were committed after a generation, up to a position,
 // each trace once. extra is an additional condition. A trace that is stored twice was
@@ -73,10 +73,11 @@ func (t *tenant) since(after, lookBack, upTo int64, extra string) string {
 	return fmt.Sprintf("(SELECT %s FROM feed WHERE %s%s ORDER BY seq, writer LIMIT 1 BY id, again)", feedColumns, now, extra)
 }
 
-// SQL for the values of dimensions, as rollup.AgentWord and rollup.ModelWord build them.
+// SQL for the values of dimensions, as rollup.AgentWord, rollup.ModelWord and rollup.EnvWord build them.
 const (
 	agentSQL  = "if(agent != '', concat('i', agent), concat('n', agent_name))"
 	modelSQL  = "if(provider = '' AND model = '', '', concat(provider, '\\0', model))"
+	envSQL    = "if(team = '', env, concat(env, '\\0', team))"
 	minuteSQL = "toUInt32(intDiv(created, 60000000000))"
 	// sumsSQL are the sums over traces whose durations are in one bin.
 	sumsSQL = "bin, count(), toInt64(sum(error)), toInt64(sum(blocked)), sum(input), sum(output), sum(cost), " +

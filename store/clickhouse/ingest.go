@@ -11,8 +11,9 @@ import (
 type ingest struct {
 	t     *tenant
 	list  []store.Trace
-	again []int64 // per trace: creation of the removed trace that had its id; 0: none
-	fresh []bool  // per trace: whether it is to be stored
+	again []int64  // per trace: creation of the removed trace that had its id; 0: none
+	fresh []bool   // per trace: whether it is to be stored
+	teams []string // per trace: the team of its agent
 	res   store.IngestResult
 }
 
@@ -108,6 +109,7 @@ func (in *ingest) look(ctx context.Context, sh *shard, ids []string) error {
 // resolve resolves the agents of the traces that are to be stored, and rejects a batch
 // that names one that does not exist. Traces that are not stored register nothing.
 func (in *ingest) resolve(ctx context.Context) error {
+	in.teams = make([]string, len(in.list))
 	var asked []store.NamedAgent
 	var at []int
 	for i := range in.list {
@@ -130,7 +132,7 @@ func (in *ingest) resolve(ctx context.Context) error {
 		if a.Unknown {
 			unknown = append(unknown, i)
 		}
-		in.list[i].AgentID, in.list[i].AgentName = a.ID, a.Name
+		in.list[i].AgentID, in.list[i].AgentName, in.teams[i] = a.ID, a.Name, a.TeamID
 	}
 	return store.UnknownAgents(unknown)
 }

@@ -186,8 +186,8 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 	var minute uint32
 	var agent, model, env string
 	var row sums
-	err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS a, %s AS m, env, %s FROM %s GROUP BY minute, a, m, env, bin",
-		minuteSQL, agentSQL, modelSQL, sumsSQL, t.since(g.seq, 2*int64(settle), upTo, "")), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
+	err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS a, %s AS m, %s AS e, %s FROM %s GROUP BY minute, a, m, e, bin",
+		minuteSQL, agentSQL, modelSQL, envSQL, sumsSQL, t.since(g.seq, 2*int64(settle), upTo, "")), append([]any{&minute, &agent, &model, &env}, row.list()...), func() error {
 		r.entries = append(r.entries, rollup.Entry{Partial: row.partial(),
 			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.words.Number(agent), Model: r.words.Number(model), Env: r.words.Number(env)}})
 		return nil

@@ -88,7 +88,7 @@ func (t *Moved) ImportTraces(ctx context.Context, id string, place int64, list [
 			if there[seq] {
 				continue
 			}
-			if err := rows.add(id, seq, moveWriter, 0, &list[i].Trace); err != nil {
+			if err := rows.add(id, seq, moveWriter, 0, &list[i].Trace, ""); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (t *Moved) completed(ctx context.Context, sh *shard, id string, place int64
 	}
 	for _, view := range []struct{ table, columns string }{
 		{"ids", "toUInt16(intDiv(day, 30)) AS month, tenant, id, created, seq, writer"},
-		{"feed", "committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model, " +
+		{"feed", "committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, " +
 			"input, output, cost, duration, bin, policies, call_tools, call_counts"},
 	} {
 		made, err := placesIn(ctx, sh, view.table, mine)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"svc/store"
 	"svc/store/rollup"
@@ -74,7 +73,7 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	case rollup.Model:
 		column, expression = "model", modelSQL
 	case rollup.Environment:
-		column, expression = "env", "env"
+		column, expression = "env", envSQL
 	}
 	merged, unmerged := "", ""
 	if agent != "" {
@@ -130,84 +129,48 @@ func (t *tenant) addUnmerged(ctx context.Context, sh *shard, g *generation, p ro
 	})
 }
 
-// Spend returns the cost of agents' traces in windows, each trace once.
+// Spend returns the cost of traces in windows, each trace once.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.on(ctx, func(sh *shard) error {
-		spent = make([]store.NanoUSD, len(q))
-		if len(q) == 0 {
-			return nil
-		}
 		g, err := t.newestGeneration(ctx, sh)
 		if err != nil {
 			return err
 		}
-		type window struct{ from, to time.Time }
-		windows := map[window][]int{} // budgets of the same period share a query
-		var agents []string
-		for i := range q {
-			if q[i].AgentID != "" {
-				w := window{q[i].From, q[i].To}
-				windows[w] = append(windows[w], i)
-				agents = append(agents, q[i].AgentID)
-			}
-		}
-		if len(agents) == 0 {
-			return nil
-		}
-		type minute struct {
-			agent string
-			at    uint32
-		}
-		recent := map[minute]int64{}
-		var m minute
-		var cost int64
-		err = sh.rows(ctx, fmt.Sprintf("SELECT agent, %s AS minute, sum(cost) FROM %s WHERE seq > %d GROUP BY agent, minute", minuteSQL,
-			t.unmerged(&g, math.MaxInt64, " AND agent IN ("+quoted(agents)+")"), g.seq), []any{&m.agent, &m.at, &cost}, func() error {
-			recent[m] = cost
-			return nil
+		spent, err = rollup.Spend(q, func(q rollup.Query, agents []string) (map[string]int64, error) {
+			return t.costs(ctx, sh, &g, q, agents)
 		})
-		if err != nil {
-			return err
-		}
-		for w, asked := range windows {
-			p, err := t.plan(ctx, sh, rollup.Query{From: w.from, To: w.to, OneAgent: true})
-			if err != nil {
-				return err
-			}
-			byAgent := map[string]int64{}
-			for m, cost := range recent {
-				if at := rollup.ByMinute.Start(m.at); !at.Before(p.From) && at.Before(p.To) {
-					byAgent[m.agent] = rollup.AddCap(byAgent[m.agent], cost)
-				}
-			}
-			if err := t.mergedCost(ctx, sh, &g, p, q, asked, byAgent); err != nil {
-				return err
-			}
-			for _, i := range asked {
-				spent[i] = store.NanoUSD(byAgent[q[i].AgentID])
-			}
-		}
-		return nil
+		return err
 	})
 	return spent, err
 }
 
-// mergedCost adds the agents' costs in merged rows.
-func (t *tenant) mergedCost(ctx context.Context, sh *shard, g *generation, p rollup.Plan, q []store.SpendQuery, asked []int, byAgent map[string]int64) error {
-	days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To))
-	if !some || len(p.Ranges) == 0 {
-		return nil
+// costs returns the costs of a window by the words of a dimension: of merged rows, and of the
+// traces after them.
+func (t *tenant) costs(ctx context.Context, sh *shard, g *generation, q rollup.Query, agents []string) (map[string]int64, error) {
+	p, err := t.plan(ctx, sh, q)
+	if err != nil || len(p.Ranges) == 0 {
+		return nil, err
 	}
-	words := make([]string, 0, len(asked))
-	for _, i := range asked {
-		words = append(words, rollup.AgentWord(q[i].AgentID, ""))
+	column, expression, merged, unmerged := "env", envSQL, "", ""
+	if q.By == rollup.Agent {
+		words := make([]string, len(agents))
+		for i, id := range agents {
+			words[i] = rollup.AgentWord(id, "")
+		}
+		column, expression, merged, unmerged = "agent", agentSQL, " AND agent IN ("+quoted(words)+")", " AND agent IN ("+quoted(agents)+")"
 	}
+	costs := map[string]int64{}
 	var word string
 	var cost int64
-	return sh.rows(ctx, fmt.Sprintf("SELECT agent, sum(cost) FROM rollups WHERE tenant = %s AND %s AND %s AND agent IN (%s) GROUP BY agent",
-		quote(t.id), ranges(p), days, quoted(words)), []any{&word, &cost}, func() error {
-		id := strings.TrimPrefix(word, "i")
-		byAgent[id] = rollup.AddCap(byAgent[id], cost)
+	add := func() error {
+		costs[word] = rollup.AddCap(costs[word], cost)
 		return nil
-	})
+	}
+	err = sh.rows(ctx, fmt.Sprintf("SELECT %s AS word, sum(cost) FROM %s WHERE %s GROUP BY word", expression,
+		t.unmerged(g, math.MaxInt64, unmerged), within(p)), []any{&word, &cost}, add)
+	if days, some := g.rows(dayOfTime(p.From), dayOfTime(p.To)); some && err == nil {
+		err = sh.rows(ctx, fmt.Sprintf("SELECT %s AS word, sum(cost) FROM rollups WHERE tenant = %s AND %s AND %s%s GROUP BY word",
+			column, quote(t.id), ranges(p), days, merged), []any{&word, &cost}, add)
+	}
+	return costs, err
 }

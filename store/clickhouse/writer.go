@@ -101,7 +101,7 @@ func (sh *shard) writeGroup(w *writer, group []*job) error {
 				continue
 			}
 			w.last++
-			if err := rows.add(j.in.t.id, w.last, w.id, j.in.again[i], &j.in.list[i]); err != nil {
+			if err := rows.add(j.in.t.id, w.last, w.id, j.in.again[i], &j.in.list[i], j.in.teams[i]); err != nil {
 				return err
 			}
 		}
@@ -117,28 +117,28 @@ func (sh *shard) writeGroup(w *writer, group []*job) error {
 
 // traceTarget has the columns of traceRows.
 var traceTarget = newTarget("traces", "day", "UInt16", "committed", "UInt16", "tenant", "String", "created", "Int64", "seq", "Int64", "writer", "UInt64",
-	"id", "String", "again", "Int64", "agent", "String", "agent_name", "String", "error", "UInt8", "blocked", "UInt8", "env", "String", "session", "String",
+	"id", "String", "again", "Int64", "agent", "String", "agent_name", "String", "error", "UInt8", "blocked", "UInt8", "env", "String", "team", "String", "session", "String",
 	"provider", "String", "model", "String", "tool", "String", "request", "String", "client", "String", "client_name", "String", "client_version", "String", "rule", "String", "reason", "String", "error_kind", "String",
 	"input", "Int64", "output", "Int64", "cache_read", "Int64", "cache_made", "Int64", "cost", "Int64", "duration", "Int64", "bin", "UInt16", "score", "Float64",
 	"pii", "Array(String)", "policies", "Array(String)", "fired", "String", "scores", "String", "spans", "String", "call_tools", "Array(String)", "call_counts", "Array(Int64)")
 
 // traceRows holds traces by column.
 type traceRows struct {
-	day, committed, bin                                                        []uint16
-	created, seq, again, input, output, cacheRead, cacheMade, cost, duration   []int64
-	writer                                                                     []uint64
-	tenant, id, agent, agentName, env, session, provider, model, tool, request []string
-	principal, clientName, clientVersion                                       []string
-	rule, reason, errorKind, fired, scores, spans                              []string
-	failed, blocked                                                            []uint8
-	score                                                                      []float64
-	pii, policies, callTools                                                   [][]string
-	callCounts                                                                 [][]int64
+	day, committed, bin                                                              []uint16
+	created, seq, again, input, output, cacheRead, cacheMade, cost, duration         []int64
+	writer                                                                           []uint64
+	tenant, id, agent, agentName, env, team, session, provider, model, tool, request []string
+	principal, clientName, clientVersion                                             []string
+	rule, reason, errorKind, fired, scores, spans                                    []string
+	failed, blocked                                                                  []uint8
+	score                                                                            []float64
+	pii, policies, callTools                                                         [][]string
+	callCounts                                                                       [][]int64
 }
 
 // columns returns the columns in the order of traceTarget.
 func (r *traceRows) columns() []any {
-	return []any{r.day, r.committed, r.tenant, r.created, r.seq, r.writer, r.id, r.again, r.agent, r.agentName, r.failed, r.blocked, r.env, r.session,
+	return []any{r.day, r.committed, r.tenant, r.created, r.seq, r.writer, r.id, r.again, r.agent, r.agentName, r.failed, r.blocked, r.env, r.team, r.session,
 		r.provider, r.model, r.tool, r.request, r.principal, r.clientName, r.clientVersion, r.rule, r.reason, r.errorKind, r.input, r.output, r.cacheRead, r.cacheMade, r.cost, r.duration, r.bin, r.score,
 		r.pii, r.policies, r.fired, r.scores, r.spans, r.callTools, r.callCounts}
 }
@@ -148,8 +148,8 @@ const dayNanos = int64(24 * time.Hour)
 // dayOf returns the day of a time, since 1970.
 func dayOf(nanos int64) uint16 { return uint16(min(max(nanos/dayNanos, 0), 1<<16-1)) }
 
-// add appends a trace.
-func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr *store.Trace) error {
+// add appends a trace of an agent of a team; empty: none.
+func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr *store.Trace, team string) error {
 	fired, err := listText(tr.PoliciesFired)
 	scores, serr := listText(tr.QualityScores)
 	spans, perr := listText(tr.Spans)
@@ -162,7 +162,7 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	r.id, r.again = append(r.id, tr.ID), append(r.again, again)
 	r.agent, r.agentName = append(r.agent, tr.AgentID), append(r.agentName, tr.AgentName)
 	r.failed, r.blocked = append(r.failed, bit(tr.Status == store.TraceError)), append(r.blocked, bit(tr.Blocked))
-	r.env, r.session = append(r.env, tr.Environment), append(r.session, tr.SessionID)
+	r.env, r.team, r.session = append(r.env, tr.Environment), append(r.team, team), append(r.session, tr.SessionID)
 	r.provider, r.model, r.tool = append(r.provider, tr.ModelProvider), append(r.model, tr.ModelName), append(r.tool, tr.ToolName)
 	r.request, r.principal = append(r.request, tr.RequestID), append(r.principal, tr.Principal)
 	r.clientName, r.clientVersion = append(r.clientName, tr.ClientName), append(r.clientVersion, tr.ClientVersion)

@@ -74,7 +74,7 @@ func fillTenant(t testing.TB, st store.Engine, id, key string, r *rand.Rand) {
 	_, err = tn.UpdateAgent(as, agents[1].ID, store.AgentUpdate{Name: &renamed, ConfigYAML: &config, DeployedBy: "user 1"})
 	check(err)
 	check(tn.DeleteAgent(as, agents[2].ID))
-	_, err = tn.CreateBudget(as, store.BudgetCreate{Name: "büdget", AgentID: agents[0].ID, Period: store.Daily, Limit: 12_345_678_901})
+	_, err = tn.CreateBudget(as, store.BudgetCreate{Name: "büdget", Payer: store.Payer{AgentID: agents[0].ID}, Period: store.Daily, Limit: 12_345_678_901})
 	check(err)
 	p99 := 1.25
 	sla := must(tn.CreateSLA(as, store.SLACreate{Name: "sla", AgentID: agents[0].ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)

@@ -61,15 +61,15 @@ type delta struct {
 	fires map[string]int64 // traces that a policy fired in
 }
 
-// newDelta computes the statistics of a batch.
-func newDelta(traces []*store.Trace, now time.Time) (*delta, error) {
+// newDelta computes the statistics of a batch. teams are the teams of the agents of the traces.
+func newDelta(traces []*store.Trace, teams []string, now time.Time) (*delta, error) {
 	d := &delta{uses: toolUses{places: map[[2]string]int{}}, fires: map[string]int64{}}
 	words := rollup.NewWords()
 	obs := make([]rollup.Observation, 0, len(traces))
 	for i, t := range traces {
 		obs = append(obs, rollup.Observation{
 			At: t.CreatedAt, Agent: words.Number(rollup.AgentWord(t.AgentID, t.AgentName)), Model: words.Number(rollup.ModelWord(t.ModelProvider, t.ModelName)),
-			Env: words.Number(t.Environment), Error: t.Status == store.TraceError, Blocked: t.Blocked,
+			Env: words.Number(rollup.EnvWord(t.Environment, teams[i])), Error: t.Status == store.TraceError, Blocked: t.Blocked,
 			InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, Cost: int64(t.Cost), Duration: t.Duration,
 		})
 		for _, c := range t.Calls() {

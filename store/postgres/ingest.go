@@ -170,7 +170,7 @@ func (in *ingest) remembered() bool {
 func (in *ingest) unknown() error {
 	var unknown []int
 	for i := range in.named {
-		if _, ok := in.view.names[in.named[i].ID]; in.named[i].ID != "" && !ok {
+		if _, ok := in.view.ids[in.named[i].ID]; in.named[i].ID != "" && !ok {
 			unknown = append(unknown, in.items[i].index)
 		}
 	}

@@ -61,7 +61,7 @@ const anyGen = -1
 // keep stores the new traces and ends the transaction: its last statement locks the row that
 // orders batches.
 func (in *ingest) keep(d *data, v *agentView) error {
-	stored := make([]*store.Trace, 0, len(in.items))
+	stored, teams := make([]*store.Trace, 0, len(in.items)), make([]string, 0, len(in.items))
 	rows := make([]byte, 0, 512*len(in.items))
 	rows = append(rows, copyHeader...)
 	var places, created []byte
@@ -82,7 +82,7 @@ func (in *ingest) keep(d *data, v *agentView) error {
 		created = binary.BigEndian.AppendUint64(created, uint64(at))
 		places = binary.BigEndian.AppendUint64(places, uint64(it.seq))
 		newest = max(newest, at)
-		stored = append(stored, tr)
+		stored, teams = append(stored, tr), append(teams, a.TeamID)
 	}
 	if err := d.flush(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (in *ingest) keep(d *data, v *agentView) error {
 	if _, err := d.tx.Conn().PgConn().CopyFrom(d.ctx, bytes.NewReader(rows), copied); err != nil {
 		return err
 	}
-	delta, err := newDelta(stored, in.now)
+	delta, err := newDelta(stored, teams, in.now)
 	if err != nil {
 		return err
 	}

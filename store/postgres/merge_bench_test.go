@@ -37,7 +37,7 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 	var spend []store.SpendQuery
 	for _, a := range agents {
-		spend = append(spend, store.SpendQuery{AgentID: a.ID, From: now.AddDate(0, 0, -30), To: now.AddDate(0, 0, 1)})
+		spend = append(spend, store.SpendQuery{Payer: store.Payer{AgentID: a.ID}, From: now.AddDate(0, 0, -30), To: now.AddDate(0, 0, 1)})
 	}
 	stats := func(by store.GroupBy) func() error {
 		return func() error {

@@ -11,7 +11,7 @@ import (
 // changes.
 type agentView struct {
 	gen   int64
-	names map[string]string              // names of agents, by id
+	ids   map[string]store.ResolvedAgent // agents by id
 	means map[string]store.ResolvedAgent // agents by their current or former names, or by names that can no longer be registered
 
 	horizon, purged int64 // retention cutoff of the tenant's traces
@@ -21,14 +21,14 @@ type agentView struct {
 const maxView = 10_000
 
 func newView(gen int64) *agentView {
-	return &agentView{gen: gen, names: map[string]string{}, means: map[string]store.ResolvedAgent{}}
+	return &agentView{gen: gen, ids: map[string]store.ResolvedAgent{}, means: map[string]store.ResolvedAgent{}}
 }
 
 // resolve finds the agent of a reference; ok is false when it is unknown.
 func (v *agentView) resolve(n *store.NamedAgent) (a store.ResolvedAgent, ok bool) {
 	if n.ID != "" {
-		name, ok := v.names[n.ID]
-		return store.ResolvedAgent{ID: n.ID, Name: name}, ok
+		a, ok = v.ids[n.ID]
+		return a, ok
 	}
 	if a, ok := v.means[n.NameSent]; ok && n.NameSent != "" && a.ID != "" {
 		return a, true
@@ -43,7 +43,7 @@ func (v *agentView) missing(named []store.NamedAgent) (ids, names []string) {
 	for i := range named {
 		n := &named[i]
 		if n.ID != "" {
-			if _, ok := v.names[n.ID]; !ok && !seen["i"+n.ID] {
+			if _, ok := v.ids[n.ID]; !ok && !seen["i"+n.ID] {
 				seen["i"+n.ID] = true
 				ids = append(ids, n.ID)
 			}
@@ -65,10 +65,10 @@ func (v *agentView) look(d *data, ids, names []string) error {
 		return nil
 	}
 	byID, byName, err := record.LookUpAgents(d, ids, names)
-	maps.Copy(v.names, byID)
+	maps.Copy(v.ids, byID)
 	maps.Copy(v.means, byName)
 	for _, a := range byName {
-		v.names[a.ID] = a.Name
+		v.ids[a.ID] = a
 	}
 	return err
 }
@@ -78,7 +78,7 @@ func (v *agentView) look(d *data, ids, names []string) error {
 func (s *Store) knownView(n int32, gen int64) *agentView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.views[n]; known != nil && known.gen == gen && len(known.names)+len(known.means) < maxView {
+	if known := s.views[n]; known != nil && known.gen == gen && len(known.ids)+len(known.means) < maxView {
 		return known.clone()
 	}
 	return newView(gen)
@@ -87,7 +87,7 @@ func (s *Store) knownView(n int32, gen int64) *agentView {
 // clone returns a copy that can be extended.
 func (v *agentView) clone() *agentView {
 	c := *v
-	c.names, c.means = maps.Clone(v.names), maps.Clone(v.means)
+	c.ids, c.means = maps.Clone(v.ids), maps.Clone(v.means)
 	return &c
 }
 
@@ -117,7 +117,7 @@ func (d *data) register(v *agentView, n *store.NamedAgent) error {
 	}
 	v.means[n.Name] = a
 	if a.ID != "" {
-		v.names[a.ID], d.agents = a.Name, true
+		v.ids[a.ID], d.agents = a, true
 	}
 	return nil
 }

@@ -3,39 +3,22 @@ package postgres
 import (
 	"context"
 	"slices"
-	"time"
 
 	"svc/store"
 	"svc/store/rollup"
 )
 
-// Spend returns the cost of agents' traces in windows. Budgets of the same period share their
-// queries.
+// Spend returns the cost of traces in windows. Budgets of the same period share their queries.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
-	type period struct{ from, to time.Time }
-	periods := map[period][]int{}
-	for i := range q {
-		if q[i].AgentID != "" {
-			p := period{q[i].From.UTC(), q[i].To.UTC()}
-			periods[p] = append(periods[p], i)
-		}
-	}
 	err = t.read(ctx, func(d *data) error {
-		spent = make([]store.NanoUSD, len(q))
-		for p, asked := range periods {
-			w := window{from: p.from, to: p.to, by: rollup.Agent}
-			for _, i := range asked {
-				w.agents = append(w.agents, []byte(rollup.AgentWord(q[i].AgentID, "")))
+		spent, err = rollup.Spend(q, func(q rollup.Query, agents []string) (map[string]int64, error) {
+			w := window{from: q.From, to: q.To, by: q.By}
+			for _, id := range agents {
+				w.agents = append(w.agents, []byte(rollup.AgentWord(id, "")))
 			}
-			costs, err := d.totals(w, `cost`)
-			if err != nil {
-				return err
-			}
-			for _, i := range asked {
-				spent[i] = store.NanoUSD(costs[rollup.AgentWord(q[i].AgentID, "")])
-			}
-		}
-		return nil
+			return d.totals(w, `cost`)
+		})
+		return err
 	})
 	return spent, err
 }

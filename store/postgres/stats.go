@@ -34,7 +34,7 @@ func (d *data) selection(w window) *selection {
 		q.and(`agent = ANY($%d)`, w.agents)
 	}
 	if w.env != "" {
-		q.and(`env = $%d`, []byte(w.env))
+		q.and(`(env = $%[1]d OR substring(env FROM 1 FOR length($%[1]d) + 1) = $%[1]d || '\x00'::bytea)`, []byte(w.env)) // of any team
 	}
 	return q
 }

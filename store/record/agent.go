@@ -336,7 +336,7 @@ func newAgent(tx Tx, id *string) error {
 // AgentByID finds an agent by its id.
 func AgentByID(tx Tx, id string) (a store.ResolvedAgent, known bool, err error) {
 	agent, known, err := get[store.Agent](tx, AgentRows, []byte(id))
-	return store.ResolvedAgent{ID: id, Name: agent.Name}, known, err
+	return store.ResolvedAgent{ID: id, Name: agent.Name, TeamID: agent.TeamID}, known, err
 }
 
 // AgentByName finds the agent with a name or, if no agent has the name, with a former
@@ -344,7 +344,10 @@ func AgentByID(tx Tx, id string) (a store.ResolvedAgent, known bool, err error) 
 func AgentByName(tx Tx, name string) (a store.ResolvedAgent, known bool, err error) {
 	id, err := tx.Get(agentNames, []byte(name))
 	if err != nil || id != nil {
-		return store.ResolvedAgent{ID: string(id), Name: name}, id != nil, err
+		if err == nil {
+			a, known, err = AgentByID(tx, string(id))
+		}
+		return a, known, err
 	}
 	alias, known, err := get[aliasRecord](tx, agentAliases, []byte(name))
 	if err != nil || !known {
@@ -355,25 +358,36 @@ func AgentByName(tx Tx, name string) (a store.ResolvedAgent, known bool, err err
 
 // LookUpAgents finds many agents at once: those with ids, by id, and those with names or
 // former names, by these names. Unknown ones are left out.
-func LookUpAgents(tx Tx, ids, names []string) (byID map[string]string, byName map[string]store.ResolvedAgent, err error) {
-	byID, byName = map[string]string{}, map[string]store.ResolvedAgent{}
-	for _, c := range [...]struct {
-		bucket string
-		list   []string
-	}{{agentNames, names}, {agentAliases, names}, {AgentRows, ids}} {
-		keys := make([][]byte, len(c.list))
-		for i, s := range c.list {
-			keys[i] = []byte(s)
+func LookUpAgents(tx Tx, ids, names []string) (byID, byName map[string]store.ResolvedAgent, err error) {
+	byID, byName = map[string]store.ResolvedAgent{}, map[string]store.ResolvedAgent{}
+	var named, rows [][]byte
+	for _, s := range names {
+		named = append(named, []byte(s))
+	}
+	for _, s := range ids {
+		rows = append(rows, []byte(s))
+	}
+	// The engine keeps what it has read.
+	found, err := tx.Many(agentNames, named)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range found {
+		if id != nil {
+			rows = append(rows, slices.Clone(id))
 		}
-		if _, err := tx.Many(c.bucket, keys); err != nil { // the engine keeps what it has read
-			return nil, nil, err
-		}
+	}
+	if _, err := tx.Many(agentAliases, named); err != nil {
+		return nil, nil, err
+	}
+	if _, err := tx.Many(AgentRows, rows); err != nil {
+		return nil, nil, err
 	}
 	for _, id := range ids {
 		if a, known, err := AgentByID(tx, id); err != nil {
 			return nil, nil, err
 		} else if known {
-			byID[id] = a.Name
+			byID[id] = a
 		}
 	}
 	for _, name := range names {

@@ -94,10 +94,19 @@ func (t *Tenant) DeletePolicy(ctx context.Context, id string) error {
 var budgets = &kind[store.Budget]{
 	noun: "budget", prefix: store.PrefixBudget, rows: budgetRows, names: budgetNames, object: (*store.Budget).Object, governs: true,
 	items: func(tx Tx, list []store.Budget) error {
+		for i := range list {
+			if list[i].TeamID == "" {
+				continue
+			}
+			team, _, err := get[store.Team](tx, TeamRows, []byte(list[i].TeamID))
+			if list[i].TeamName = team.Name; err != nil {
+				return err
+			}
+		}
 		return nameAgents(tx, list, func(b *store.Budget) (string, *string) { return b.AgentID, &b.AgentName })
 	},
 	stored: func(b store.Budget) store.Budget {
-		b.AgentName = ""
+		b.AgentName, b.TeamName = "", ""
 		return b
 	},
 }
@@ -116,16 +125,31 @@ func (t *Tenant) GetBudget(ctx context.Context, id string) (store.Budget, error)
 // CreateBudget creates a budget.
 func (t *Tenant) CreateBudget(ctx context.Context, in store.BudgetCreate) (store.Budget, error) {
 	return createOne(ctx, t, budgets, func(tx Tx, id string, now time.Time) (store.Budget, error) {
-		return in.Make(id, now), knownAgent(tx, in.AgentID)
+		return in.Make(id, now), knownPayer(tx, in.Payer)
 	})
 }
 
 // UpdateBudget changes a budget.
 func (t *Tenant) UpdateBudget(ctx context.Context, id string, up store.BudgetUpdate) (store.Budget, error) {
 	return updateOne(ctx, t, budgets, id, func(tx Tx, b *store.Budget, now time.Time) error {
-		up.Apply(b, now)
-		return newAgent(tx, up.AgentID)
+		before := b.Payer
+		if up.Apply(b, now); b.Payer == before { // its agent may have been deleted
+			return nil
+		}
+		return knownPayer(tx, b.Payer)
 	})
+}
+
+// knownPayer rejects a payer that its scope does not allow or that does not exist.
+func knownPayer(tx Tx, p store.Payer) error {
+	err := p.Check()
+	if err == nil && p.AgentID != "" {
+		err = knownAgent(tx, p.AgentID)
+	}
+	if err == nil {
+		err = knownTeam(tx, p.TeamID)
+	}
+	return err
 }
 
 // DeleteBudget removes a budget.

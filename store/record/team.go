@@ -45,7 +45,8 @@ var teams = &kind[store.Team]{
 	},
 }
 
-// leaveTeam removes what refers to a team that is deleted: its agents belong to no team any more.
+// leaveTeam removes what refers to a team that is deleted: its agents belong to no team any more, and
+// its budgets are deleted.
 func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 	ctx = store.AnyVersion(ctx) // the request may expect a version of the team
 	keys, err := keysIn(tx, AgentRows, Range{Having: [][]byte{field("TeamID", id)}})
@@ -58,6 +59,16 @@ func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 		after = before
 		store.AgentUpdate{TeamID: &none}.Apply(&after, t.e.Now())
 		err = replace(ctx, t, agents, tx, &before, &after, nil)
+	}
+	if err != nil {
+		return err
+	}
+	keys, err = keysIn(tx, budgetRows, Range{Having: [][]byte{field("TeamID", id)}})
+	for i := 0; err == nil && i < len(keys); i++ {
+		var b store.Budget
+		if b, err = budgets.find(tx, string(keys[i])); err == nil {
+			err = replace(ctx, t, budgets, tx, &b, nil, nil)
+		}
 	}
 	return err
 }

@@ -26,6 +26,9 @@ func ResultDimension(by store.GroupBy) (Dimension, error) {
 // argument names returns the current names of agents.
 func Result(p Plan, by Dimension, sums map[string]*Sum, names func(ids []string) (map[string]string, error)) (store.Stats, error) {
 	out := store.Stats{From: p.From, To: p.To, Groups: []store.StatsGroup{}}
+	if by == Environment {
+		sums = withoutTeams(sums)
+	}
 	var all Sum
 	var ids []string
 	for word, sum := range sums {
@@ -54,6 +57,71 @@ func Result(p Plan, by Dimension, sums map[string]*Sum, names func(ids []string)
 	}
 	Sort(out.Groups)
 	return out, nil
+}
+
+// withoutTeams adds up the sums of the teams in each environment.
+func withoutTeams(sums map[string]*Sum) map[string]*Sum {
+	envs := make(map[string]*Sum, len(sums))
+	for word, sum := range sums {
+		env, _ := SplitEnv(word)
+		if envs[env] == nil {
+			envs[env] = new(Sum)
+		}
+		envs[env].Merge(sum)
+	}
+	return envs
+}
+
+// Spend answers queries from the costs of a window by the words of a dimension, which it reads once
+// for all queries of a window: of the agents with some ids, or by environment.
+func Spend(q []store.SpendQuery, costs func(q Query, agents []string) (map[string]int64, error)) ([]store.NanoUSD, error) {
+	windows := map[Query][]int{}
+	for i := range q {
+		w := Query{From: q[i].From.UTC(), To: q[i].To.UTC(), By: Environment}
+		if q[i].Scope == store.AgentBudget || q[i].Scope == "" {
+			w.By, w.OneAgent = Agent, true
+		}
+		if !w.OneAgent || q[i].AgentID != "" {
+			windows[w] = append(windows[w], i)
+		}
+	}
+	spent := make([]store.NanoUSD, len(q))
+	for w, asked := range windows {
+		var agents []string
+		for _, i := range asked {
+			if w.OneAgent {
+				agents = append(agents, q[i].AgentID)
+			}
+		}
+		of, err := costs(w, agents)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range asked {
+			if w.OneAgent {
+				spent[i] = store.NanoUSD(of[AgentWord(q[i].AgentID, "")])
+				continue
+			}
+			for word, n := range of {
+				if pays(&q[i].Payer, word) {
+					spent[i] = store.NanoUSD(AddCap(int64(spent[i]), n))
+				}
+			}
+		}
+	}
+	return spent, nil
+}
+
+// pays reports whether traces of an environment, as EnvWord returns it, are a payer's.
+func pays(p *store.Payer, word string) bool {
+	env, team := SplitEnv(word)
+	switch p.Scope {
+	case store.EnvironmentBudget:
+		return env != "" && env == p.Environment
+	case store.TeamBudget:
+		return team != "" && team == p.TeamID
+	}
+	return p.Scope == store.TenantBudget
 }
 
 // groupOf returns the group of a word of a dimension. The word of an agent is "i" and its

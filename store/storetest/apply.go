@@ -16,7 +16,7 @@ func declare(all store.Contents, p store.Planner) ([]store.Change, error) {
 	agent := store.AgentCreate{Name: "bot", ConfigYAML: "model: x"}.Make(p.NewID(store.PrefixAgent), p.Now)
 	agent.ConfigYAML, agent.Set = "model: x", "prod"
 	team := store.TeamCreate{Name: "ops", Scopes: []string{"agents:read"}}.Make(p.NewID(store.PrefixTeam), p.Now)
-	budget := store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Daily, Limit: 5}.Make(p.NewID(store.PrefixBudget), p.Now)
+	budget := store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 5}.Make(p.NewID(store.PrefixBudget), p.Now)
 	rate := 1.5
 	sla := store.SLACreate{Name: "s", AgentID: agent.ID, ErrorRatePercent: &rate, EvaluationPeriod: "1h"}.Make(p.NewID(store.PrefixSLA), p.Now)
 	first := store.PolicyCreate{Name: "z", Phase: "request", Condition: store.PolicyCondition{Type: "pii_detected", Entities: []string{"EMAIL"}}}.Make(p.NewID(store.PrefixPolicy), p.Now)

@@ -34,7 +34,7 @@ func Bench(b *testing.B, s store.Engine) {
 	agent, err := tn.CreateAgent(ctx, store.AgentCreate{Name: "agent", Environment: "production"})
 	ok(err)
 	for i := range 50 {
-		_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: fmt.Sprint("budget ", i), AgentID: agent.ID, Period: store.Daily, Limit: 1})
+		_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: fmt.Sprint("budget ", i), Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1})
 		ok(err)
 	}
 	policies, err := tn.CreatePolicies(ctx, store.PolicyCreate{Name: "policy", Enabled: true})

@@ -28,7 +28,7 @@ func testAuditEvents(t testing.TB, o Opened) {
 	agent := must(tn.CreateAgent(as, store.AgentCreate{Name: "a", ConfigYAML: "model: x"}))(t)
 	config := "model: y"
 	must(tn.UpdateAgent(as, agent.ID, store.AgentUpdate{ConfigYAML: &config}))(t)
-	budget := must(tn.CreateBudget(as, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Daily, Limit: 5}))(t)
+	budget := must(tn.CreateBudget(as, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 5}))(t)
 	limit := store.NanoUSD(7)
 	must(tn.UpdateBudget(as, budget.ID, store.BudgetUpdate{Limit: &limit}))(t)
 	sla := must(tn.CreateSLA(as, store.SLACreate{Name: "s", AgentID: agent.ID, EvaluationPeriod: "1h"}))(t)
@@ -191,7 +191,7 @@ func testGovernanceRevision(t testing.TB, o Opened) {
 	name, off := "b", false
 	_, err = tn.UpdateAgent(ctx, agent.ID, store.AgentUpdate{Name: &name})
 	changed("another name", err)
-	b, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Daily, Limit: 1})
+	b, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1})
 	changed("a budget", err)
 	limit := store.NanoUSD(2)
 	_, err = tn.UpdateBudget(ctx, b.ID, store.BudgetUpdate{Limit: &limit})

@@ -57,7 +57,7 @@ func testHandlesRace(t testing.TB, a Opened) {
 		"agent":  func(tn Tenant) error { return second(tn.CreateAgent(ctx, store.AgentCreate{Name: "one"})) },
 		"policy": func(tn Tenant) error { return second(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "one"})) },
 		"budget": func(tn Tenant) error {
-			return second(tn.CreateBudget(ctx, store.BudgetCreate{Name: "one", AgentID: agent.ID}))
+			return second(tn.CreateBudget(ctx, store.BudgetCreate{Name: "one", Payer: store.Payer{AgentID: agent.ID}}))
 		},
 		"key": func(tn Tenant) error {
 			return second(tn.CreateKey(ctx, store.KeyCreate{Digest: store.DigestKey("one"), CreatedBy: store.DefaultAdminID}))

@@ -50,7 +50,7 @@ func creations(t testing.TB, tn Tenant) []creation {
 			return second(tn.CreateAgent(storing[store.Agent](r, "CreateAgent"), store.AgentCreate{Name: name()}))
 		}, func() int { return total(tn.ListAgents(ctx, store.AgentFilter{}, store.Page{})) }},
 		{"CreateBudget", func(r store.IdempotentRequest) error {
-			return second(tn.CreateBudget(storing[store.Budget](r, "CreateBudget"), store.BudgetCreate{Name: name(), AgentID: agent.ID}))
+			return second(tn.CreateBudget(storing[store.Budget](r, "CreateBudget"), store.BudgetCreate{Name: name(), Payer: store.Payer{AgentID: agent.ID}}))
 		}, func() int { return len(must(tn.ListBudgets(ctx))(t)) }},
 		{"CreateSLA", func(r store.IdempotentRequest) error {
 			return second(tn.CreateSLA(storing[store.SLATarget](r, "CreateSLA"), store.SLACreate{Name: name(), AgentID: agent.ID, EvaluationPeriod: "1h"}))

@@ -31,7 +31,7 @@ func sample(typ reflect.Type) reflect.Value {
 		store.IdempotentRequest{KeyID: "k", Route: "r", Token: "t"},
 		store.Batch{Traces: []store.Trace{{ID: "x", AgentName: "a", Status: store.TraceSuccess}}},
 		[]store.NamedAgent{{Name: "a"}},
-		[]store.SpendQuery{{AgentID: "x"}},
+		[]store.SpendQuery{{Payer: store.Payer{AgentID: "x"}}},
 		[]string{"x"},
 		store.ExpireBounds{Traces: time.Unix(1_700_000_000, 0)},
 		store.TeamCreate{Name: "x"}, store.AgentCreate{Name: "x"}, []store.PolicyCreate{{Name: "x"}},

@@ -136,7 +136,7 @@ func testAgents(t testing.TB, o Opened) {
 	_, err = tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{Name: &taken})
 	wantKind(t, err, store.Conflict, "name")
 
-	budget := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "x", AgentID: a.ID, Period: store.Daily, Limit: 5}))(t)
+	budget := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "x", Payer: store.Payer{AgentID: a.ID}, Period: store.Daily, Limit: 5}))(t)
 	ingest(t, tn, store.IngestResult{Accepted: 1}, store.Trace{ID: "1", AgentID: a.ID, Status: store.TraceSuccess, ToolName: "search"})
 	if err := tn.DeleteAgent(ctx, a.ID); err != nil {
 		t.Fatal(err)
@@ -191,13 +191,13 @@ func testTeamsOfAgents(t testing.TB, o Opened) {
 func testBudgets(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
 	agent := newAgent(t, tn, "agent")
-	_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: "agt_unknown"})
+	_, err := tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: "agt_unknown"}})
 	wantKind(t, err, store.Invalid, "agentId")
-	b := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Weekly, Limit: 12_500_000_000}))(t)
+	b := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}, Period: store.Weekly, Limit: 12_500_000_000}))(t)
 	if b.AgentName != "agent" || b.Limit.USD() != 12.5 {
 		t.Errorf("budget %+v", b)
 	}
-	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID})
+	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}})
 	wantKind(t, err, store.Conflict, "name")
 	limit, name := store.NanoUSD(1), "renamed"
 	got := must(tn.UpdateBudget(ctx, b.ID, store.BudgetUpdate{Limit: &limit, Name: &name}))(t)
@@ -213,7 +213,7 @@ func testBudgets(t testing.TB, o Opened) {
 		t.Fatal(err)
 	}
 	wantKind(t, tn.DeleteBudget(ctx, b.ID), store.NotFound, "")
-	must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, AgentID: agent.ID}))(t)
+	must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, Payer: store.Payer{AgentID: agent.ID}}))(t)
 }
 
 func testSLAs(t testing.TB, o Opened) {

@@ -41,7 +41,7 @@ func testRaces(t testing.TB, o Opened) {
 		"team":  func(int) error { return second(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"})) },
 		"agent": func(int) error { return second(tn.CreateAgent(ctx, store.AgentCreate{Name: "one"})) },
 		"budget": func(int) error {
-			return second(tn.CreateBudget(ctx, store.BudgetCreate{Name: "one", AgentID: agent.ID}))
+			return second(tn.CreateBudget(ctx, store.BudgetCreate{Name: "one", Payer: store.Payer{AgentID: agent.ID}}))
 		},
 		"policy": func(int) error { return second(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "one"})) },
 		"member": func(int) error { return second(tn.AddMember(ctx, team.ID, store.MemberAdd{Email: "one@x.io"})) },

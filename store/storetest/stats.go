@@ -170,8 +170,8 @@ func testStats(t testing.TB, o Opened) {
 			want += tr.Cost
 		}
 	}
-	spent := must(tn.Spend(ctx, []store.SpendQuery{{From: from, To: to}, {AgentID: idOf["agent 1"], From: from, To: to},
-		{AgentID: "agt_unknown", From: from, To: to}, {AgentID: idOf["agent 1"], From: to, To: from}}))(t)
+	spent := must(tn.Spend(ctx, []store.SpendQuery{{From: from, To: to}, {Payer: store.Payer{AgentID: idOf["agent 1"]}, From: from, To: to},
+		{Payer: store.Payer{AgentID: "agt_unknown"}, From: from, To: to}, {Payer: store.Payer{AgentID: idOf["agent 1"]}, From: to, To: from}}))(t)
 	if !slices.Equal(spent, []store.NanoUSD{0, want, 0, 0}) {
 		t.Errorf("spend %v, want %v of the second alone", spent, want)
 	}

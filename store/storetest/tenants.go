@@ -90,7 +90,7 @@ func testIsolation(t testing.TB, o Opened) {
 	a, b := NewTenant(t, o, "a"), NewTenant(t, o, "b")
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
 	agent := newAgent(t, a, "agent")
-	budget := must(a.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t)
+	budget := must(a.CreateBudget(ctx, store.BudgetCreate{Name: "budget", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1}))(t)
 	sla := must(a.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID, EvaluationPeriod: "1h"}))(t)
 	policy := must(a.CreatePolicies(ctx, store.PolicyCreate{Name: "policy"}))(t)[0]
 	key := must(a.CreateKey(ctx, store.KeyCreate{Name: "key", Scope: store.ScopeAPI, Digest: store.DigestKey("k"), CreatedBy: store.DefaultAdminID}))(t)
@@ -127,7 +127,7 @@ func testIsolation(t testing.TB, o Opened) {
 			t.Errorf("%s with another tenant's id: %v, want not found", call, err)
 		}
 	}
-	_, err := b.CreateBudget(ctx, store.BudgetCreate{Name: "budget", AgentID: agent.ID})
+	_, err := b.CreateBudget(ctx, store.BudgetCreate{Name: "budget", Payer: store.Payer{AgentID: agent.ID}})
 	wantKind(t, err, store.Invalid, "agentId")
 	_, err = b.CreateSLA(ctx, store.SLACreate{Name: "sla", AgentID: agent.ID})
 	wantKind(t, err, store.Invalid, "agentId")
@@ -163,7 +163,7 @@ func testIsolation(t testing.TB, o Opened) {
 	if s := must(b.Stats(ctx, store.StatsQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}))(t); s.Summary.Traces != 1 || s.Summary.Cost != 0 {
 		t.Errorf("statistics of b: %+v", s.Summary)
 	}
-	if spent := must(b.Spend(ctx, []store.SpendQuery{{AgentID: agent.ID, From: now.Add(-time.Hour), To: now.Add(time.Hour)}}))(t); spent[0] != 0 {
+	if spent := must(b.Spend(ctx, []store.SpendQuery{{Payer: store.Payer{AgentID: agent.ID}, From: now.Add(-time.Hour), To: now.Add(time.Hour)}}))(t); spent[0] != 0 {
 		t.Errorf("b spent %v through a's agent", spent)
 	}
 }

@@ -36,7 +36,7 @@ func testEngineClock(t testing.TB, o Opened) {
 		"registered": first(tn.ListAgents(ctx, store.AgentFilter{}, store.Page{}))[0].CreatedAt,
 		"team":       team.CreatedAt,
 		"member":     must(tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: "u"}))(t).JoinedAt,
-		"budget":     must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t).CreatedAt,
+		"budget":     must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1}))(t).CreatedAt,
 		"SLA":        sla.CreatedAt,
 		"violation":  first(tn.ListViolations(ctx, store.ViolationFilter{}, store.Page{}))[0].CreatedAt,
 		"policy":     must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: "p"}))(t)[0].CreatedAt,
@@ -143,7 +143,7 @@ func testNamesBeyondASCII(t testing.TB, o Opened) {
 		_, err := tn.CreateAgent(ctx, store.AgentCreate{Name: name})
 		wantKind(t, err, store.Conflict, "name")
 		must(tn.CreatePolicies(ctx, store.PolicyCreate{Name: name, On: name, Condition: store.PolicyCondition{ToolName: name, Entities: []string{name}}}))(t)
-		must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, AgentID: agent.ID, Period: store.Daily, Limit: 1}))(t)
+		must(tn.CreateBudget(ctx, store.BudgetCreate{Name: name, Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1}))(t)
 		must(tn.CreateTeam(ctx, store.TeamCreate{Name: name, Scopes: []string{name}}))(t)
 		must(tn.AddMember(ctx, team.ID, store.MemberAdd{UserID: name}))(t)
 		trace := store.Trace{ID: name[:min(len(name), 120)], AgentName: name, Status: store.TraceSuccess, Environment: name, SessionID: name, ModelProvider: name,

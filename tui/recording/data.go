@@ -207,12 +207,12 @@ func (p *Plane) ListBudgets(context.Context) (api.List[api.Budget], error) {
 	if p.Err != nil || p.Empty {
 		return api.List[api.Budget]{}, p.Err
 	}
-	day := time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
+	day, teamID, teamName := time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC), "tea_01k6r01", "platform"
 	return api.List[api.Budget]{Data: []api.Budget{
-		{ID: "bud_01k6r01", Name: "support-month", AgentID: agents[0].id, AgentName: agents[0].name, Period: "monthly", LimitUSD: 4000, CurrentUSD: 1204.8, PercentUsed: 30.12, ResetAt: day.AddDate(0, 1, -2)},
-		{ID: "bud_01k6r02", Name: "billing-week", AgentID: agents[1].id, AgentName: agents[1].name, Period: "weekly", LimitUSD: 250, CurrentUSD: 221.5, PercentUsed: 88.6, ResetAt: day.AddDate(0, 0, 6)},
-		{ID: "bud_01k6r03", Name: "research-day", AgentID: agents[2].id, AgentName: agents[2].name, Period: "daily", LimitUSD: 150, CurrentUSD: 171.03, PercentUsed: 114.02, ResetAt: day},
-		{ID: "bud_01k6r04", Name: "deploy-day", AgentID: agents[3].id, AgentName: agents[3].name, Period: "daily", LimitUSD: 0.5, CurrentUSD: 0.0031, PercentUsed: 0.62, ResetAt: day},
+		{ID: "bud_01k6r01", Name: "support-month", Scope: "agent", AgentID: &agents[0].id, AgentName: &agents[0].name, Period: "monthly", LimitUSD: 4000, CurrentUSD: 1204.8, PercentUsed: 30.12, ResetAt: day.AddDate(0, 1, -2)},
+		{ID: "bud_01k6r02", Name: "billing-week", Scope: "agent", AgentID: &agents[1].id, AgentName: &agents[1].name, Period: "weekly", LimitUSD: 250, CurrentUSD: 221.5, PercentUsed: 88.6, ResetAt: day.AddDate(0, 0, 6)},
+		{ID: "bud_01k6r03", Name: "research-day", Scope: "agent", AgentID: &agents[2].id, AgentName: &agents[2].name, Period: "daily", LimitUSD: 150, CurrentUSD: 171.03, PercentUsed: 114.02, ResetAt: day},
+		{ID: "bud_01k6r04", Name: "platform-day", Scope: "team", TeamID: &teamID, TeamName: &teamName, Period: "daily", LimitUSD: 0.5, CurrentUSD: 0.0031, PercentUsed: 0.62, ResetAt: day},
 	}, Total: 4}, nil
 }
 

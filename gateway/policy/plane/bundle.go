@@ -99,7 +99,7 @@ func (p *Policy) matchesTool(name string) bool {
 // concurrent use.
 type Bundle struct {
 	agents   map[string]*Set
-	others   *Set // for agents that no policy and no budget names
+	others   *Set // for agents that no policy, no budget and no team names
 	policies int
 	unknown  []string // entities in policies that no detector finds
 
@@ -132,7 +132,7 @@ type Set struct {
 	key       []byte
 	detectors Detectors
 	tokens    *detect.Tokens
-	resets    []time.Time // of the exceeded budgets of the agent
+	resets    []time.Time // of the exceeded budgets that cover the calls of the agent
 }
 
 // phasePolicies is one phase of a set.
@@ -156,7 +156,8 @@ func (s *Set) MakesTokens() bool {
 	return s != nil && slices.ContainsFunc(s.sides[Response].policies, func(p *Policy) bool { return p.strategy == tokenStrategy })
 }
 
-// overBudget reports whether the agent has exceeded a budget that was not reset since.
+// overBudget reports whether a budget that covers the calls of the agent is exceeded and was not reset
+// since.
 func (s *Set) overBudget(now time.Time) bool {
 	for _, t := range s.resets {
 		if now.Before(t) {

@@ -20,21 +20,26 @@ import (
 const (
 	maxPolicies = 10_000
 	maxBudgets  = 100_000
-	maxAliases  = 1_000_000
-	hashKeySize = 32 // bytes
+	maxNames    = 1_000_000 // former names of agents, and names of agents of teams
+	hashKeySize = 32        // bytes
 )
 
 // errBundle is wrapped by the errors of [Compile].
 var errBundle = errors.New("the bundle cannot be enforced")
 
 // Compile validates and compiles a bundle. A bundle with a policy that this version
-// cannot enforce is rejected as a whole: the error wraps errBundle. secrets are
+// cannot enforce is rejected as a whole: the error wraps errBundle. Budgets of environments are taken
+// for those of the gateway, see [inEnvironment]. secrets are
 // the keys of tokens, the current one first; without any, values become hashes where a policy
 // asks for tokens.
 func Compile(g *api.Governance, d Detectors, secrets ...[]byte) (*Bundle, error) {
-	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets || len(g.Aliases) > maxAliases {
-		return nil, fmt.Errorf("%w: it has %d policies, %d budgets and %d aliases, the limits are %d, %d and %d",
-			errBundle, len(g.Policies), len(g.Budgets), len(g.Aliases), maxPolicies, maxBudgets, maxAliases)
+	names := len(g.Aliases)
+	for i := range g.Teams {
+		names += len(g.Teams[i].AgentNames)
+	}
+	if len(g.Policies) > maxPolicies || len(g.Budgets) > maxBudgets || names > maxNames || len(g.Teams) > maxBudgets {
+		return nil, fmt.Errorf("%w: it has %d policies, %d budgets and %d names of agents, the limits are %d, %d and %d",
+			errBundle, len(g.Policies), len(g.Budgets), names, maxPolicies, maxBudgets, maxNames)
 	}
 	if g.Policies == nil {
 		return nil, fmt.Errorf("%w: the member policies is absent", errBundle)
@@ -57,22 +62,20 @@ func Compile(g *api.Governance, d Detectors, secrets ...[]byte) (*Bundle, error)
 			return nil, fmt.Errorf("%w: policy %s: %w", errBundle, g.Policies[i].ID, err)
 		}
 	}
-	resets := map[string][]time.Time{}
-	for _, b := range g.Budgets {
-		if b.Exceeded && b.AgentName != "" {
-			resets[b.AgentName] = append(resets[b.AgentName], b.ResetAt)
-		}
+	every, resets, err := exceeded(g)
+	if err != nil {
+		return nil, err
 	}
 	slices.Sort(c.unknown)
 	c.unknown = slices.Compact(c.unknown)
 	b := &Bundle{policies: len(g.Policies), agents: make(map[string]*Set, len(c.own)), unknown: c.unknown, tokens: c.tokens, makesTokens: c.makesTokens}
-	b.others = c.set(c.all, [phases][]*Policy{}, nil)
+	b.others = c.set(c.all, [phases][]*Policy{}, every)
 	for agent, own := range c.own {
-		b.agents[agent] = c.set(c.all, own, resets[agent])
+		b.agents[agent] = c.set(c.all, own, slices.Concat(every, resets[agent]))
 	}
 	for agent, at := range resets {
 		if b.agents[agent] == nil {
-			b.agents[agent] = c.set(c.all, [phases][]*Policy{}, at)
+			b.agents[agent] = c.set(c.all, [phases][]*Policy{}, slices.Concat(every, at))
 		}
 	}
 	for alias, agent := range c.present {
@@ -81,6 +84,47 @@ func Compile(g *api.Governance, d Detectors, secrets ...[]byte) (*Bundle, error)
 		}
 	}
 	return b, nil
+}
+
+// inEnvironment returns a bundle without the budgets of other environments, which do not cover calls of
+// a gateway in this one.
+func inEnvironment(g *api.Governance, environment string) *api.Governance {
+	mine := *g
+	mine.Budgets = slices.DeleteFunc(slices.Clone(g.Budgets), func(b api.BudgetState) bool {
+		return b.Scope == "environment" && b.Environment != environment
+	})
+	return &mine
+}
+
+// exceeded returns when the exceeded budgets are reset that cover every call of the gateway, and
+// those that cover the calls of some agents.
+func exceeded(g *api.Governance) (every []time.Time, agents map[string][]time.Time, err error) {
+	agents = map[string][]time.Time{}
+	for _, b := range g.Budgets {
+		var of []string
+		switch b.Scope {
+		case "", "agent":
+			of = []string{b.AgentName}
+		case "team":
+			for _, t := range g.Teams {
+				if t.TeamID == b.TeamID {
+					of = append(of, t.AgentNames...)
+				}
+			}
+		case "tenant", "environment":
+			if b.Exceeded {
+				every = append(every, b.ResetAt)
+			}
+		default:
+			return nil, nil, fmt.Errorf("%w: budget %s: the scope %q is not known", errBundle, b.ID, b.Scope)
+		}
+		for _, name := range of {
+			if name = strings.TrimSpace(name); b.Exceeded && name != "" {
+				agents[name] = append(agents[name], b.ResetAt)
+			}
+		}
+	}
+	return every, agents, nil
 }
 
 // compiler is the state of compiling a bundle.

@@ -47,6 +47,8 @@ type Options struct {
 	Interval time.Duration
 	// Timeout bounds one fetch; 10 s when zero.
 	Timeout time.Duration
+	// Environment is the environment of the gateway.
+	Environment string
 	// Detectors find the entities of policies.
 	Detectors Detectors
 	// TokenKeys are the session keys that the keys of tokens are derived from: the current one
@@ -144,7 +146,7 @@ func (s *Syncer) restore() {
 		s.opts.Logger.Warn("the saved governance bundle is of another control plane and is not used", "file", s.path, "from", saved.Origin)
 		return
 	}
-	b, err := Compile(saved.Bundle, s.opts.Detectors, s.opts.TokenKeys...)
+	b, err := Compile(inEnvironment(saved.Bundle, s.opts.Environment), s.opts.Detectors, s.opts.TokenKeys...)
 	if err != nil {
 		s.opts.Logger.Warn("the saved governance bundle is not used", "file", s.path, "error", err)
 		return
@@ -300,7 +302,7 @@ func (s *Syncer) ask(ctx context.Context) (*api.Governance, string, error) {
 
 // take compiles a bundle, saves it and makes it the current one.
 func (s *Syncer) take(g *api.Governance, etag string) error {
-	b, err := Compile(g, s.opts.Detectors, s.opts.TokenKeys...)
+	b, err := Compile(inEnvironment(g, s.opts.Environment), s.opts.Detectors, s.opts.TokenKeys...)
 	if err != nil {
 		return err
 	}

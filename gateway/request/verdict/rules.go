@@ -7,6 +7,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/policy/guardrail"
+	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/refusal"
 )
@@ -71,8 +72,8 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 	rule := r.Decision.Rule
 	switch r.Decision.Action {
 	case policy.Allow:
-		if rule != nil && rule.Approval != nil {
-			r.Asks = append(r.Asks, Ask{RuleID: rule.ID, Approval: rule.Approval})
+		if a := r.Decision.Approval(); a != nil {
+			r.Asks = append(r.Asks, Ask{RuleID: rule.ID, Approval: a})
 		}
 	case policy.Redact:
 		in.redact(rule, m, r)
@@ -199,7 +200,7 @@ func (in *Input) observed(rules []policy.Observed) (list []audit.Observed) {
 		}
 		o := audit.Observed{RuleID: r.ID, Action: action}
 		if r.Action == policy.Allow && r.Approval != nil {
-			o.Approval = audit.ApprovalRequired
+			o.Approval = plane.ApprovalRequired
 		}
 		list = append(list, o)
 	}

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS traces @CLUSTER (
 	error      UInt8,
 	blocked    UInt8,
 	env        String,
+	team       String, -- of the agent when the trace was recorded, for statistics
 	session    String,
 	provider   String,
 	model      String,
@@ -72,6 +73,7 @@ CREATE TABLE IF NOT EXISTS feed @CLUSTER (
 	error      UInt8,
 	blocked    UInt8,
 	env        String,
+	team       String,
 	provider   String,
 	model      String,
 	input      Int64,
@@ -85,7 +87,7 @@ CREATE TABLE IF NOT EXISTS feed @CLUSTER (
 ) ENGINE PARTITION BY committed ORDER BY (tenant, seq, writer) SETTINGS index_granularity = 1024, parts_to_delay_insert = 1000, parts_to_throw_insert = 3000;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS feed_of_traces @CLUSTER TO feed AS
-	SELECT committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, provider, model,
+	SELECT committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model,
 		input, output, cost, duration, bin, policies, call_tools, call_counts FROM traces;
 
 -- Merged statistics. A row counts where its day has its version in the newest generation.

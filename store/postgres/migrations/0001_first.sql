@@ -154,7 +154,7 @@ CREATE VIEW waiting_rollups AS SELECT d.tenant, d.n, d.oldest, d.newest, k.*
 CREATE VIEW waiting_tools AS SELECT d.tenant, d.n, k.* FROM rollup_deltas d, unnest(tool_agents, tools, firsts, lasts, calls) AS k (agent, tool, first, last, calls);
 CREATE VIEW waiting_fires AS SELECT d.tenant, d.n AS batch, k.* FROM rollup_deltas d, unnest(policies, fires) AS k (policy, n);
 
--- Agents, models and environments are words of store/rollup; empty: all.
+-- Agents, models and environments (with teams) are words of store/rollup; empty: all.
 CREATE TABLE rollups (
 	tenant int    NOT NULL,
 	tbl    smallint NOT NULL, -- store/rollup numbers them

@@ -145,14 +145,23 @@ func totals(list []store.Trace) (sum store.Totals) {
 	return sum
 }
 
-// Spend returns the cost of agents' traces in windows.
+// Spend returns the cost of traces in windows.
 func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store.NanoUSD, err error) {
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		spent = make([]store.NanoUSD, len(q))
 		for i := range q {
 			from, to := tr.bounds(q[i].From, q[i].To)
-			for _, one := range tr.seen {
-				if q[i].AgentID != "" && one.AgentID == q[i].AgentID && !one.CreatedAt.Before(from) && one.CreatedAt.Before(to) {
+			for k, one := range tr.seen {
+				pays := q[i].AgentID != "" && one.AgentID == q[i].AgentID
+				switch q[i].Scope {
+				case store.EnvironmentBudget:
+					pays = q[i].Environment != "" && one.Environment == q[i].Environment
+				case store.TeamBudget:
+					pays = q[i].TeamID != "" && tr.teams[k] == q[i].TeamID
+				case store.TenantBudget:
+					pays = true
+				}
+				if pays && !one.CreatedAt.Before(from) && one.CreatedAt.Before(to) {
 					spent[i] += one.Cost
 				}
 			}

@@ -15,6 +15,7 @@ type traces struct {
 	stored  []stored // in commit order
 	seq     uint64   // commit number of the newest
 	seen    []store.Trace
+	teams   []string  // of the agents of seen
 	horizon time.Time // older traces have been removed
 	minutes time.Time // statistics by the minute start here
 
@@ -97,7 +98,7 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (res store.Inges
 		}
 		for i := range list {
 			if fresh[i] {
-				e.add(&d.traces, list[i])
+				e.add(&d.traces, list[i], resolved[i].TeamID)
 			}
 		}
 		close(d.traces.changed)
@@ -198,8 +199,8 @@ func unknownAgents(resolved map[int]store.ResolvedAgent) error {
 	return store.UnknownAgents(unknown)
 }
 
-// add stores one trace.
-func (e *engine) add(t *traces, tr store.Trace) {
+// add stores one trace of an agent of a team.
+func (e *engine) add(t *traces, tr store.Trace, team string) {
 	t.seq++
 	calls := tr.ToolCalls
 	if len(calls) == 0 && tr.ToolName != "" {
@@ -207,7 +208,7 @@ func (e *engine) add(t *traces, tr store.Trace) {
 	}
 	tr.AgentNameSent, tr.ToolCalls = "", nil
 	t.stored = append(t.stored, stored{t.seq, tr})
-	t.seen = append(t.seen, tr)
+	t.seen, t.teams = append(t.seen, tr), append(t.teams, team)
 	for _, c := range calls {
 		if tr.AgentID != "" {
 			e.countTool(t, tr, c)

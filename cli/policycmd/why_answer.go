@@ -40,6 +40,7 @@ type decidedRequest struct {
 	Rule        string            `json:"ruleId,omitempty"`
 	Reason      string            `json:"reason,omitempty"`
 	ErrorKind   string            `json:"errorKind,omitempty"`
+	Approval    api.TraceApproval `json:"approval,omitzero"` // of a call that a person has to approve
 	Policies    []api.PolicyFired `json:"policiesFired,omitempty"`
 	Guardrail   string            `json:"guardrail,omitempty"`        // only in audit lines
 	Verdict     string            `json:"guardrailVerdict,omitempty"` // only in audit lines
@@ -78,7 +79,7 @@ func countsText(m map[string]int) string {
 func ofTrace(t *api.Trace) *decidedRequest {
 	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Principal: t.Principal, Client: t.Client, Agent: t.AgentName,
 		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
-		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Policies: t.PoliciesFired}
+		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: t.Approval, Policies: t.PoliciesFired}
 	if t.Status == "error" {
 		q.Outcome = "failed"
 	}
@@ -100,6 +101,7 @@ func ofLine(r *audit.Record) *decidedRequest {
 		HTTPStatus: r.Status, DurationMs: float64(r.Duration.Microseconds()) / 1000, Outcome: "success",
 		Rule: r.RuleID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind), ErrorKind: r.ErrorKind}
 	q.Tokens, q.Restored, q.Refused = byEntity(r.Tokens), byEntity(r.Restored), byEntity(r.TokensRefused)
+	q.Approval = api.TraceApproval{Status: r.Approval, ID: r.ApprovalID, By: r.ApprovedBy}
 	q.Guardrail, q.Verdict = r.GuardrailName, r.GuardrailVerdict
 	for _, p := range r.PoliciesFired {
 		q.Policies = append(q.Policies, api.PolicyFired(p))
@@ -181,6 +183,11 @@ func listenCause(q *decidedRequest) string {
 // decisionWords describes what was decided, and by which rule or policy.
 func decisionWords(q *decidedRequest) string {
 	switch {
+	case q.Approval.Status != "" && strings.HasPrefix(q.ErrorKind, "approval_"):
+		if q.Rule == "" {
+			return "not approved; a policy asks for approval"
+		}
+		return fmt.Sprintf("not approved; rule %q asks for approval", q.Rule)
 	case q.Outcome == "blocked" && q.Rule == policy.DefaultDenyID:
 		return "blocked by default_action"
 	case q.Outcome == "blocked" && q.Rule != "":
@@ -232,6 +239,13 @@ func writeWhy(w io.Writer, y *why) error {
 	line("tool", y.Tool)
 	line("upstream", y.Upstream)
 	line("decision", y.Decision)
+	if a := y.Approval; a.Status != "" {
+		text := strings.TrimSpace(a.Status + " " + a.ID)
+		if a.By != "" {
+			text += ", granted by " + a.By
+		}
+		line("approval", text)
+	}
 	for _, p := range y.Policies {
 		line("policy", strings.TrimSpace(fmt.Sprintf("%s %s: %s", p.Name, "("+p.ID+")", p.Action)))
 	}

@@ -59,6 +59,8 @@ func TestWhyWithoutAnErrorKind(t *testing.T) {
 		{"a host that is not allowed", audit.Record{Action: "deny", Status: 403, ErrorKind: "origin_not_allowed"}, "refused by the gateway", "Host is not allowed"},
 		{"the tool server's status", audit.Record{Action: "allow", Status: 404}, "failed, not blocked", "answered with the status 404"},
 		{"the tool's error", audit.Record{Action: "allow", RuleID: "r", Status: 200, IsError: true}, `failed, not blocked; rule "r" decided`, "answered with an error"},
+		{"a call that waits", audit.Record{Action: "deny", RuleID: "r", Status: 403, ErrorKind: "approval_required", Approval: "required", ApprovalID: "apr_1"}, `not approved; rule "r" asks for approval`, "A person must approve the call"},
+		{"a call that passed", audit.Record{Action: "allow", RuleID: "r", Status: 200, Approval: "granted", ApprovalID: "apr_1", ApprovedBy: "usr_1"}, `allowed by rule "r"`, "was allowed"},
 		{"a kind of a later version", audit.Record{Action: "deny", ErrorKind: "brand_new", Status: 400}, "failed, not blocked", `"brand_new" is not known`},
 	} {
 		y := explain(ofLine(&row.rec))
@@ -66,7 +68,8 @@ func TestWhyWithoutAnErrorKind(t *testing.T) {
 			t.Errorf("%s: %q, %q, %q", row.name, y.Decision, y.Cause, y.Do)
 		}
 		var b bytes.Buffer
-		if err := writeWhy(&b, y); err != nil || strings.Contains(b.String(), "guardrail:    dlp: reject\n") != (row.rec.GuardrailName != "") {
+		if err := writeWhy(&b, y); err != nil || strings.Contains(b.String(), "guardrail:    dlp: reject\n") != (row.rec.GuardrailName != "") ||
+			strings.Contains(b.String(), "approval:     granted apr_1, granted by usr_1\n") != (row.rec.ApprovedBy != "") {
 			t.Errorf("%s: %v, %s", row.name, err, b.String())
 		}
 	}

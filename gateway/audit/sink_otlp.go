@@ -117,7 +117,7 @@ func otlpRecord(line, body []byte) *logspb.LogRecord {
 		Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: int64(r.Seq)}}})
 	for _, a := range [...]struct{ key, value string }{
 		{"audit.kind", string(r.Kind)}, {"audit.action", r.Action}, {"audit.request_id", r.RequestID},
-		{"audit.rule_id", r.RuleID}, {"audit.error_kind", r.ErrorKind}, {"audit.principal", r.Principal},
+		{"audit.rule_id", r.RuleID}, {"audit.approval", r.Approval}, {"audit.approval_id", r.ApprovalID}, {"audit.error_kind", r.ErrorKind}, {"audit.principal", r.Principal},
 		{"rpc.method", r.Method}, {"mcp.upstream", r.Upstream},
 	} {
 		if a.value != "" {

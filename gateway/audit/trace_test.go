@@ -62,6 +62,17 @@ func TestTraceOfALine(t *testing.T) {
 	}
 }
 
+// A trace names the approval of its call, and no id that is not one.
+func TestApprovalOfATrace(t *testing.T) {
+	for id, want := range map[string]string{"apr_1": "apr_1", "no id": "", "": ""} {
+		m := mapper{reason: func(_, _ string) string { return "" }, listenEnded: func(*Record) bool { return false }}
+		got := m.trace(&Record{RequestID: "r", Approval: "granted", ApprovalID: id, ApprovedBy: "usr_1"}).Approval
+		if got != (api.TraceApproval{Status: "granted", ID: want, By: "usr_1"}) {
+			t.Errorf("%q: %+v", id, got)
+		}
+	}
+}
+
 func TestAgentOfARequest(t *testing.T) {
 	for _, row := range []struct {
 		name string

@@ -1,9 +1,13 @@
 package auth
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"svc/gateway/base/diag"
@@ -90,5 +94,38 @@ func TestDefaults(t *testing.T) {
 		c.OAuth.Leeway != 30*time.Second || c.OAuth.MetadataPath != "/.well-known/oauth-protected-resource" ||
 		!cmp.Equal(c.OAuth.CIMD, CIMDConfig{Timeout: 5 * time.Second, MaxBodyBytes: 65536, CacheTTL: time.Hour}) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The owner of a key is one person: a text that can be recorded and compared.
+func TestTheOwnerOfAKey(t *testing.T) {
+	for owner, ok := range map[string]bool{"": true, "usr_1": true, "ana@example.com": true, "Ana Ruiz": true, " ana": false, "a\nb": false, strings.Repeat("a", 513): false} {
+		r := diag.New()
+		k := KeyConfig{ID: "a", Owner: owner, Hash: "x"}
+		k.validate(r.Root())
+		found := false
+		for _, f := range r.Findings() {
+			found = found || f.Code == "auth-key-owner"
+		}
+		if found == ok {
+			t.Errorf("%.20q: %v", owner, r.Findings())
+		}
+	}
+}
+
+// The person behind a token may be known under several claims, each a text that can be recorded.
+func TestPersonsOfAToken(t *testing.T) {
+	var p parsed
+	payload := `{"sub":"7","email":"Ana@example.com","preferred_username":"7","upn":["x"],"oid":"a\u0000b","name":"Ana"}`
+	var claims map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(payload), &claims); err != nil {
+		t.Fatal(err)
+	}
+	p.claims = map[string]jsontext.Value{}
+	for name, v := range claims {
+		p.claims[name] = jsontext.Value(v)
+	}
+	if got := p.persons(); !slices.Equal(got, []string{"7", "Ana@example.com"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -385,8 +385,12 @@ func digestOf(t *testing.T, r *rig, body string) string {
 				digest = in.Digest
 				return api.ApprovalAnswer{}, io.EOF
 			},
-			Claim:   func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) { return api.ApprovalAnswer{}, io.EOF },
-			Release: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) { return api.ApprovalAnswer{}, io.EOF },
+			Claim: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) {
+				return api.ApprovalAnswer{}, io.EOF
+			},
+			Release: func(context.Context, string, api.ApprovalClaim) (api.ApprovalAnswer, error) {
+				return api.ApprovalAnswer{}, io.EOF
+			},
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -545,7 +549,9 @@ policy:
 	}
 	plain := func() answer { return post("tools/call", "find", `"name":"find","arguments":{"text":"x"}`) }
 	eventually(t, "the tool is not listed", func() bool { return strings.Contains(plain().body, "approval_required") })
-	through := func() answer { return post("tools/call", "mcp_call", `"name":"mcp_call","arguments":{"name":"find","arguments":{"text":"x"}}`) }
+	through := func() answer {
+		return post("tools/call", "mcp_call", `"name":"mcp_call","arguments":{"name":"find","arguments":{"text":"x"}}`)
+	}
 	first, second := plain().waits(t), through().waits(t)
 	if first == second {
 		t.Fatal("both calls have one approval")
@@ -561,7 +567,9 @@ policy:
 	if got := plain(); !strings.Contains(got.body, "crm/find: x") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	search := func() answer { return post("tools/call", "mcp_search", `"name":"mcp_search","arguments":{"query":"customer"}`) }
+	search := func() answer {
+		return post("tools/call", "mcp_search", `"name":"mcp_search","arguments":{"query":"customer"}`)
+	}
 	p.decide(search().waits(t), "grant")
 	if got := search(); !strings.Contains(got.body, "find") || r.lastLine()["approval"] != "granted" {
 		t.Errorf("%d %s", got.status, got.body)
@@ -582,13 +590,17 @@ policy:
 func TestWhatAnApprovalIsFor(t *testing.T) {
 	p := newControlPlane(t)
 	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
+		if strings.Contains(body, "server/discover") {
+			answerAs("application/json", `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)(w, body, r)
+			return
+		}
 		if strings.Contains(body, "tools/list") {
 			answerAs("application/json", `{"resultType":"complete","tools":[{"name":"safe","inputSchema":{"type":"object"}}]}`)(w, body, r)
 			return
 		}
 		answerAs("application/json", `{"resultType":"complete","content":[]}`)(w, body, r)
 	})
-	r := p.gateway(asks("federation: {enabled: true}\nupstreams:\n  - {name: main, url: "+up.URL+", protocol: 2026-07-28}\nviews:\n  - {name: ops, tools: [safe]}\npolicy:\n  default_action: allow\n  rules:\n", "safe", ""))
+	r := p.gateway(asks("federation: {enabled: true}\nupstreams:\n  - {name: main, url: "+up.URL+", protocol: 2026-07-28}\nviews:\n  - {name: ops, upstreams: [main], tools: [safe]}\npolicy:\n  default_action: allow\n  rules:\n", "safe", ""))
 	body := modern("1", "tools/call", `"name":"safe","arguments":{"path":"/srv"}`)
 	headers := append(modernHeaders("tools/call"), "Mcp-Name", "safe", "Mcp-Param-Path", "/etc/passwd")
 	eventually(t, "the tool is not listed", func() bool { return strings.Contains(r.post(body, headers...).body, "approval_required") })
@@ -614,7 +626,7 @@ func TestWhatAnApprovalIsFor(t *testing.T) {
 // The program of an upstream gets a call once, after its claim.
 func TestApprovalsOfPrograms(t *testing.T) {
 	p := newControlPlane(t)
-	r := p.gateway(asks(stdioConfig(t, stdioServer), "echo", ""))
+	r := p.gateway(asks("default_upstream: files\nroutes: [{match: {tool_name_in: [echo, work, pid, read, fail]}, upstream: files}]\npolicy:\n  default_action: allow\n  rules:\nupstreams:\n"+stdioUpstream("files", ""), "echo", ""))
 	opened := r.post(initialize)
 	headers := []string{"Mcp-Session-Id", opened.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version", "2025-06-18"}
 	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`

@@ -402,6 +402,15 @@ GET /api/whoami
 GET /api/costs/budgets/{id}
 GET /api/costs/sla/{id}
 GET /api/keys/{id}
+GET /api/webhooks
+POST /api/webhooks
+GET /api/webhooks/{id}
+PUT /api/webhooks/{id}
+DELETE /api/webhooks/{id}
+POST /api/webhooks/{id}/rotateSecret
+POST /api/webhooks/{id}/test
+GET /api/webhooks/{id}/deliveries
+POST /api/webhooks/{id}/redeliver
 GET /api/apply
 POST /api/apply`), "\n") {
 		if !seen[name] {

@@ -141,3 +141,27 @@ func TestWebhooksOfATeam(t *testing.T) {
 	r.ask(r.admin, "DELETE", "/api/teams/"+team, "").want(200)
 	r.ask(r.admin, "GET", "/api/webhooks/"+own, "").want(404)
 }
+
+// A call that a gateway refused because of a changed definition queues one message an hour and tool.
+func TestToolChanged(t *testing.T) {
+	r := newRig(t)
+	id := r.ask(r.admin, "POST", "/api/webhooks", `{"name":"h","url":"https://h.example/","events":["tool.changed"]}`).want(201).data().id(t)
+	report := func(trace, tool, reason string) {
+		t.Helper()
+		r.ask(r.admin, "POST", "/api/traces", `{"traces":[{"id":"`+trace+`","agentName":"a","status":"error","blocked":true,"durationMs":1,"toolName":"`+tool+`","reason":"`+reason+`","errorKind":"`+reason+`"}]}`).want(201)
+	}
+	want := func(n int) {
+		t.Helper()
+		r.ask(r.admin, "GET", "/api/webhooks/"+id+"/deliveries", "").want(200).object().is(t, "total", n)
+	}
+	report("1", "search", "tool_changed")
+	report("1", "search", "tool_changed")
+	report("2", "search", "tool_changed")
+	report("3", "other", "policy_denied")
+	want(1)
+	report("4", "write", "tool_changed")
+	want(2)
+	r.clock.advance(toolEvery)
+	report("5", "search", "tool_changed")
+	want(3)
+}

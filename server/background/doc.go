@@ -1,5 +1,5 @@
-// Package background has what the control plane does without a request: SLA targets, retention, and
-// the check that its stores take writes.
+// Package background has what the control plane does without a request: SLA targets, retention,
+// messages to webhooks, and the check that its stores take writes.
 //
 // # Evaluate
 //
@@ -13,6 +13,12 @@
 // processes use one store, the holder of a lease does the work; the lease of a crashed
 // process expires after its time to live. Progress is stored, so a restart neither
 // repeats nor skips work.
+//
+// # Messages
+//
+// [Sender] sends the messages about events that package record has queued, and [NewPost]
+// decides which addresses it may reach. Events about states (targets, policies) are queued by
+// the evaluator, with the state of which the last message was.
 //
 // # Readiness
 //

@@ -30,6 +30,8 @@ const (
 	// are the texts of calls, which nothing else of the store has.
 	approvalRetention = 90 * 24 * time.Hour
 	argumentRetention = 7 * 24 * time.Hour
+	// deliveryRetention is how long messages to webhooks are kept; those that wait too.
+	deliveryRetention = 7 * 24 * time.Hour
 )
 
 // turnBudget is the time for the traces of one tenant before the next tenant's turn.
@@ -71,8 +73,10 @@ func (r *Retention) trim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records := store.RetentionBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now,
-		Approvals: now.Add(-approvalRetention), ApprovalArguments: now.Add(-argumentRetention)}
+	records := store.RetentionBounds{
+		Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now, Deliveries: now.Add(-deliveryRetention),
+		Approvals: now.Add(-approvalRetention), ApprovalArguments: now.Add(-argumentRetention),
+	}
 	if r.events > 0 {
 		records.AuditEvents = now.Add(-r.events)
 	}
@@ -151,6 +155,7 @@ func (t *tenantTrim) trimRecords(ctx context.Context) error {
 	t.trimmed.Answers += one.Answers
 	t.trimmed.AuditEvents += one.AuditEvents
 	t.trimmed.Approvals += one.Approvals
+	t.trimmed.Deliveries += one.Deliveries
 	if !one.More {
 		t.trim = nil
 	}
@@ -174,8 +179,9 @@ func (t *tenantTrim) expireTraces(ctx context.Context) error {
 }
 
 func (r *Retention) report(t *tenantTrim) {
-	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents+t.trimmed.Approvals > 0 {
+	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents+t.trimmed.Approvals+t.trimmed.Deliveries > 0 {
 		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", t.expired.Traces, "minutes", t.expired.Minutes,
-			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents, "approvals", t.trimmed.Approvals)
+			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents,
+			"approvals", t.trimmed.Approvals, "deliveries", t.trimmed.Deliveries)
 	}
 }

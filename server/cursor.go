@@ -21,6 +21,8 @@ const (
 	violationsList = 'V'
 	tracesList     = 't'
 	eventsList     = 'E'
+	webhooksList   = 'W'
+	deliveriesList = 'D'
 )
 
 // cursorPage is a page of a list, by cursor or by offset.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"svc/server/background"
 	"svc/store"
 )
 
@@ -205,6 +206,26 @@ func (m *metrics) countWindows(w SharedWindows) {
 	}), prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "svc_rate_window_failures_total", Help: "Requests that Redis did not count because it did not answer; the windows of this process did.",
 	}, func() float64 { return float64(w.Failures()) }))
+}
+
+// countDeliveries registers the metrics of the messages to webhooks.
+func (m *metrics) countDeliveries(of func() background.DeliveryCounts) {
+	if of == nil {
+		of = func() background.DeliveryCounts { return background.DeliveryCounts{} }
+	}
+	for result, value := range map[string]func(background.DeliveryCounts) uint64{
+		"delivered": func(c background.DeliveryCounts) uint64 { return c.Delivered },
+		"retried":   func(c background.DeliveryCounts) uint64 { return c.Retried },
+		"failed":    func(c background.DeliveryCounts) uint64 { return c.Failed },
+	} {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "svc_webhook_deliveries_total", Help: "Attempts to send a message to a webhook by result: delivered, retried later, or failed for good. The process that sends counts them.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(value(of())) }))
+	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "svc_webhook_queue", Help: "Messages to webhooks that wait. The process that sends has the value.",
+	}, func() float64 { return float64(of().Waiting) }))
 }
 
 // The label values for the bounds on bodies in memory.

@@ -81,6 +81,17 @@ func routes() []route {
 		{method: "GET", path: "/api/policies/templates", keys: admins, team: []string{"policies:read"}, unpaged: true, handle: (*Server).listTemplates},
 		{method: "POST", path: "/api/policies/templates/apply", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).applyTemplate},
 
+		{method: "GET", path: "/api/webhooks", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after"}, handle: webhooks.list},
+		{method: "POST", path: "/api/webhooks", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: webhooks.post},
+		{method: "GET", path: "/api/webhooks/{id}", keys: admins, team: []string{"policies:read"}, handle: webhooks.get},
+		{method: "PUT", path: "/api/webhooks/{id}", keys: admins, team: []string{"policies:write"}, handle: webhooks.put},
+		{method: "DELETE", path: "/api/webhooks/{id}", keys: admins, team: []string{"policies:write"}, handle: webhooks.delete},
+		{method: "POST", path: "/api/webhooks/{id}/rotateSecret", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).rotateWebhookSecret},
+		{method: "POST", path: "/api/webhooks/{id}/test", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).testWebhook},
+		{method: "GET", path: "/api/webhooks/{id}/deliveries", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after", "state"}, handle: (*Server).listDeliveries},
+		{method: "GET", path: "/api/webhooks/{id}/deliveries/{delivery}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getDelivery},
+		{method: "POST", path: "/api/webhooks/{id}/deliveries/{delivery}/redeliver", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).redeliver},
+
 		{method: "GET", path: "/api/apply", keys: admins, team: []string{"teams:read", "agents:read", "policies:read", "costs:read"}, query: []string{"kind"}, handle: (*Server).exportDocuments},
 		{method: "POST", path: "/api/apply", keys: admins, team: []string{"teams:write", "agents:write", "policies:write", "costs:write"}, idempotent: true, maxBody: api.MaxApplyBody, handle: (*Server).apply},
 

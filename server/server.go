@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"svc/gateway/base/retry"
+	"svc/server/background"
 	"svc/server/otlp"
 	"svc/server/pricing"
 	"svc/store"
@@ -61,6 +62,11 @@ type Options struct {
 	// WebhookSecret is the secret shared with the identity provider; when it is empty, the
 	// webhook rejects every request.
 	WebhookSecret string
+	// WebhookHTTP allows webhooks with http URLs, whose messages are sent to allowed addresses only.
+	WebhookHTTP bool
+	// Deliveries returns the number of messages to webhooks since the start by result, and how many
+	// wait; nil where this process sends none.
+	Deliveries func() background.DeliveryCounts
 	// Pricing prices traces that come without a cost; nil means the embedded price table.
 	Pricing *pricing.Table
 }
@@ -77,6 +83,7 @@ type Server struct {
 	now           func() time.Time
 	log           *slog.Logger
 	webhookSecret []byte
+	webhookHTTP   bool
 	// refusedWebhooks bounds the log of refused deliveries.
 	refusedWebhooks refusedWebhooks
 
@@ -115,6 +122,7 @@ func New(o Options) (*Server, error) {
 		now:            o.Now,
 		log:            o.Logger,
 		webhookSecret:  []byte(o.WebhookSecret),
+		webhookHTTP:    o.WebhookHTTP,
 		largePageSlots: make(chan struct{}, maxLongPages),
 		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}
@@ -137,6 +145,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.otlp, s.streams, s.bundles, s.metrics = otlp.NewAssembler(s.prices), newStreams(), newBundles(), newMetrics(storesOf(o), s.bodies, s.ready, o.ClockJump, o.RemovedTraces)
+	s.metrics.countDeliveries(o.Deliveries)
 	limit, ingest := o.RateLimit, o.IngestRateLimit
 	if limit == 0 {
 		limit = DefaultRateLimit

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Resource is a resource that can be declared: a *Team, *Agent, *Policy, *Budget or
-// *SLATarget.
+// Resource is a resource that can be declared: a *Team, *Agent, *Policy, *Budget,
+// *SLATarget or *Webhook.
 type Resource interface{ Object() *Object }
 
 // Contents is a consistent snapshot of everything that can be declared in a tenant,
@@ -18,6 +18,7 @@ type Contents struct {
 	Policies []Policy
 	Budgets  []Budget
 	SLAs     []SLATarget
+	Webhooks []Webhook
 }
 
 // Change is a change of one resource. Before is nil for a creation, After for a

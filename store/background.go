@@ -135,6 +135,7 @@ func MarkRestored(ctx context.Context, m Marks, now, backup time.Time) (r Restor
 type RetentionBounds struct {
 	Violations time.Time // SLA violations whose period ended before it
 	Events     time.Time // identity events received before it
+	Deliveries time.Time // deliveries of webhooks queued before it; those that wait too
 	// AuditEvents created before it are removed, oldest first.
 	AuditEvents time.Time
 	// Answers of Idempotency are removed when they have expired before it and by the store's
@@ -157,8 +158,9 @@ func (b *RetentionBounds) AnswersExpired(now time.Time) time.Time {
 
 // RetentionResult counts what ApplyRetention removed.
 type RetentionResult struct {
-	Violations, Events, Answers, AuditEvents int
-	More                                     bool // a kind reached its limit: call again
+	Violations, Events, Answers, AuditEvents, Deliveries int
+
+	More bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the maintenance of one tenant.

@@ -23,6 +23,9 @@ const (
 	PrefixTrace      = "trc_"
 	PrefixEvent      = "evt_"
 	PrefixAuditEvent = "aev_"
+	PrefixWebhook    = "whk_"
+	PrefixMessage    = "msg_" // of an event for webhooks
+	PrefixDelivery   = "dlv_"
 )
 
 // IDs makes identifiers: a prefix and 26 characters that sort in the order of creation,

@@ -92,6 +92,7 @@ type Tenant interface {
 	Budgets
 	SLAs
 	Policies
+	Webhooks
 	Keys
 	Declared
 	Idempotency

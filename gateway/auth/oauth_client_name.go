@@ -3,19 +3,19 @@ package auth
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+
+	"svc/gateway/base/hostname"
 )
 
 const (
@@ -47,8 +47,7 @@ type clientNames struct {
 	names  *lru[string, string]
 	// allowed are networks that may be dialled although they are not public.
 	allowed []netip.Prefix
-	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer  hostname.Dialer
 
 	mu     sync.Mutex
 	flying map[string]chan struct{}
@@ -59,10 +58,9 @@ func newClientNames(o *OAuth, cfg CIMDConfig, allowed []netip.Prefix) *clientNam
 		cfg: cfg, now: o.now, oauth: o, allowed: allowed,
 		names:  newLRU[string, string](maxClients),
 		flying: make(map[string]chan struct{}),
-		lookup: net.DefaultResolver.LookupNetIP,
 	}
-	c.dial = (&net.Dialer{Timeout: cfg.Timeout, Control: c.control}).DialContext
-	c.client = newFetchClient(&http.Transport{DialContext: c.dialPublic, TLSClientConfig: o.tlsConfig()})
+	c.dialer.Permit = c.permitted
+	c.client = newFetchClient(&http.Transport{DialContext: c.dialer.DialContext, TLSClientConfig: o.tlsConfig()})
 	return c
 }
 
@@ -181,81 +179,7 @@ func printable(s string) string {
 	return strings.TrimSpace(s[:cut])
 }
 
-// dialPublic resolves a name once and dials the addresses that it checked, so that a
-// later change of the DNS record (DNS rebinding) has no effect.
-func (c *clientNames) dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	addrs := []netip.Addr{}
-	if literal, err := netip.ParseAddr(host); err == nil {
-		addrs = append(addrs, literal)
-	} else if addrs, err = c.lookup(ctx, "ip", host); err != nil {
-		return nil, err
-	}
-	err = fmt.Errorf("%s has no address", host)
-	for _, a := range addrs {
-		if !c.permitted(a) {
-			// One address that is not public rejects the name as a whole.
-			return nil, fmt.Errorf("%s is at an address that is not public", host)
-		}
-	}
-	for _, a := range addrs {
-		var conn net.Conn
-		if conn, err = c.dial(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
-			return conn, nil
-		}
-	}
-	return nil, err
-}
-
-// control checks the address again immediately before the connection is made.
-func (c *clientNames) control(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if !c.permitted(at.Addr()) {
-		return errors.New("the address is not public")
-	}
-	return nil
-}
-
-// special are the networks that are not the public internet (the IANA registries of
-// special purpose addresses), the metadata services of cloud providers, and IPv6 forms
-// that embed an IPv4 address.
-var special = mustPrefixes(
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
-	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
-	"::/96", "::1/128", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
-	"2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
-)
-
-func mustPrefixes(list ...string) []netip.Prefix {
-	prefixes := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		prefixes[i] = netip.MustParsePrefix(s)
-	}
-	return prefixes
-}
-
 // permitted reports whether an address may be dialled.
-func (c *clientNames) permitted(a netip.Addr) bool {
-	a = a.Unmap()
-	if a.Zone() != "" || !a.IsValid() {
-		return false
-	}
-	for _, p := range c.allowed {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+func (c *clientNames) permitted(at netip.AddrPort) bool {
+	return hostname.Public(at.Addr()) || slices.ContainsFunc(c.allowed, func(p netip.Prefix) bool { return p.Contains(at.Addr()) })
 }

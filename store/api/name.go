@@ -72,12 +72,13 @@ func (c *check) name(field string, s *string) {
 
 // The prefixes of ids, by kind of resource. A prefix is followed by 26 characters.
 const (
-	teamID   = "team_"
-	agentID  = "agt_"
-	policyID = "pol_"
-	budgetID = "bud_"
-	slaID    = "sla_"
-	keyID    = "key_"
+	teamID    = "team_"
+	agentID   = "agt_"
+	policyID  = "pol_"
+	budgetID  = "bud_"
+	slaID     = "sla_"
+	keyID     = "key_"
+	webhookID = "whk_"
 )
 
 // idCharacters are the characters of an id after its prefix.

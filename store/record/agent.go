@@ -23,7 +23,7 @@ var agents = &kind[store.Agent]{
 		a.ConfigYAML = string(config)
 		return err
 	},
-	claim: claimAgentName, drop: dropAgent,
+	claim: claimAgentName, drop: dropAgent, event: store.AgentCreatedEvent,
 	changed: func(t *Tenant, tx Tx) error { return t.e.AgentsChanged(tx) },
 }
 
@@ -439,6 +439,9 @@ func (t *Tenant) RegisterAgent(tx Tx, n *store.NamedAgent, now time.Time) (store
 		return a, err
 	}
 	if err := put(tx, AgentRows, []byte(agent.ID), agent); err != nil {
+		return a, err
+	}
+	if err := t.notify(tx, store.AgentCreatedEvent(&agent)); err != nil {
 		return a, err
 	}
 	return a, countAuto(tx, 1)

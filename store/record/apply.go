@@ -43,7 +43,10 @@ func contentsOf(tx Tx) (all store.Contents, err error) {
 	if all.Budgets, err = oldest(tx, budgets); err != nil {
 		return all, err
 	}
-	all.SLAs, err = oldest(tx, slas)
+	if all.SLAs, err = oldest(tx, slas); err != nil {
+		return all, err
+	}
+	all.Webhooks, err = oldest(tx, webhooks)
 	return all, err
 }
 
@@ -83,6 +86,9 @@ func (t *Tenant) make(ctx context.Context, tx Tx, c store.Change, now time.Time)
 	}
 	if before, after, ok := store.SidesOf[store.SLATarget](c); ok {
 		return replace(ctx, t, slas, tx, before, after, nil)
+	}
+	if before, after, ok := store.SidesOf[store.Webhook](c); ok {
+		return replace(ctx, t, webhooks, tx, before, after, nil)
 	}
 	return fmt.Errorf("a change of %T", c.After)
 }

@@ -26,6 +26,7 @@ type kind[T any] struct {
 	// drop removes the data that belongs to a deleted resource; nil: there is none.
 	drop    func(ctx context.Context, t *Tenant, tx Tx, v *T) error
 	changed func(t *Tenant, tx Tx) error // notes a change; nil: nothing
+	event   func(v *T) store.Event       // the event of a creation; nil: there is none
 	governs bool                         // whether gateways depend on its changes
 }
 
@@ -269,6 +270,11 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 		if err := k.write(tx, old, after, t.e.Now()); err != nil {
 			return err
 		}
+		if before == nil && k.event != nil {
+			if err := t.notify(tx, k.event(after)); err != nil {
+				return err
+			}
+		}
 		return t.Changed(ctx, tx, was, is, k.governs)
 	}
 	if err := store.CheckMatch(ctx, was); err != nil {
@@ -285,6 +291,9 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 		}
 	}
 	if err := tx.Delete(k.rows, []byte(was.ID)); err != nil {
+		return err
+	}
+	if err := tx.Delete(eventMarks, joined(was.Kind, was.ID)); err != nil {
 		return err
 	}
 	return t.Changed(ctx, tx, was, nil, k.governs)

@@ -23,6 +23,7 @@
 //	budgets               id → budget, JSON
 //	deployments           agent id \0 id → deployment, JSON
 //	digests               SHA-256 of a key's secret → tenant id \0 key id; of all tenants
+//	event_marks           kind \0 id of a subject → mark of the state that the last event was about, text
 //	governance            "revision" → the governance revision, text
 //	key_used              key id → time of the last use, nanoseconds, 8 bytes
 //	keys                  id → API key with its digest, JSON
@@ -38,6 +39,10 @@
 //	users                 id → user with the marks of events, JSON
 //	violation_keys        SLA id \0 type \0 period start → id
 //	violations            id → violation, JSON
+//	webhook_deliveries    webhook id \0 id → delivery, JSON; ids ascend in the order of the events
+//	webhook_names         name → id
+//	webhook_queues        webhook id → state of its queue, JSON
+//	webhooks              id → webhook with its secrets, JSON
 //
 // Kinds of records that are not listed are still stored by each engine in its own manner.
 package record
@@ -172,6 +177,12 @@ const (
 	UserEvents = "user_events"
 	userTeams  = "user_teams"
 	UserRows   = "users"
+
+	deliveryRows  = "webhook_deliveries"
+	eventMarks    = "event_marks"
+	webhookNames  = "webhook_names"
+	webhookQueues = "webhook_queues"
+	webhookRows   = "webhooks"
 )
 
 // EachWrite is the bucket of the few rows that each write of a tenant reads: an engine may
@@ -197,6 +208,7 @@ var Buckets = []Bucket{
 	{Name: budgetRows, JSON: true},
 	{Name: deployments, JSON: true},
 	{Name: KeyDigests, Shared: true},
+	{Name: eventMarks},
 	{Name: governance},
 	{Name: KeyUsed},
 	{Name: KeyRows, JSON: true},
@@ -212,6 +224,10 @@ var Buckets = []Bucket{
 	{Name: UserRows, JSON: true},
 	{Name: violationKeys},
 	{Name: violations, JSON: true},
+	{Name: deliveryRows, JSON: true},
+	{Name: webhookNames},
+	{Name: webhookQueues, JSON: true},
+	{Name: webhookRows, JSON: true},
 }
 
 // Shared reports whether a bucket is shared.

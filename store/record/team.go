@@ -43,7 +43,7 @@ var teams = &kind[store.Team]{
 }
 
 // leaveTeam removes what refers to a team that is deleted: its agents belong to no team any more, and
-// its budgets are deleted.
+// its budgets and webhooks are deleted.
 func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 	ctx = store.AnyVersion(ctx) // the request may expect a version of the team
 	keys, err := keysIn(tx, AgentRows, Range{Having: [][]byte{field("TeamID", id)}})
@@ -67,7 +67,10 @@ func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 			err = replace(ctx, t, budgets, tx, &b, nil, nil)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.dropWebhooksOf(ctx, tx, id)
 }
 
 // knownTeam rejects an id in a request body that is not a team of the tenant; none is accepted.
@@ -105,7 +108,7 @@ func (t *Tenant) UpdateTeam(ctx context.Context, id string, up store.TeamUpdate)
 	})
 }
 
-// DeleteTeam removes a team and its memberships.
+// DeleteTeam removes a team, its memberships and its webhooks.
 func (t *Tenant) DeleteTeam(ctx context.Context, id string) error {
 	return deleteOne(ctx, t, teams, id)
 }

@@ -31,7 +31,7 @@ func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if err != nil {
 		return store.RetentionResult{}, err
 	}
-	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents) >= b.Limit
+	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Deliveries) >= b.Limit
 	return res, nil
 }
 
@@ -44,6 +44,9 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 		return res, err
 	}
 	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
+		return res, err
+	}
+	if res.Deliveries, err = trimDeliveries(tx, b.Deliveries, limit); err != nil {
 		return res, err
 	}
 	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
@@ -62,7 +65,7 @@ func (t *Tenant) anythingOld(tx Tx, b store.RetentionBounds) (some bool, err err
 	for _, c := range [...]struct {
 		before time.Time
 		bucket string
-	}{{b.Violations, violations}, {b.Events, UserEvents}, {b.AuditEvents, AuditEvents}} {
+	}{{b.Violations, violations}, {b.Events, UserEvents}, {b.AuditEvents, AuditEvents}, {b.Deliveries, deliveryRows}} {
 		if c.before.IsZero() || some {
 			continue
 		}

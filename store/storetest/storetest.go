@@ -40,6 +40,7 @@ var groups = []group{
 	{"Isolation", testIsolation},
 	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"Budgets", testBudgets},
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+	{"Webhooks", testWebhooks}, {"Deliveries", testDeliveries}, {"DroppedDeliveries", testDroppedDeliveries}, {"EventsOfState", testEventsOfState}, {"FailingWebhook", testFailingWebhook},
 	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},
 	{"InvitedUserIsDeleted", testInvitedUserIsDeleted}, {"InvitedAddressMovesOn", testInvitedAddressMovesOn},

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Types of events that webhooks get messages about.
+const (
+	EventApprovalRequested = "approval.requested"
+	EventApprovalDecided   = "approval.decided"
+	EventApprovalExpired   = "approval.expired"
+	EventBudgetThreshold   = "budget.threshold"
+	EventBudgetExceeded    = "budget.exceeded"
+	EventSLABreached       = "sla.breached"
+	EventSLARecovered      = "sla.recovered"
+	EventPolicyFired       = "policy.fired"
+	EventToolChanged       = "tool.changed"
+	EventAgentCreated      = "agent.created"
+	EventWebhookTest       = "webhook.test"
+)
+
+// Subject is what an event is about. Messages about one subject are delivered in order.
+type Subject struct{ Kind, ID, Name string }
+
+// Event is something that happened in a tenant. ID and CreatedAt are set when it is queued.
+// Names come from clients: whoever shows them escapes them.
+type Event struct {
+	ID        string
+	Type      string
+	CreatedAt time.Time
+	Subject   Subject
+	// Data are the members for the receiver: plain values, and never texts or arguments of
+	// messages.
+	Data map[string]any `json:",omitempty"`
+	// AgentID, Environment and TeamID are what webhooks are limited to. The environment and
+	// the team of an event with an AgentID are those of the agent, unless they are set.
+	AgentID, Environment, TeamID string `json:",omitempty"`
+}
+
+// ApprovalNotice is what messages say about an approval.
+type ApprovalNotice struct {
+	ID, Status, Tool, Method      string
+	AgentID, AgentName            string
+	Environment, Principal        string
+	Client, Upstream, Gateway     string
+	RuleIDs, PolicyIDs            []string
+	ExpiresAt                     time.Time
+	DecidedBy, Decision, Requests string // the id of the deciding user; grant, deny or revoke; the id of the request
+}
+
+// ApprovalEvent returns an event of one of the types of approvals.
+func ApprovalEvent(typ string, a *ApprovalNotice) Event {
+	data := map[string]any{"status": a.Status, "tool": a.Tool, "method": a.Method, "agentName": a.AgentName, "environment": a.Environment,
+		"principal": ShortPrincipal(a.Principal), "client": a.Client, "upstream": a.Upstream, "gateway": a.Gateway,
+		"ruleIds": append([]string{}, a.RuleIDs...), "policyIds": append([]string{}, a.PolicyIDs...), "requestId": a.Requests}
+	if !a.ExpiresAt.IsZero() {
+		data["expiresAt"] = a.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	if a.Decision != "" {
+		data["decision"], data["decidedBy"] = a.Decision, ShortPrincipal(a.DecidedBy)
+	}
+	return Event{Type: typ, Subject: Subject{"approval", a.ID, a.Tool}, Data: data, AgentID: a.AgentID, Environment: a.Environment}
+}
+
+// ShortPrincipal shortens a principal that looks like an e-mail address to the first character of
+// its local part and the domain: oauth:a…@example.com.
+func ShortPrincipal(p string) string {
+	at := strings.LastIndexByte(p, '@')
+	if at < 0 {
+		return p
+	}
+	from := strings.IndexByte(p[:at], ':') + 1
+	_, size := utf8.DecodeRuneInString(p[from:at])
+	return p[:from+size] + "…" + p[at:]
+}
+
+// BudgetEvent returns the event of a budget whose spend has reached a percentage of its limit; 100
+// means that it is exceeded.
+func BudgetEvent(b *Budget, percent int, spent NanoUSD, resetAt time.Time) Event {
+	typ := EventBudgetThreshold
+	if percent >= 100 {
+		typ = EventBudgetExceeded
+	}
+	return Event{Type: typ, Subject: Subject{"budget", b.ID, b.Name}, AgentID: b.AgentID, Data: map[string]any{"percent": percent,
+		"agentName": b.AgentName, "period": string(b.Period), "limitUsd": b.Limit.USD(), "currentUsd": spent.USD(), "resetAt": resetAt.UTC().Format(time.RFC3339)}}
+}
+
+// SLAEvent returns the event of a target that is missed, or met again.
+func SLAEvent(typ string, t *SLATarget, p99Ms, errorRate float64) Event {
+	return Event{Type: typ, Subject: Subject{"slaTarget", t.ID, t.Name}, AgentID: t.AgentID, Data: map[string]any{"agentName": t.AgentName,
+		"evaluationPeriod": t.EvaluationPeriod, "p99LatencyMs": value(t.P99LatencyMs), "errorRatePercent": value(t.ErrorRatePercent),
+		"currentP99Ms": p99Ms, "currentErrorRate": errorRate}}
+}
+
+// PolicyFiredEvent returns the event of a policy that fired in a number of requests since the last
+// such event.
+func PolicyFiredEvent(p *Policy, count int64) Event {
+	return Event{Type: EventPolicyFired, Subject: Subject{"policy", p.ID, p.Name}, Data: map[string]any{"count": count, "phase": p.Phase, "action": p.Action}}
+}
+
+// ToolChangedEvent returns the event of a call that a gateway refused because the definition of its
+// tool is not the approved one.
+func ToolChangedEvent(t *Trace) Event {
+	return Event{Type: EventToolChanged, Subject: Subject{"tool", t.ToolName, t.ToolName}, AgentID: t.AgentID, Environment: t.Environment,
+		Data: map[string]any{"agentName": t.AgentName, "requestId": t.RequestID}}
+}
+
+// AgentCreatedEvent returns the event of a new agent.
+func AgentCreatedEvent(a *Agent) Event {
+	return Event{Type: EventAgentCreated, Subject: Subject{"agent", a.ID, a.Name}, AgentID: a.ID, Environment: a.Environment,
+		Data: map[string]any{"environment": a.Environment, "autoRegistered": a.AutoRegistered}}
+}

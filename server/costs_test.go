@@ -2,12 +2,16 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"svc/server/background"
 	"svc/store"
+	"svc/store/api"
 )
 
 // spend is a trace of one second with a cost.
@@ -72,7 +76,7 @@ func TestBreakdownRow(t *testing.T) {
 	})
 }
 
-var budgetFields = []string{"id", "name", "agentId", "agentName", "period", "limitUsd", "currentUsd", "percentUsed", "resetAt"}
+var budgetFields = []string{"id", "name", "scope", "agentId", "agentName", "environment", "teamId", "teamName", "period", "limitUsd", "warnAt", "currentUsd", "percentUsed", "resetAt"}
 
 func budgetBody(name, agent, period string, limit any) string {
 	return fmt.Sprintf(`{"name":%q,"agentId":%q,"period":%q,"limitUsd":%v}`, name, agent, period, limit)
@@ -373,4 +377,59 @@ func TestViolationsRow(t *testing.T) {
 		r.ask(r.admin, "DELETE", "/api/costs/sla/"+ids["a"], "").want(200)
 		get("").want(200).object().is(t, "total", 4)
 	})
+}
+
+// TestScopesOfBudgets: a budget limits an agent, an environment, a team or the tenant, and has the
+// members of its scope alone.
+func TestScopesOfBudgets(t *testing.T) {
+	r := newRig(t)
+	team := r.team(r.admin, "ops", "teams:write")
+	agent := r.ask(r.admin, "POST", "/api/agents", `{"name":"bot","teamId":"`+team+`"}`).want(201).data().id(t)
+	r.traces(store.Trace{ID: "1", AgentName: "bot", Environment: "production", Status: store.TraceSuccess, Cost: 1e9, CreatedAt: epoch},
+		store.Trace{ID: "2", AgentName: "other", Status: store.TraceSuccess, Cost: 3e9, CreatedAt: epoch})
+	post := func(members string) *reply {
+		return r.ask(r.admin, "POST", "/api/costs/budgets", `{"name":`+strconv.Quote("b"+strconv.Itoa(len(members)))+`,"period":"daily","limitUsd":10`+members+`}`)
+	}
+	for _, wrong := range []struct{ members, field string }{
+		{`,"scope":"environment"`, "environment"}, {`,"scope":"team"`, "teamId"}, {`,"scope":"agent"`, "agentId"}, {`,"scope":"world"`, "scope"},
+		{`,"scope":"tenant","agentId":"` + agent + `"`, "agentId"}, {`,"agentId":"` + agent + `","environment":"x"`, "environment"},
+		{`,"scope":"team","teamId":"tea_unknown"`, "teamId"}, {`,"scope":"tenant","warnAt":[0]`, "warnAt"}, {`,"scope":"tenant","warnAt":[100]`, "warnAt"},
+		{`,"scope":"tenant","warnAt":[5,5]`, "warnAt"}, {`,"scope":"tenant","warnAt":[1,2,3]`, "warnAt"},
+	} {
+		post(wrong.members).wantDetail(wrong.field)
+	}
+	post(`,"scope":"tenant","warnAt":[80,50]`).want(201).object().is(t, "scope", "tenant", "agentId", nil, "agentName", nil, "environment", nil, "teamId", nil, "currentUsd", 4, "warnAt", "[50 80]")
+	post(`,"scope":"environment","environment":"production"`).want(201).object().is(t, "environment", "production", "agentId", nil, "currentUsd", 1)
+	b := post(`,"scope":"team","teamId":"`+team+`"`).want(201).object().is(t, "teamId", team, "teamName", "ops", "agentName", nil, "currentUsd", 1)
+	url := "/api/costs/budgets/" + b.id(t)
+	r.ask(r.admin, "PUT", url, `{"scope":"agent"}`).wantDetail("agentId")
+	r.ask(r.admin, "PUT", url, `{"teamId":null}`).wantDetail("teamId")
+	r.ask(r.admin, "PUT", url, `{"scope":"agent","agentId":"`+agent+`","teamId":null}`).want(200).data().is(t, "teamId", nil, "agentName", "bot", "scope", "agent", "environment", nil)
+	r.ask(r.admin, "PUT", url, `{"scope":"team","teamId":"`+team+`","warnAt":[1]}`).want(200).data().is(t, "agentId", nil, "warnAt", "[1]")
+
+	limited, _ := r.key(r.admin, "api", "teamId", team)
+	r.ask(limited, "DELETE", "/api/teams/"+team, "").want(403)
+	var bundle api.Governance
+	secret, _ := r.key(r.admin, "ingest")
+	if err := json.Unmarshal(r.ask(secret, "GET", "/api/governance", "").want(200).raw, &bundle); err != nil || len(bundle.Budgets) != 3 ||
+		len(bundle.Teams) != 1 || bundle.Teams[0].TeamID != team || len(bundle.Teams[0].AgentNames) != 1 || bundle.Teams[0].AgentNames[0] != "bot" {
+		t.Errorf("bundle %+v, %v", bundle, err)
+	}
+	a := r.ask(r.admin, "DELETE", "/api/teams/"+team, "").want(200)
+	if !strings.Contains(string(a.raw), "was deleted too") {
+		t.Errorf("the response does not name the budget: %s", a.raw)
+	}
+	r.ask(r.admin, "GET", url, "").want(404)
+
+	declare := func(spec string) *reply {
+		return r.apply(r.admin, `{"documents":[{"kind":"Team","name":"new"},{"kind":"Budget","name":"declared","spec":{"period":"daily","limitUsd":1`+spec+`}}]}`)
+	}
+	declare(`,"scope":"team"`).wantDetail("documents[1].spec.team")
+	declare(`,"scope":"team","team":"nobody"`).wantDetail("documents[1].spec.team")
+	declare(`,"scope":"tenant","agent":"bot"`).wantDetail("documents[1].spec.agent")
+	wantChanges(t, declare(`,"scope":"team","team":"new","warnAt":[50]`), "Team new create", "Budget declared create")
+	wantChanges(t, declare(`,"scope":"team","team":"new","warnAt":[50]`), "Team new none", "Budget declared none")
+	wantChanges(t, declare(`,"agent":"bot"`), "Team new none", "Budget declared update agent,scope,team,warnAt")
+	wantChanges(t, declare(`,"scope":"agent","agent":"bot"`), "Team new none", "Budget declared none")
+	wantChanges(t, declare(`,"scope":"environment","environment":"e"`), "Team new none", "Budget declared update agent,environment,scope")
 }

@@ -44,6 +44,8 @@ func TestPutTakesWhatGetAnswers(t *testing.T) {
 					one[name] = v + 1
 				case []any:
 					one[name] = append(v, "keys:read")
+				case nil:
+					one[name] = "x"
 				default:
 					t.Fatalf("%s is %v", name, v)
 				}

@@ -36,8 +36,8 @@ func TestGovernanceBundle(t *testing.T) {
 	toObject(t, policies[1]).has(t, "id", "name", "phase", "on", "condition", "action", "redactionStrategy", "createdAt").
 		is(t, "id", second, "on", "*", "redactionStrategy", "hash", "condition", map[string]any{"type": "pii_detected", "entities": []any{}})
 	state := toObject(t, got["budgets"].([]any)[0])
-	state.has(t, "id", "agentId", "agentName", "period", "exceeded", "resetAt").
-		is(t, "id", budget, "agentId", agent, "agentName", "planner", "period", "daily", "exceeded", false)
+	state.has(t, "id", "scope", "agentId", "agentName", "period", "exceeded", "resetAt").
+		is(t, "id", budget, "agentId", agent, "agentName", "planner", "scope", "agent", "period", "daily", "exceeded", false)
 	if _, want := store.Daily.Window(r.clock.Now()); !state.moment(t, "resetAt").Equal(want) {
 		t.Errorf("resetAt is %v, want %v", state["resetAt"], want)
 	}

@@ -55,7 +55,7 @@ func routes() []route {
 		{method: "POST", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, idempotent: true, handle: (*Server).addMember},
 		{method: "DELETE", path: "/api/teams/{id}/members", keys: admins, team: []string{"teams:write"}, handle: (*Server).removeMember},
 
-		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "after", "environment"}, handle: agents.list},
+		{method: "GET", path: "/api/agents", keys: readers, team: []string{"agents:read"}, query: []string{"limit", "offset", "after", "environment", "teamId"}, handle: agents.list},
 		{method: "POST", path: "/api/agents", keys: admins, team: []string{"agents:write"}, idempotent: true, handle: agents.post},
 		{method: "GET", path: "/api/agents/{id}", keys: readers, team: []string{"agents:read"}, handle: agents.get},
 		{method: "PUT", path: "/api/agents/{id}", keys: admins, team: []string{"agents:write"}, handle: agents.put},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -85,8 +86,8 @@ func BudgetEvent(b *Budget, percent int, spent NanoUSD, resetAt time.Time) Event
 	if percent >= 100 {
 		typ = EventBudgetExceeded
 	}
-	return Event{Type: typ, Subject: Subject{"budget", b.ID, b.Name}, AgentID: b.AgentID, Data: map[string]any{"percent": percent,
-		"agentName": b.AgentName, "period": string(b.Period), "limitUsd": b.Limit.USD(), "currentUsd": spent.USD(), "resetAt": resetAt.UTC().Format(time.RFC3339)}}
+	return Event{Type: typ, Subject: Subject{"budget", b.ID, b.Name}, AgentID: b.AgentID, Environment: b.Environment, TeamID: b.TeamID, Data: map[string]any{"percent": percent,
+		"scope": string(cmp.Or(b.Scope, AgentBudget)), "agentName": b.AgentName, "environment": b.Environment, "teamName": b.TeamName, "period": string(b.Period), "limitUsd": b.Limit.USD(), "currentUsd": spent.USD(), "resetAt": resetAt.UTC().Format(time.RFC3339)}}
 }
 
 // SLAEvent returns the event of a target that is missed, or met again.

@@ -87,6 +87,7 @@ func (a *agentFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	f.StringVar(&a.environment, "environment", "", "environment, such as production")
 	f.StringVar(&a.team, "team-id", "", "id of the team that the agent belongs to; empty for none")
 	f.StringVar(&a.description, "description", "", "what the agent does")
+	teams.CompleteFlag(r, cmd, "team-id")
 	f.StringVar(&a.configFile, "config-file", "", `file with the agent's configuration (YAML), "-" for standard input`)
 }
 

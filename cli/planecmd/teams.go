@@ -29,7 +29,7 @@ var teams = rest.Resource[api.Team]{
 	Get:    rest.GetBy((*client.Client).GetTeam, func(t api.Team) string { return t.Name }),
 	Create: func() rest.Creator { return &teamFields{} },
 	Update: func() rest.Updater { return &teamFields{} },
-	Delete: rest.Deleted((*client.Client).DeleteTeam),
+	Delete: func(ctx context.Context, c *client.Client, id string) ([]string, error) { return c.DeleteTeam(ctx, id) },
 
 	ListHelp:   rest.Help{Short: "List teams, newest first", Example: `  svc teams list -o json`},
 	GetHelp:    rest.Help{Short: "Show a team", Example: `  svc teams get team_01k…`},

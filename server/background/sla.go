@@ -81,6 +81,8 @@ func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 // kind of target. The next violation of the kind can only be of a period that
 // begins after that one ended. Periods in which no evaluator ran are evaluated
 // later, up to catchUp, in whole periods.
+//
+// It also queues the events of budgets, whose spending is measured up to now alone.
 type Evaluator struct{ worker }
 
 // NewEvaluator returns an Evaluator; Run starts it.
@@ -113,7 +115,8 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 	}
 	var failed []error
 	for _, info := range tenants {
-		if err := e.tenant(ctx, e.Records.Tenant(info.ID), last, now); err != nil {
+		t := e.Records.Tenant(info.ID)
+		if err := errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now)); err != nil {
 			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
 		}
 		if ctx.Err() != nil {

@@ -26,9 +26,10 @@ func (c *Client) UpdateTeam(ctx context.Context, id string, in api.TeamUpdate) (
 	return single[api.Team](ctx, c, "PUT", path("teams", id), in)
 }
 
-// DeleteTeam calls DELETE /api/teams/:id.
-func (c *Client) DeleteTeam(ctx context.Context, id string) error {
-	return c.remove(ctx, path("teams", id), nil)
+// DeleteTeam calls DELETE /api/teams/:id. The warnings name the budgets that were deleted too.
+func (c *Client) DeleteTeam(ctx context.Context, id string) (warnings []string, err error) {
+	done, err := bare[api.Success](ctx, c, "DELETE", path("teams", id), nil, nil)
+	return done.Warnings, err
 }
 
 // ReplaceTeamScopes calls PUT /api/teams/:id/scopes: scopes is the complete new

@@ -234,10 +234,10 @@ type BudgetSpec struct {
 
 // Validate checks the spec like a new budget.
 func (s *BudgetSpec) Validate(name *string) map[string]string {
-	budget := BudgetCreate{Name: *name, Scope: s.Scope, Environment: s.Environment, Period: s.Period, LimitUSD: s.LimitUSD, WarnAt: s.WarnAt}
+	budget := BudgetCreate{Name: *name, Scope: s.Scope, AgentID: anyID(s.Agent), Environment: s.Environment, Period: s.Period, LimitUSD: s.LimitUSD, WarnAt: s.WarnAt}
 	wrong := budget.Validate()
 	*name = budget.Name
-	return wrong
+	return aboutAgent(wrong)
 }
 
 // SLASpec is the spec of an SLATarget. Agent is the name of its agent.

@@ -106,7 +106,9 @@ type BudgetCreate struct {
 func (b *BudgetCreate) Validate() map[string]string {
 	var c check
 	c.newName("name", &b.Name, budgetID)
-	c.enum("scope", b.Scope, BudgetScopes)
+	if c.enum("scope", b.Scope, BudgetScopes); b.AgentID == "" && (b.Scope == "" || b.Scope == BudgetScopes[0]) {
+		c.add("agentId", required)
+	}
 	c.payer(b.AgentID, b.Environment, b.TeamID)
 	c.requiredEnum("period", b.Period, BudgetPeriods)
 	c.warnAt(b.WarnAt)

@@ -68,13 +68,15 @@ func fillTenant(t testing.TB, st store.Engine, id, key string, r *rand.Rand) {
 	check(err)
 	var agents []store.Agent
 	for i := range 4 {
-		agents = append(agents, must(tn.CreateAgent(as, store.AgentCreate{Name: fmt.Sprint("agent ü ", i), Environment: "prod", ConfigYAML: []string{"", "a: ä\n"}[i%2], DeployedBy: "user 1"}))(t))
+		agents = append(agents, must(tn.CreateAgent(as, store.AgentCreate{Name: fmt.Sprint("agent ü ", i), Environment: "prod", TeamID: []string{team.ID, ""}[i%2], ConfigYAML: []string{"", "a: ä\n"}[i%2], DeployedBy: "user 1"}))(t))
 	}
 	config, renamed := "b: 2", "renamed 東京"
 	_, err = tn.UpdateAgent(as, agents[1].ID, store.AgentUpdate{Name: &renamed, ConfigYAML: &config, DeployedBy: "user 1"})
 	check(err)
 	check(tn.DeleteAgent(as, agents[2].ID))
 	_, err = tn.CreateBudget(as, store.BudgetCreate{Name: "büdget", Payer: store.Payer{AgentID: agents[0].ID}, Period: store.Daily, Limit: 12_345_678_901})
+	check(err)
+	_, err = tn.CreateBudget(as, store.BudgetCreate{Name: "of the team", Payer: store.Payer{Scope: store.TeamBudget, TeamID: team.ID}, Period: store.Monthly, Limit: 1, WarnAt: []int{50}})
 	check(err)
 	p99 := 1.25
 	sla := must(tn.CreateSLA(as, store.SLACreate{Name: "sla", AgentID: agents[0].ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)

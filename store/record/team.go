@@ -27,9 +27,6 @@ var teams = &kind[store.Team]{
 		if err := t.leaveTeam(ctx, tx, team.ID); err != nil {
 			return err
 		}
-		if err := t.dropWebhooksOf(ctx, tx, team.ID); err != nil {
-			return err
-		}
 		list, err := keysIn(tx, members, prefixed(team.ID))
 		if err != nil {
 			return err
@@ -46,7 +43,7 @@ var teams = &kind[store.Team]{
 }
 
 // leaveTeam removes what refers to a team that is deleted: its agents belong to no team any more, and
-// its budgets are deleted.
+// its budgets and webhooks are deleted.
 func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 	ctx = store.AnyVersion(ctx) // the request may expect a version of the team
 	keys, err := keysIn(tx, AgentRows, Range{Having: [][]byte{field("TeamID", id)}})
@@ -70,7 +67,10 @@ func (t *Tenant) leaveTeam(ctx context.Context, tx Tx, id string) error {
 			err = replace(ctx, t, budgets, tx, &b, nil, nil)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.dropWebhooksOf(ctx, tx, id)
 }
 
 // knownTeam rejects an id in a request body that is not a team of the tenant; none is accepted.

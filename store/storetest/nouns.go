@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,8 @@ func testTeamsOfAgents(t testing.TB, o Opened) {
 	if list, total, err := tn.ListAgents(ctx, store.AgentFilter{TeamID: team.ID}, store.Page{Limit: 1}); err != nil || total != 2 || len(list) != 1 || list[0].ID != b.ID {
 		t.Errorf("agents of the team: %+v, %d, %v", list, total, err)
 	}
+	must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "of the team", Payer: store.Payer{Scope: store.TeamBudget, TeamID: team.ID}, Period: store.Daily, Limit: 1}))(t)
+	kept := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "of an agent", Payer: store.Payer{AgentID: a.ID}, Period: store.Daily, Limit: 1}))(t)
 	wantKind(t, tn.DeleteTeam(store.IfMatch(ctx, []string{"0"}), team.ID), store.Outdated, "")
 	revision := must(tn.GovernanceRevision(ctx))(t)
 	if err := tn.DeleteTeam(store.IfMatch(ctx, []string{team.Object().Digest()}), team.ID); err != nil {
@@ -182,9 +185,73 @@ func testTeamsOfAgents(t testing.TB, o Opened) {
 	if must(tn.GovernanceRevision(ctx))(t) == revision {
 		t.Error("gateways do not see that the team was deleted")
 	}
-	events, _, err := tn.ListAuditEvents(ctx, store.AuditEventFilter{}, store.Page{Limit: 3})
-	if err != nil || len(events) != 3 || events[0].Kind != "team" || events[1].Kind != "agent" || events[2].Kind != "agent" || events[1].Changed[0] != "teamId" {
+	if list := must(tn.ListBudgets(ctx))(t); len(list) != 1 || list[0].ID != kept.ID {
+		t.Errorf("budgets after the deletion of a team: %+v", list)
+	}
+	events, _, err := tn.ListAuditEvents(ctx, store.AuditEventFilter{}, store.Page{Limit: 4})
+	var kinds []string
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	if err != nil || !slices.Equal(kinds, []string{"team", "budget", "agent", "agent"}) || events[2].Changed[0] != "teamId" {
 		t.Errorf("events %+v, %v", events, err)
+	}
+}
+
+// testSpendByScope: the costs of a team are those of the traces whose agent belonged to it when they
+// were recorded; statistics by environment do not show teams.
+func testSpendByScope(t testing.TB, o Opened) {
+	tn := NewTenant(t, o, "t")
+	one := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "one"}))(t)
+	two := must(tn.CreateTeam(ctx, store.TeamCreate{Name: "two"}))(t)
+	a := must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a", TeamID: one.ID}))(t)
+	now := o.Clock.Now().UTC()
+	n := 0
+	spend := func(cost store.NanoUSD, tr store.Trace) {
+		n++
+		tr.ID, tr.Cost, tr.Status, tr.CreatedAt = fmt.Sprint("t", n), cost, store.TraceSuccess, now
+		ingest(t, tn, store.IngestResult{Accepted: 1}, tr)
+	}
+	from, to := store.Monthly.Window(now)
+	check := func(what string, want ...store.NanoUSD) {
+		t.Helper()
+		var q []store.SpendQuery
+		for _, p := range []store.Payer{{Scope: store.AgentBudget, AgentID: a.ID}, {Scope: store.TeamBudget, TeamID: one.ID}, {Scope: store.TeamBudget, TeamID: two.ID},
+			{Scope: store.EnvironmentBudget, Environment: "prod"}, {Scope: store.TenantBudget}, {Scope: store.TeamBudget}, {Scope: store.EnvironmentBudget}, {Scope: store.TeamBudget, TeamID: "tea_unknown"}} {
+			q = append(q, store.SpendQuery{Payer: p, From: from, To: to})
+		}
+		if got := must(tn.Spend(ctx, q))(t); !slices.Equal(got, append(want, 0, 0, 0)) {
+			t.Errorf("%s: spent %v, want %v and zeros", what, got, want)
+		}
+	}
+	check("nothing", 0, 0, 0, 0, 0)
+	spend(1, store.Trace{AgentName: "a", Environment: "prod"})
+	spend(10, store.Trace{AgentID: a.ID})
+	spend(100, store.Trace{AgentName: "of no team", Environment: "prod"})
+	check("one team", 11, 11, 0, 101, 111)
+	must(tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{TeamID: &two.ID}))(t)
+	spend(1000, store.Trace{AgentID: a.ID, Environment: "prod"})
+	spend(10000, store.Trace{AgentName: "a", Environment: "test"})
+	check("moved", 11011, 11, 11000, 1101, 11111)
+	none := ""
+	must(tn.UpdateAgent(ctx, a.ID, store.AgentUpdate{TeamID: &none}))(t)
+	spend(100000, store.Trace{AgentID: a.ID})
+	check("left", 111011, 11, 11000, 1101, 111111)
+	if err := tn.DeleteTeam(ctx, two.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("deleted", 111011, 11, 11000, 1101, 111111)
+
+	stats := must(tn.Stats(ctx, store.StatsQuery{From: from, To: to, GroupBy: store.GroupByEnvironment}))(t)
+	costs := map[string]store.NanoUSD{}
+	for _, g := range stats.Groups {
+		costs[g.Environment] = g.Cost
+	}
+	if len(stats.Groups) != 3 || costs["prod"] != 1101 || costs["test"] != 10000 || costs[""] != 100010 {
+		t.Errorf("statistics by environment are %+v", stats.Groups)
+	}
+	if _, total, err := tn.ListTraces(ctx, store.TraceFilter{Environment: "prod"}, store.Page{}); err != nil || total != 3 {
+		t.Errorf("%d traces of the environment, %v", total, err)
 	}
 }
 
@@ -199,6 +266,28 @@ func testBudgets(t testing.TB, o Opened) {
 	}
 	_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "b", Payer: store.Payer{AgentID: agent.ID}})
 	wantKind(t, err, store.Conflict, "name")
+	for _, wrong := range []struct {
+		payer store.Payer
+		field string
+	}{
+		{store.Payer{}, "agentId"}, {store.Payer{Scope: store.EnvironmentBudget}, "environment"}, {store.Payer{Scope: store.TeamBudget}, "teamId"},
+		{store.Payer{Scope: store.TeamBudget, TeamID: "tea_unknown"}, "teamId"}, {store.Payer{Scope: store.TenantBudget, AgentID: agent.ID}, "agentId"},
+		{store.Payer{AgentID: agent.ID, Environment: "e"}, "environment"},
+	} {
+		_, err = tn.CreateBudget(ctx, store.BudgetCreate{Name: "wrong", Payer: wrong.payer, Period: store.Daily, Limit: 1})
+		wantKind(t, err, store.Invalid, wrong.field)
+	}
+	scope, environment := store.EnvironmentBudget, "e"
+	wide := must(tn.CreateBudget(ctx, store.BudgetCreate{Name: "wide", Payer: store.Payer{AgentID: agent.ID}, Period: store.Daily, Limit: 1, WarnAt: []int{80, 50}}))(t)
+	_, err = tn.UpdateBudget(ctx, wide.ID, store.BudgetUpdate{Scope: &scope})
+	wantKind(t, err, store.Invalid, "environment")
+	wide = must(tn.UpdateBudget(ctx, wide.ID, store.BudgetUpdate{Scope: &scope, Environment: &environment}))(t)
+	if wide.AgentID != "" || wide.AgentName != "" || wide.Environment != "e" || !slices.Equal(wide.WarnAt, []int{50, 80}) {
+		t.Errorf("budget of an environment: %+v", wide)
+	}
+	if err := tn.DeleteBudget(ctx, wide.ID); err != nil {
+		t.Fatal(err)
+	}
 	limit, name := store.NanoUSD(1), "renamed"
 	got := must(tn.UpdateBudget(ctx, b.ID, store.BudgetUpdate{Limit: &limit, Name: &name}))(t)
 	if got.Limit != 1 || got.Name != name || got.Period != store.Weekly {

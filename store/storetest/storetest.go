@@ -38,7 +38,7 @@ type group struct {
 var groups = []group{
 	{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
 	{"Isolation", testIsolation},
-	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"Budgets", testBudgets},
+	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"SpendByScope", testSpendByScope}, {"Budgets", testBudgets},
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
 	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
 	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds},

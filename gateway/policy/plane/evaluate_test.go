@@ -2,6 +2,7 @@ package plane
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -386,5 +387,50 @@ func TestPoliciesOfAnAgentInAnotherSpelling(t *testing.T) {
 		if got := one(row.on).For(row.agent) != nil; got != row.want {
 			t.Errorf("a policy on %q applies to the agent %q: %v, want %v", row.on, row.agent, got, row.want)
 		}
+	}
+}
+
+// TestBudgetsThatCoverACall: a budget covers the calls of its agent, of the agents of its team, of its
+// environment, or all calls.
+func TestBudgetsThatCoverACall(t *testing.T) {
+	reset := time.Now().Add(time.Hour)
+	for _, row := range []struct {
+		name   string
+		budget api.BudgetState
+		covers []string
+	}{
+		{"of older control planes", api.BudgetState{AgentName: "own"}, []string{"own"}},
+		{"agent", api.BudgetState{Scope: "agent", AgentName: "member"}, []string{"member", "former"}},
+		{"team", api.BudgetState{Scope: "team", TeamID: "tea_1"}, []string{"member", "former", "second"}},
+		{"another team", api.BudgetState{Scope: "team", TeamID: "tea_2"}, nil},
+		{"environment", api.BudgetState{Scope: "environment", Environment: "here"}, []string{"own", "member", "former", "second", "other"}},
+		{"another environment", api.BudgetState{Scope: "environment", Environment: "there"}, nil},
+		{"tenant", api.BudgetState{Scope: "tenant"}, []string{"own", "member", "former", "second", "other"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			g := bundle(api.GovernancePolicy{Condition: api.Condition{Type: "budget_exceeded"}, Action: "block"},
+				api.GovernancePolicy{On: "own", Condition: api.Condition{Type: "tool_name", ToolName: "x"}, Action: "warn"})
+			row.budget.ID, row.budget.Exceeded, row.budget.ResetAt = "bud_1", true, reset
+			g.Budgets = []api.BudgetState{row.budget}
+			g.Teams = []api.TeamAgents{{TeamID: "tea_1", AgentNames: []string{"member", "second"}}}
+			g.Aliases = []api.AgentAlias{{Alias: "former", AgentName: "member"}}
+			b, err := Compile(inEnvironment(g, "here"), plainDetectors{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, agent := range []string{"own", "member", "former", "second", "other"} {
+				if got := b.For(agent).overBudget(time.Now()); got != slices.Contains(row.covers, agent) {
+					t.Errorf("%s: over budget %v", agent, got)
+				}
+				if b.For(agent).overBudget(reset) {
+					t.Errorf("%s: over budget after the reset", agent)
+				}
+			}
+		})
+	}
+	g := bundle(api.GovernancePolicy{Condition: api.Condition{Type: "always"}, Action: "block"})
+	g.Budgets = []api.BudgetState{{ID: "bud_1", Scope: "galaxy"}}
+	if _, err := Compile(g, plainDetectors{}); !errors.Is(err, errBundle) {
+		t.Errorf("an unknown scope: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // echoes maps paths to the kinds of objects that PUT changes.
 var echoes = map[string]echo{
 	"/api/teams/{id}": teams.echo, "/api/agents/{id}": agents.echo, "/api/costs/budgets/{id}": budgets.echo,
-	"/api/costs/sla/{id}": slas.echo, "/api/policies/{id}": policies.echo,
+	"/api/costs/sla/{id}": slas.echo, "/api/policies/{id}": policies.echo, "/api/webhooks/{id}": webhooks.echo,
 }
 
 // PUT accepts the object that GET returned and changes nothing. A read-only member

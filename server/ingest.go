@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"svc/server/otlp"
 	"svc/store"
@@ -77,10 +81,53 @@ func (s *Server) ingestTraces(c *call) error {
 		}
 		return err
 	}
+	if err := toolsChanged(c, inputs); err != nil {
+		return err // the sender sends the traces again, which count once
+	}
 	if id != "" {
 		result.Store = s.restored.describe(c.Context(), s.records, s.now())
 	}
 	return c.data(http.StatusCreated, result)
+}
+
+const (
+	reasonToolChanged = "tool_changed"
+	// toolEvery is the least time between two messages about a tool, maxToolMarks how many tools
+	// are remembered for that.
+	toolEvery    = time.Hour
+	maxToolMarks = 1000
+)
+
+// toolsChanged queues messages about tools whose calls a gateway refused because their definitions
+// are not the approved ones.
+func toolsChanged(c *call, inputs []api.TraceInput) error {
+	refused := map[string]*api.TraceInput{}
+	for i := range inputs {
+		if in := &inputs[i]; in.ToolName != "" && (in.Reason == reasonToolChanged || in.ErrorKind == reasonToolChanged) && refused[in.ToolName] == nil {
+			refused[in.ToolName] = in
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return c.tenant.NotifyOnce(c.Context(), store.Subject{Kind: "tools"}, func(mark string) (string, []store.Event) {
+		last := map[string]time.Time{}
+		_ = json.Unmarshal([]byte(mark), &last) // empty at first
+		maps.DeleteFunc(last, func(_ string, at time.Time) bool { return c.now.Sub(at).Abs() >= toolEvery })
+		var events []store.Event
+		for _, tool := range slices.Sorted(maps.Keys(refused)) {
+			if _, known := last[tool]; !known && len(last) < maxToolMarks {
+				in := refused[tool]
+				last[tool] = c.now.UTC()
+				events = append(events, store.ToolChangedEvent(tool, in.AgentID, in.AgentName, in.Environment, in.RequestID))
+			}
+		}
+		if len(events) == 0 {
+			return mark, nil
+		}
+		next, _ := json.Marshal(last, json.Deterministic(true))
+		return string(next), events
+	})
 }
 
 // restoredEvery is how long a server may go on answering with the last restore that it read.

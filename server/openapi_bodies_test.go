@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -58,17 +59,20 @@ func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	budget := r.ask(r.admin, "POST", "/api/costs/budgets", `{"name":"b","agentId":"`+agent+`","period":"daily","limitUsd":1}`).want(201).object().id(t)
 	sla := r.ask(r.admin, "POST", "/api/costs/sla", `{"name":"s","agentId":"`+agent+`","errorRatePercent":1,"evaluationPeriod":"24h"}`).want(201).object().id(t)
 	policy := r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201).data().id(t)
+	hook := r.hook(r.admin, "hook")
 	b := &bodyRig{rig: r, sign: newCheckpointKey(t)}
 	b.gen = &samples{t: t, doc: doc, meet: map[string]any{
 		"arguments":   map[string]any{"/a": map[string]any{"absent": true}},
 		"inputTokens": 1_000_000_000, // includes the cached tokens
 		"agentId":     agent, "agentName": "one", "teamId": team, "userId": "usr_one", "email": "one@example.com",
+		"url": "https://hooks.example/x", "deliveryId": r.endedDelivery(hook), "format": "json", "failingSince": epoch.UTC().Format(time.RFC3339),
 		"template": "pii-protection", "on": "one", "name": "named by finish", "id": "named_by_finish",
 		"hash": strings.Repeat("a", 64), "publicKey": b.sign.public, "signature": strings.Repeat("s", 88),
 	}}
 	b.ids = map[string]string{
 		"/api/teams/{id}": team, "/api/teams/{id}/scopes": team, "/api/teams/{id}/members": team, "/api/agents/{id}": agent,
 		"/api/costs/budgets/{id}": budget, "/api/costs/sla/{id}": sla, "/api/policies/{id}": policy,
+		"/api/webhooks/{id}": hook, "/api/webhooks/{id}/redeliver": hook,
 	}
 	return b
 }

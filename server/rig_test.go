@@ -48,6 +48,8 @@ type rig struct {
 
 	admin string // an api key of tenant one
 	other string // an api key of tenant two
+
+	delivery string // of the webhook of tenant one, if it has specimens
 }
 
 // newRig starts a control plane with rate limits that tests do not reach; change changes

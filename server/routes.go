@@ -89,8 +89,7 @@ func routes() []route {
 		{method: "POST", path: "/api/webhooks/{id}/rotateSecret", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).rotateWebhookSecret},
 		{method: "POST", path: "/api/webhooks/{id}/test", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).testWebhook},
 		{method: "GET", path: "/api/webhooks/{id}/deliveries", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after", "state"}, handle: (*Server).listDeliveries},
-		{method: "GET", path: "/api/webhooks/{id}/deliveries/{delivery}", keys: admins, team: []string{"policies:read"}, handle: (*Server).getDelivery},
-		{method: "POST", path: "/api/webhooks/{id}/deliveries/{delivery}/redeliver", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).redeliver},
+		{method: "POST", path: "/api/webhooks/{id}/redeliver", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).redeliver},
 
 		{method: "GET", path: "/api/apply", keys: admins, team: []string{"teams:read", "agents:read", "policies:read", "costs:read"}, query: []string{"kind"}, handle: (*Server).exportDocuments},
 		{method: "POST", path: "/api/apply", keys: admins, team: []string{"teams:write", "agents:write", "policies:write", "costs:write"}, idempotent: true, maxBody: api.MaxApplyBody, handle: (*Server).apply},

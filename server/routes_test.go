@@ -26,8 +26,12 @@ func (r *rig) specimens(key, tenant string) map[string]string {
 		"/api/costs/sla/":     r.ask(key, "POST", "/api/costs/sla", slaBody("specimen", agent, `"p99LatencyMs":1,`, "1h")).want(201).object().id(r.t),
 		"/api/policies/":      r.ask(key, "POST", "/api/policies", policyBody("specimen", "")).want(201).data().id(r.t),
 		"/api/traces/":        "trc-of-" + tenant,
+		"/api/webhooks/":      r.hook(key, "specimen"),
 	}
 	_, ids["/api/keys/"] = r.key(key, "agent")
+	if tenant == "one" {
+		r.delivery = r.endedDelivery(ids["/api/webhooks/"])
+	}
 	_, err := r.store.TracesOf(tenant).Ingest(context.Background(), store.Batch{Traces: []store.Trace{
 		{ID: ids["/api/traces/"], AgentID: agent, Status: store.TraceSuccess, CreatedAt: epoch},
 	}})
@@ -59,6 +63,12 @@ func goodBody(rt *route, agent string) string {
 		return policyBody("new", "")
 	case "POST /api/policies/templates/apply":
 		return `{"template":"cost-guard"}`
+	case "POST /api/webhooks":
+		return hookBody("new")
+	case "PUT /api/webhooks/{id}":
+		return `{"name":"changed"}`
+	case "POST /api/webhooks/{id}/redeliver":
+		return `{"deliveryId":"dlv_specimen"}`
 	case "POST /api/keys":
 		return `{"name":"new","scope":"agent"}`
 	case "POST /api/traces":
@@ -79,7 +89,7 @@ func (r *rig) try(rt *route, key, id, agent string) int {
 	r.t.Helper()
 	path := strings.Replace(rt.path, "{id}", id, 1)
 	if rt.path != streamPath {
-		return r.ask(key, rt.method, path, goodBody(rt, agent)).status
+		return r.ask(key, rt.method, path, strings.Replace(goodBody(rt, agent), "dlv_specimen", r.delivery, 1)).status
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -237,6 +247,9 @@ func TestKeyScopeMatrix(t *testing.T) {
 // that no scope opens it.
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
+	if noun == "webhooks" {
+		noun = "policies"
+	}
 	switch {
 	case path == "/api/openapi.json", path == "/api/whoami":
 		return nil

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strings"
 
 	"svc/server/background"
@@ -68,15 +67,8 @@ var webhooks = &kind[store.Webhook, api.WebhookCreate, api.WebhookUpdate]{
 		return create(c, func(ctx context.Context) (store.Webhook, error) { return c.tenant.CreateWebhook(ctx, h) },
 			func(h store.Webhook) error { return c.webhookWithSecret(http.StatusCreated, h) })
 	},
-	update: func(c *call, id string, in *api.WebhookUpdate, was before[store.Webhook]) (h store.Webhook, _ []string, err error) {
+	update: func(c *call, id string, in *api.WebhookUpdate, _ before[store.Webhook]) (h store.Webhook, _ []string, err error) {
 		up := store.WebhookUpdate{Name: in.Name, URL: in.URL, Events: (*[]string)(in.Events), Format: in.Format, Environment: in.Environment, AgentID: in.AgentID, Enabled: in.Enabled}
-		none := ""
-		if slices.Contains(was.removed, "environment") {
-			up.Environment = &none
-		}
-		if slices.Contains(was.removed, "agentId") {
-			up.AgentID = &none
-		}
 		if in.URL != nil {
 			if strings.Contains(*in.URL, "…") { // the URL as GET shows it
 				if h, err = c.webhook(id); err == nil && *in.URL != api.ShortURL(h.URL) {
@@ -128,16 +120,6 @@ func (c *call) ofWebhook() (id string, err error) {
 	return id, err
 }
 
-// ofDelivery returns the webhook and the delivery of the path.
-func (c *call) ofDelivery() (webhook, id string, err error) {
-	if webhook, err = c.ofWebhook(); err == nil {
-		if id = c.PathValue("delivery"); !api.ValidID(id) {
-			err = notFound("delivery")
-		}
-	}
-	return webhook, id, err
-}
-
 // rotateWebhookSecret serves POST /api/webhooks/:id/rotateSecret.
 func (s *Server) rotateWebhookSecret(c *call) error {
 	id, err := c.ofWebhook()
@@ -159,13 +141,17 @@ func (s *Server) testWebhook(c *call) error {
 		func(d store.Delivery) error { return c.data(http.StatusCreated, c.wireDelivery(d)) })
 }
 
-// redeliver serves POST /api/webhooks/:id/deliveries/:delivery/redeliver.
+// redeliver serves POST /api/webhooks/:id/redeliver.
 func (s *Server) redeliver(c *call) error {
-	webhook, id, err := c.ofDelivery()
+	id, err := c.ofWebhook()
 	if err != nil {
 		return err
 	}
-	return create(c, func(ctx context.Context) (store.Delivery, error) { return c.tenant.Redeliver(ctx, webhook, id) },
+	var in api.Redelivery
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	return create(c, func(ctx context.Context) (store.Delivery, error) { return c.tenant.Redeliver(ctx, id, in.DeliveryID) },
 		func(d store.Delivery) error { return c.data(http.StatusCreated, c.wireDelivery(d)) })
 }
 
@@ -186,19 +172,6 @@ func (s *Server) listDeliveries(c *call) error {
 	}
 	list, next := cutPage(page, list, func(d *store.Delivery) store.Place { return store.Place{ID: d.ID} })
 	return nextPage(c, each(list, c.wireDelivery), total, page, next)
-}
-
-// getDelivery serves GET /api/webhooks/:id/deliveries/:delivery.
-func (s *Server) getDelivery(c *call) error {
-	webhook, id, err := c.ofDelivery()
-	if err != nil {
-		return err
-	}
-	d, err := c.tenant.GetDelivery(c.Context(), webhook, id)
-	if err != nil {
-		return err
-	}
-	return c.data(http.StatusOK, c.wireDelivery(d))
 }
 
 func (c *call) wireDelivery(d store.Delivery) api.Delivery {

@@ -37,6 +37,8 @@ type Event struct {
 	// AgentID, Environment and TeamID are what webhooks are limited to. The environment and
 	// the team of an event with an AgentID are those of the agent, unless they are set.
 	AgentID, Environment, TeamID string `json:",omitempty"`
+	// AgentName finds the agent of an event without an AgentID when the event is queued.
+	AgentName string `json:"-"`
 }
 
 // ApprovalNotice is what messages say about an approval.
@@ -97,14 +99,15 @@ func SLAEvent(typ string, t *SLATarget, p99Ms, errorRate float64) Event {
 // PolicyFiredEvent returns the event of a policy that fired in a number of requests since the last
 // such event.
 func PolicyFiredEvent(p *Policy, count int64) Event {
-	return Event{Type: EventPolicyFired, Subject: Subject{"policy", p.ID, p.Name}, Data: map[string]any{"count": count, "phase": p.Phase, "action": p.Action}}
+	return Event{Type: EventPolicyFired, Subject: Subject{"policy", p.ID, p.Name}, AgentName: p.On,
+		Data: map[string]any{"count": count, "phase": p.Phase, "action": p.Action, "on": p.On}}
 }
 
 // ToolChangedEvent returns the event of a call that a gateway refused because the definition of its
-// tool is not the approved one.
-func ToolChangedEvent(t *Trace) Event {
-	return Event{Type: EventToolChanged, Subject: Subject{"tool", t.ToolName, t.ToolName}, AgentID: t.AgentID, Environment: t.Environment,
-		Data: map[string]any{"agentName": t.AgentName, "requestId": t.RequestID}}
+// tool is not the approved one. The agent is given by its id or its name.
+func ToolChangedEvent(tool, agentID, agentName, environment, requestID string) Event {
+	return Event{Type: EventToolChanged, Subject: Subject{"tool", tool, tool}, AgentID: agentID, AgentName: agentName, Environment: environment,
+		Data: map[string]any{"agentName": agentName, "requestId": requestID}}
 }
 
 // AgentCreatedEvent returns the event of a new agent.

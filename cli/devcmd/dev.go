@@ -167,6 +167,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 		return err
 	}
 	s.d.Serve("api", ln, s.cp.Srv, nil)
+	s.cp.Listens(ln.Addr())
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
 	s.cp.AddUpkeep(s.d)
 	// It has no operator socket: the gateway of this process starts programs under the same

@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +44,8 @@ type ServeOptions struct {
 	unread          []string // environment variables with the prefix of settings that no setting has
 	prices          string
 	redisURL        string
+	webhookProxy    string
+	webhookAllow    []string
 	drainWindow     time.Duration
 	grace           time.Duration
 	log             command.LogOptions
@@ -93,6 +98,8 @@ certificate.`,
 	f.IntVar(&o.RateLimit, "rate-limit", server.DefaultRateLimit, "requests a minute for each tenant")
 	f.IntVar(&o.IngestRateLimit, "ingest-rate-limit", server.DefaultIngestRateLimit, "ingest requests a minute for each tenant")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
+	f.StringVar(&o.webhookProxy, "webhook-proxy", "", "HTTP proxy for messages to webhooks, http://host:3128; it resolves their names itself, so restrict it (default: none, also not from the environment)")
+	f.StringSliceVar(&o.webhookAllow, "webhook-allow", nil, "network that webhooks of all tenants may reach although it is not public, as CIDR or CIDR:PORT; comma-separated; also over http")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
 	command.DurationFlag(f, &o.AuditRetention, "audit-retention", background.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
@@ -126,10 +133,33 @@ func (o *ServeOptions) check() error {
 			problems = append(problems, errors.New(c.what))
 		}
 	}
+	if _, err := o.webhooks(nil); err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) > 0 {
 		return command.Usage(errors.Join(problems...), "")
 	}
 	return nil
+}
+
+// webhooks returns how messages are sent; own returns the ports of this process.
+func (o *ServeOptions) webhooks(own func() []uint16) (post background.PostOptions, err error) {
+	post.Own = own
+	for _, text := range o.webhookAllow {
+		a, err := background.ParseAllowed(text)
+		if err != nil {
+			return post, fmt.Errorf("webhook-allow: %w", err)
+		}
+		post.Allow = append(post.Allow, a)
+	}
+	if o.webhookProxy != "" {
+		u, err := url.Parse(o.webhookProxy)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" { // the URL may have a password
+			return post, errors.New("webhook-proxy must be a URL such as http://proxy.example:3128")
+		}
+		post.Proxy = u
+	}
+	return post, nil
 }
 
 // warnExposed logs a warning if keys would cross a network unencrypted.
@@ -181,6 +211,30 @@ type ControlPlane struct {
 
 	prober    *background.Prober
 	retention *background.Retention
+	sender    *background.Sender
+
+	ports ports
+}
+
+// ports are the ports on which a process listens. It is safe for concurrent use.
+type ports struct {
+	mu   sync.Mutex
+	list []uint16
+}
+
+func (p *ports) all() []uint16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.list)
+}
+
+// Listens notes an address on which the process listens: webhooks never reach it.
+func (p *ControlPlane) Listens(addr net.Addr) {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		p.ports.mu.Lock()
+		defer p.ports.mu.Unlock()
+		p.ports.list = append(p.ports.list, uint16(tcp.Port))
+	}
 }
 
 // start opens the store and adds everything to a daemon.
@@ -199,16 +253,19 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 		}
 		conf = p.cert.TLSConfig()
 	}
-	if _, err := d.Listen("api", p.O.listen, p.Srv, conf); err != nil {
+	addr, err := d.Listen("api", p.O.listen, p.Srv, conf)
+	if err != nil {
 		return command.Failed(err, "choose another address with --listen")
 	}
+	p.Listens(addr)
 	if p.O.metricsListen != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", p.Srv.Metrics())
 		mux.Handle("GET /readyz", p.Srv.Readiness())
-		if _, err := d.Listen("metrics", p.O.metricsListen, mux, nil); err != nil {
+		if addr, err = d.Listen("metrics", p.O.metricsListen, mux, nil); err != nil {
 			return command.Failed(err, "choose another address with --metrics-listen")
 		}
+		p.Listens(addr)
 	}
 	// After the addresses are bound, so that a start that fails makes no tenant and no key.
 	if err := bootstrap(ctx, p.Env, p.St, p.O.Store.DataDir, p.Log); err != nil {
@@ -245,7 +302,14 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	p.prober = background.New(background.ReadinessOptions{Store: p.St, Logger: p.Log, Now: p.Env.Now})
 	p.retention = background.NewRetention(p.upkeep(), p.O.Retention)
 	p.retention.KeepAuditEvents(p.O.AuditRetention)
+	post, err := p.O.webhooks(p.ports.all)
+	if err != nil {
+		return err
+	}
+	p.sender = background.NewSender(p.upkeep(), background.NewPost(post))
 	p.Srv, err = server.New(server.Options{
+		WebhookHTTP:     len(post.Allow) > 0,
+		Deliveries:      p.sender.Counts,
 		Writable:        p.prober.Err,
 		ClockJump:       p.retention.ClockJump,
 		RemovedTraces:   p.retention.RemovedTraces,
@@ -301,13 +365,14 @@ func (p *ControlPlane) upkeep() background.EvaluatorOptions {
 	return background.EvaluatorOptions{Records: p.St, Traces: p.Tr, Now: p.Env.Now, Logger: p.Log}
 }
 
-// AddUpkeep adds the background work: SLA evaluation, retention, and the probe
+// AddUpkeep adds the background work: SLA evaluation, retention, messages to webhooks, and the probe
 // whether the store takes writes.
 func (p *ControlPlane) AddUpkeep(d *daemon.Daemon) {
 	o := p.upkeep()
 	o.Interval = p.O.Evaluate
 	slas := background.NewEvaluator(o)
 	d.Go("readiness", func(ctx context.Context) error { p.prober.Run(ctx); return nil })
+	d.Go("webhooks", func(ctx context.Context) error { p.sender.Run(ctx); return nil })
 	d.Go("retention", func(ctx context.Context) error { p.retention.Run(ctx); return nil })
 	d.Go("SLA evaluation", func(ctx context.Context) error { slas.Run(ctx); return nil })
 }

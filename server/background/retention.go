@@ -26,6 +26,8 @@ const (
 	// violationRetention and eventRetention apply to records that are few and small.
 	violationRetention = 400 * 24 * time.Hour
 	eventRetention     = 90 * 24 * time.Hour
+	// deliveryRetention is how long messages to webhooks are kept; those that wait too.
+	deliveryRetention = 7 * 24 * time.Hour
 )
 
 // turnBudget is the time for the traces of one tenant before the next tenant's turn.
@@ -67,7 +69,7 @@ func (r *Retention) trim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records := store.RetentionBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now}
+	records := store.RetentionBounds{Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now, Deliveries: now.Add(-deliveryRetention)}
 	if r.events > 0 {
 		records.AuditEvents = now.Add(-r.events)
 	}
@@ -145,6 +147,7 @@ func (t *tenantTrim) trimRecords(ctx context.Context) error {
 	t.trimmed.Events += one.Events
 	t.trimmed.Answers += one.Answers
 	t.trimmed.AuditEvents += one.AuditEvents
+	t.trimmed.Deliveries += one.Deliveries
 	if !one.More {
 		t.trim = nil
 	}
@@ -168,8 +171,8 @@ func (t *tenantTrim) expireTraces(ctx context.Context) error {
 }
 
 func (r *Retention) report(t *tenantTrim) {
-	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents > 0 {
+	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents+t.trimmed.Deliveries > 0 {
 		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", t.expired.Traces, "minutes", t.expired.Minutes,
-			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents)
+			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents, "deliveries", t.trimmed.Deliveries)
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// readEvery is how often the queues are read.
+	// readEvery is how often the queues are read, unless the options say otherwise.
 	readEvery = time.Second
 	// readAtOnce bounds the deliveries that are read of one webhook at once.
 	readAtOnce = 1000
@@ -111,7 +111,7 @@ func (s *Sender) send(ctx context.Context) error {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 	defer s.waiting.Store(0)
-	ticker := time.NewTicker(readEvery)
+	ticker := time.NewTicker(s.Interval)
 	defer ticker.Stop()
 	s.read(ctx)
 	for {

@@ -24,6 +24,8 @@ type outbox struct {
 	mu     sync.Mutex
 	got    []sent
 	answer func(sent) (Answer, error)
+
+	interval time.Duration // how often queues are read; 0: the default
 }
 
 // sent is a message as a receiver gets it.
@@ -94,7 +96,7 @@ func (o *outbox) queue(n, subjects int) {
 // run sends until f returns.
 func (o *outbox) run(f func(s *Sender)) {
 	o.t.Helper()
-	s := NewSender(EvaluatorOptions{Records: o.store, Traces: o.store}, o.post)
+	s := NewSender(EvaluatorOptions{Records: o.store, Traces: o.store, Interval: o.interval}, o.post)
 	ctx, cancel := context.WithCancel(o.t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { s.Run(ctx) })
@@ -198,6 +200,7 @@ func TestWebhooksDoNotWaitForEachOther(t *testing.T) {
 func TestEightAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox(t)
+		o.interval = 2 * time.Second
 		h := o.webhook("h")
 		o.answer = func(sent) (Answer, error) {
 			if len(o.got) == 2 {
@@ -230,6 +233,7 @@ func TestEightAttempts(t *testing.T) {
 func TestFailingWebhookIsDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox(t)
+		o.interval = 10 * time.Second
 		h := o.webhook("h")
 		down := true
 		o.answer = func(sent) (Answer, error) {

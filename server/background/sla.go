@@ -139,7 +139,7 @@ func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.T
 			}
 		}
 	}
-	return nil
+	return e.notePolicies(ctx, t, now)
 }
 
 // evaluationTimes returns the times at which a target has to be measured: the ends
@@ -178,7 +178,7 @@ func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SL
 	}
 	s := Measure(target, &stats.Summary)
 	if s.Status != stateBreached {
-		return nil
+		return noteSLA(ctx, t, target, &s)
 	}
 	v := store.SLAViolation{
 		SLAID: target.ID, SLAName: target.Name, AgentName: target.AgentName,
@@ -209,7 +209,7 @@ func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SL
 				"p99_ms", s.P99Ms, "error_rate", s.ErrorRate)
 		}
 	}
-	return nil
+	return noteSLA(ctx, t, target, &s)
 }
 
 // minuteAfter returns the end of the minute in which a period ends: it was measured up to there.

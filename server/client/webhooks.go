@@ -53,12 +53,7 @@ func (c *Client) ListDeliveries(ctx context.Context, webhookID string, q Deliver
 	return bare[api.Page[api.Delivery]](ctx, c, "GET", path("webhooks", webhookID, "deliveries"), q.query().set("state", q.State), nil)
 }
 
-// GetDelivery calls GET /api/webhooks/:id/deliveries/:delivery.
-func (c *Client) GetDelivery(ctx context.Context, webhookID, id string) (api.Delivery, error) {
-	return single[api.Delivery](ctx, c, "GET", path("webhooks", webhookID, "deliveries", id), nil)
-}
-
-// Redeliver calls POST /api/webhooks/:id/deliveries/:delivery/redeliver.
+// Redeliver calls POST /api/webhooks/:id/redeliver.
 func (c *Client) Redeliver(ctx context.Context, webhookID, id string, opts ...CallOption) (api.Delivery, error) {
-	return single[api.Delivery](ctx, c, "POST", path("webhooks", webhookID, "deliveries", id, "redeliver"), nil, attempt(opts)...)
+	return single[api.Delivery](ctx, c, "POST", path("webhooks", webhookID, "redeliver"), api.Redelivery{DeliveryID: id}, attempt(opts)...)
 }

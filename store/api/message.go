@@ -27,7 +27,8 @@ const (
 	shownEnd = 4
 )
 
-// Webhook is a receiver of messages about events. URL is shortened: the whole one is a secret.
+// Webhook is a receiver of messages about events. URL is shortened: the whole one is a secret. Without
+// Environment, AgentID and TeamID it gets events of all.
 type Webhook struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -36,11 +37,11 @@ type Webhook struct {
 	URLDigest   string   `json:"urlDigest"`
 	Events      []string `json:"events"`
 	Format      string   `json:"format"`
-	Environment string   `json:"environment,omitempty"`
-	AgentID     string   `json:"agentId,omitempty"`
-	AgentName   string   `json:"agentName,omitempty"`
+	Environment string   `json:"environment"`
+	AgentID     string   `json:"agentId"`
+	AgentName   string   `json:"agentName"`
 	// TeamID is the team of the key that created the webhook: it gets events of that team's agents.
-	TeamID  string `json:"teamId,omitempty"`
+	TeamID  string `json:"teamId"`
 	Enabled bool   `json:"enabled"`
 	// Waiting is the number of deliveries that wait, FailingSince when attempts began to fail.
 	Waiting      int        `json:"waiting"`
@@ -164,6 +165,18 @@ func ShortURL(s string) string {
 		return base + "…"
 	}
 	return base + "…" + rest[len(rest)-shownEnd:]
+}
+
+// Redelivery is the body of POST /api/webhooks/:id/redeliver.
+type Redelivery struct {
+	DeliveryID string `json:"deliveryId"`
+}
+
+// Validate returns what is wrong with the body, keyed by field.
+func (b *Redelivery) Validate() map[string]string {
+	var c check
+	c.requiredID("deliveryId", b.DeliveryID)
+	return c.details()
 }
 
 // Event is the JSON form of a message.

@@ -49,8 +49,15 @@ func (t *Tenant) notify(tx Tx, events ...store.Event) error {
 	return nil
 }
 
-// placeEvent sets the environment and the team of an event about an agent, where they are not set.
+// placeEvent finds the agent of an event, and sets its environment and team where they are not set.
 func placeEvent(tx Tx, e *store.Event) error {
+	if e.AgentID == "" && e.AgentName != "" {
+		a, _, err := AgentByName(tx, e.AgentName)
+		if err != nil {
+			return err
+		}
+		e.AgentID = a.ID
+	}
 	if e.AgentID == "" {
 		return nil
 	}

@@ -27,8 +27,14 @@ func (s *Server) apply(c *call) error {
 	if err := c.mayDeclare(docs, in.DryRun); err != nil {
 		return err
 	}
+	if err := s.checkWebhookURLs(docs); err != nil {
+		return err
+	}
 	var p *plan
 	make := func(now store.Contents, by store.Planner) (_ []store.Change, err error) {
+		if c.team != nil {
+			now.Webhooks = nil // mayDeclare: only pruning could reach them
+		}
 		if p, err = makePlan(&in, docs, c.key.CreatedBy, c.key.TeamID, c.missingScope, now, by); err != nil {
 			return nil, err
 		}
@@ -66,6 +72,25 @@ func (c *call) mayDeclare(docs []parsedDocument, dryRun bool) error {
 		if missing := c.missingScope(declaring(read, write, dryRun)); missing != "" {
 			return forbidden("the team that this key is limited to lacks the scope %s, which documents of the kind %s take", missing, k.name)
 		}
+		if k.name == api.KindWebhook && c.team != nil {
+			return forbidden("documents of the kind %s take a key that is not limited to a team", k.name)
+		}
+	}
+	return nil
+}
+
+// checkWebhookURLs rejects http where the server allows no address for it.
+func (s *Server) checkWebhookURLs(docs []parsedDocument) error {
+	wrong := map[string]string{}
+	for _, d := range docs {
+		spec, ok := d.spec.(*api.WebhookSpec)
+		var f *failure
+		if ok && errors.As(s.checkWebhookURL(spec.URL), &f) && len(wrong) < maxDetails {
+			wrong[d.at+".spec.url"] = f.details["url"]
+		}
+	}
+	if len(wrong) > 0 {
+		return invalid(wrong)
 	}
 	return nil
 }
@@ -175,6 +200,9 @@ func (s *Server) exportDocuments(c *call) error {
 	all, err := c.tenant.Contents(c.Context())
 	if err != nil {
 		return err
+	}
+	if c.team != nil {
+		all.Webhooks = nil // they belong to teams, which documents do not name
 	}
 	e := &exporter{all: all, agents: map[string]string{}, teams: map[string]string{}, former: map[string][]string{}}
 	for _, t := range all.Teams {

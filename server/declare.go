@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -150,6 +151,35 @@ var declaredKinds = []struct {
 		spec: func(e *exporter, t *store.SLATarget) (api.SLASpec, bool) {
 			name, ok := e.agent("SLA target", t.Name, t.AgentID)
 			return api.SLASpec{Agent: name, P99LatencyMs: t.P99LatencyMs, ErrorRatePercent: t.ErrorRatePercent, EvaluationPeriod: t.EvaluationPeriod}, ok
+		},
+	}},
+	{api.KindWebhook, &declaredKind[store.Webhook, api.WebhookSpec]{
+		kind: api.KindWebhook, noun: "webhook", prefix: store.PrefixWebhook, read: "policies:read", write: "policies:write",
+		list: func(all *store.Contents) []store.Webhook { return all.Webhooks },
+		head: func(h *store.Webhook) head { return head{&h.ID, &h.Name, &h.Set} },
+		fresh: func(p *plan, name string) store.Webhook {
+			return store.WebhookCreate{Name: name, Secret: newWebhookSecret()}.Make(p.NewID(store.PrefixWebhook), p.Now)
+		},
+		apply: func(p *plan, doc parsedDocument, s *api.WebhookSpec, h *store.Webhook) {
+			agent, format, enabled := "", cmp.Or(s.Format, api.WebhookFormats[0]), s.Enabled == nil || *s.Enabled
+			if s.Agent != "" {
+				agent = p.agent(doc, s.Agent)
+			}
+			store.WebhookUpdate{URL: &s.URL, Events: (*[]string)(&s.Events), Format: &format, Environment: &s.Environment, AgentID: &agent, Enabled: &enabled}.Apply(h, p.Now)
+		},
+		remove: func(*plan, *store.Webhook) {},
+		spec: func(e *exporter, h *store.Webhook) (_ api.WebhookSpec, ok bool) {
+			s := api.WebhookSpec{URL: api.WebhookVariable(h.Name), Events: h.Events, Format: h.Format, Environment: h.Environment, Enabled: &h.Enabled}
+			for _, other := range e.all.Webhooks {
+				if other.ID < h.ID && api.WebhookVariable(other.Name) == s.URL {
+					e.warn("webhooks %q and %q have the same variable %s for their URLs: change one in the documents", other.Name, h.Name, s.URL)
+				}
+			}
+			if h.AgentID == "" {
+				return s, true
+			}
+			s.Agent, ok = e.agent("webhook", h.Name, h.AgentID)
+			return s, ok
 		},
 	}},
 }

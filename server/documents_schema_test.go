@@ -87,6 +87,8 @@ func TestDocumentsSchema(t *testing.T) {
 		`{"kind":"Budget","name":"b","spec":{"agent":"bot","period":"daily","limitUsd":5}}`:                   true,
 		`{"kind":"Budget","name":"b","spec":{"agentId":"bot","period":"daily","limitUsd":5}}`:                 false,
 		`{"kind":"Policy","name":"p","spec":{"phase":"request","condition":{"type":"x"},"action":"warn"}}`:    false,
+		`{"kind":"Webhook","name":"w","spec":{"url":"${SVC_WEBHOOK_W_URL}","events":["agent.created"]}}`:      true,
+		`{"kind":"Webhook","name":"w","spec":{"url":"https://a.example/"}}`:                                   false,
 		`{"kind":"Key","name":"p"}`:                                                                           false,
 		`{"kind":"SLATarget","name":"s","spec":{"agent":"bot","errorRatePercent":1,"evaluationPeriod":"1h"}}`: true,
 	} {

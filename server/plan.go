@@ -81,8 +81,11 @@ func makePlan(in *api.Apply, docs []parsedDocument, user, team string, missing f
 			p.bad("pruneLimit", fmt.Sprintf("is %d, and %d resources would be deleted", *limit, p.deletes))
 		}
 	}
-	if n := p.policiesAfter(); n > store.MaxPolicies {
+	if n := p.after(api.KindPolicy, len(now.Policies)); n > store.MaxPolicies {
 		p.bad("documents", fmt.Sprintf("lead to %d policies, and a tenant may have %d", n, store.MaxPolicies))
+	}
+	if n := p.after(api.KindWebhook, len(now.Webhooks)); n > store.MaxWebhooks {
+		p.bad("documents", fmt.Sprintf("lead to %d webhooks, and a tenant may have %d", n, store.MaxWebhooks))
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -254,14 +257,13 @@ func (p *plan) formerNames(doc parsedDocument, id string, names []string) (list 
 	return list
 }
 
-// policiesAfter returns the number of policies of the tenant after the changes.
-func (p *plan) policiesAfter() int {
-	n := len(p.now.Policies)
+// after returns the number of resources of a kind after the changes, of which the tenant has n.
+func (p *plan) after(kind string, n int) int {
 	for _, r := range p.results {
 		switch {
-		case r.Kind == api.KindPolicy && r.Change == api.ChangeCreate:
+		case r.Kind == kind && r.Change == api.ChangeCreate:
 			n++
-		case r.Kind == api.KindPolicy && r.Change == api.ChangeDelete:
+		case r.Kind == kind && r.Change == api.ChangeDelete:
 			n--
 		}
 	}

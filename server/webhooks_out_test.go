@@ -165,3 +165,37 @@ func TestToolChanged(t *testing.T) {
 	report("5", "search", "tool_changed")
 	want(3)
 }
+
+// Documents declare webhooks: the URL is never shown, and a document for which a team-limited key would
+// be needed is refused.
+func TestWebhookDocuments(t *testing.T) {
+	r := newRig(t)
+	apply := func(key, spec string) *reply {
+		return r.ask(key, "POST", "/api/apply", `{"documents":[{"kind":"Webhook","name":"on call","spec":`+spec+`}]}`)
+	}
+	const spec = `{"url":"https://hooks.example/services/T0000/abcdefgh1234","events":["agent.created"]}`
+	apply(r.admin, spec).want(200)
+	if a := apply(r.admin, spec).want(200); !strings.Contains(string(a.raw), `"change":"none"`) {
+		t.Errorf("the same document: %s", string(a.raw))
+	}
+	if a := apply(r.admin, strings.Replace(spec, "T0000", "T9999", 1)).want(200); !strings.Contains(string(a.raw), `"fields":["url"]`) {
+		t.Errorf("another URL: %s", string(a.raw))
+	}
+	a := r.ask(r.admin, "GET", "/api/apply", "").want(200)
+	if !strings.Contains(string(a.raw), "${SVC_WEBHOOK_ON_CALL_URL}") || strings.Contains(string(a.raw), "hooks.example") {
+		t.Errorf("export %s", string(a.raw))
+	}
+	for _, wrong := range []string{
+		`{"url":"http://hooks.example/x","events":["agent.created"]}`, `{"url":"${SVC_WEBHOOK_ON_CALL_URL}","events":["agent.created"]}`,
+		`{"url":"https://hooks.example/x","events":["agent.created"],"agent":"nobody"}`, `{"url":"https://hooks.example/x","events":[]}`,
+	} {
+		if a := apply(r.admin, wrong).want(400); !strings.Contains(string(a.raw), "documents[0].spec.") {
+			t.Errorf("%s: %s", wrong, string(a.raw))
+		}
+	}
+	key, _ := r.teamKey("ops", "policies:read", "policies:write", "agents:read", "costs:read", "teams:read")
+	apply(key, spec).want(403)
+	if a := r.ask(key, "GET", "/api/apply", "").want(200); strings.Contains(string(a.raw), "Webhook") {
+		t.Errorf("a limited key exports %s", string(a.raw))
+	}
+}

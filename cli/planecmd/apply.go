@@ -1,6 +1,7 @@
 package planecmd
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -77,9 +78,40 @@ func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []Document, er
 		in.PruneLimit = &f.pruneLimit
 	}
 	for _, d := range docs {
+		if d.Kind == api.KindWebhook {
+			if d.Spec, err = expandURL(d, f.r.Env.LookupEnv); err != nil {
+				return in, nil, err
+			}
+		}
 		in.Documents = append(in.Documents, d.Document)
 	}
 	return in, docs, nil
+}
+
+// reference matches a reference to a variable of the environment.
+var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// expandURL returns the spec of a webhook with the variables of its URL replaced: the URL is a secret,
+// which files do not have.
+func expandURL(d Document, lookup func(string) (string, bool)) (json.RawMessage, error) {
+	var spec map[string]json.RawMessage
+	var url string
+	if json.Unmarshal(d.Spec, &spec) != nil || json.Unmarshal(spec["url"], &url) != nil {
+		return d.Spec, nil // the server says what is wrong
+	}
+	unset := ""
+	url = reference.ReplaceAllStringFunc(url, func(ref string) string {
+		value, _ := lookup(ref[2 : len(ref)-1])
+		if value == "" {
+			unset = ref[2 : len(ref)-1]
+		}
+		return value
+	})
+	if unset != "" {
+		return nil, command.Usagef("set it to the URL of the webhook", "%s: Webhook %s: the variable %s in url is not set", d.At(), command.Clean(d.Name), unset)
+	}
+	spec["url"] = json.RawMessage(mustQuote(url))
+	return json.Marshal(spec)
 }
 
 // paths returns the files of documents; those of a directory in order.
@@ -159,12 +191,13 @@ func NewApplyCmd(env process.Env) *cobra.Command {
 	var dryRun bool
 	format := command.FormatTable
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Create and update teams, agents, policies, budgets and SLA targets from documents",
+		Use: "apply", Short: "Create and update teams, agents, policies, budgets, SLA targets and webhooks from documents",
 		Long: `Create and update the resources of the control plane to match documents. Either all
 documents are applied or, after an error, none. A document has a kind
 (` + strings.Join(api.DocumentKinds, ", ") + `), a name and a spec. Documents in one
 file are separated by "---". A field that a spec omits gets the default of a new
-resource. A document that equals its resource writes nothing.
+resource. A document that equals its resource writes nothing. ${NAME} in the url of a
+Webhook is replaced by the environment variable NAME.
 
 With --set the resources are labeled with the name of the set. --prune then deletes
 the resources of the set that are in none of the documents.`,
@@ -288,9 +321,10 @@ func NewExportCmd(env process.Env) *cobra.Command {
 	format := command.FormatYAML
 	cmd := &cobra.Command{
 		Use: "export [KIND...]", Short: "Write the resources of the control plane as documents for 'svc apply'",
-		Long: `Write the teams, agents, policies, budgets and SLA targets of the control plane to
-standard output, as documents from which 'svc apply' creates the same resources. Policies
-are in the order in which they apply. Secrets, keys, members and traces are not exported.`,
+		Long: `Write the teams, agents, policies, budgets, SLA targets and webhooks of the control plane
+to standard output, as documents from which 'svc apply' creates the same resources. Policies
+are in the order in which they apply. Secrets, keys, members and traces are not exported: in
+place of the URL of a webhook is a variable, such as ${SVC_WEBHOOK_ON_CALL_URL}.`,
 		Example: `  svc export > production.yaml
   svc export Policy Budget
   svc export -o json | jq '.documents[].name'`,

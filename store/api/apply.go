@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // Kinds of documents, in the order in which they are applied.
@@ -13,10 +14,11 @@ const (
 	KindPolicy    = "Policy"
 	KindBudget    = "Budget"
 	KindSLATarget = "SLATarget"
+	KindWebhook   = "Webhook"
 )
 
 // DocumentKinds are the kinds of documents.
-var DocumentKinds = []string{KindTeam, KindAgent, KindPolicy, KindBudget, KindSLATarget}
+var DocumentKinds = []string{KindTeam, KindAgent, KindPolicy, KindBudget, KindSLATarget, KindWebhook}
 
 const (
 	// MaxDocuments is the largest number of documents in one POST /api/apply.
@@ -143,6 +145,8 @@ func NewSpec(kind string) Spec {
 		return &BudgetSpec{}
 	case KindSLATarget:
 		return &SLASpec{}
+	case KindWebhook:
+		return &WebhookSpec{}
 	}
 	return nil
 }
@@ -255,6 +259,43 @@ func (s *SLASpec) Validate(name *string) map[string]string {
 	wrong := target.Validate()
 	*name = target.Name
 	return aboutAgent(wrong)
+}
+
+// WebhookSpec is the spec of a Webhook. Agent is the name of its agent. The URL of an exported spec is the
+// [WebhookVariable] of its name, because the URL itself is a secret.
+type WebhookSpec struct {
+	URL         string                      `json:"url"`
+	Events      Bounded[string, eventBound] `json:"events"`
+	Format      string                      `json:"format,omitempty"`
+	Environment string                      `json:"environment,omitempty"`
+	Agent       string                      `json:"agent,omitempty"`
+	Enabled     *bool                       `json:"enabled,omitempty"`
+}
+
+// Validate checks the spec like a new webhook.
+func (s *WebhookSpec) Validate(name *string) map[string]string {
+	hook := WebhookCreate{Name: *name, URL: s.URL, Events: s.Events, Format: s.Format, Environment: s.Environment, AgentID: anyID(s.Agent), Enabled: s.Enabled}
+	wrong := hook.Validate()
+	*name = hook.Name
+	if strings.Contains(s.URL, "${") {
+		wrong = joined(map[string]string{"url": "is a reference to a variable of the environment: 'svc apply' replaces it, the API does not"}, nil)
+	}
+	return wrong
+}
+
+// WebhookVariable returns the reference to the environment variable that stands for the URL of a
+// webhook in documents, such as ${SVC_WEBHOOK_ON_CALL_URL}.
+func WebhookVariable(name string) string {
+	upper := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+	return "${SVC_WEBHOOK_" + upper + "_URL}"
 }
 
 // anyID is a placeholder for the id of an agent that a document refers to by name.

@@ -191,7 +191,19 @@ func TestRoutesOfProgramsIgnoreUnknownParameters(t *testing.T) {
 	r := newRig(t)
 	event := fmt.Sprintf(`{"type":"user.created","createdAt":%q,"data":{"userId":"usr_later","email":"later@example.com","orgId":"org_one"}}`,
 		epoch.Format(time.RFC3339))
+	gateway, _ := r.key(r.admin, "ingest")
+	asked := "/api/approvals/" + r.ask(gateway, "POST", "/api/approvals", approvalBody("key:bob", 1)).want(201).data().id(t)
+	r.ask(r.admin, "POST", asked+"/decision", `{"decision":"grant"}`).want(200)
 	requests := map[string]func(parameters string) *reply{
+		"POST /api/approvals": func(p string) *reply {
+			return r.ask(gateway, "POST", "/api/approvals"+p, approvalBody("key:bob", 1)).want(200)
+		},
+		"POST /api/approvals/{id}/claim": func(p string) *reply {
+			return r.ask(gateway, "POST", asked+"/claim"+p, claimBody(1, 1)).want(200)
+		},
+		"POST /api/approvals/{id}/release": func(p string) *reply {
+			return r.ask(gateway, "POST", asked+"/release"+p, claimBody(1, 1)).want(200)
+		},
 		"POST /api/traces": func(p string) *reply {
 			return r.ask(r.admin, "POST", "/api/traces"+p, `{"agentName":"a","status":"success"}`).want(201)
 		},

@@ -162,8 +162,11 @@ func TestAnotherTenantsLists(t *testing.T) {
 // independently of the route table.
 func allowed(scope, method, path string) bool {
 	ingest := method == "POST" && (path == "/api/traces" || path == "/api/otlp/v1/traces" || path == "/api/audit/heads") || path == "/api/governance"
+	asks := method == "POST" && strings.HasPrefix(path, "/api/approvals") && !strings.HasSuffix(path, "/decision")
 	switch {
-	case scope == "api": // everything, ingest included
+	case asks: // who decides does not ask
+		return scope == "ingest"
+	case scope == "api": // everything else, ingest included
 		return true
 	case scope != "none" && method == "GET" && path == "/api/whoami":
 		return true

@@ -78,7 +78,7 @@ func must[T any](t *testing.T) func(T, error) T {
 // TestEveryEndpoint calls every method against a real control plane, and checks
 // that together they call every operation of its OpenAPI document.
 func TestEveryEndpoint(t *testing.T) {
-	c, rec, _ := plane(t)
+	c, rec, url := plane(t)
 	ctx := context.Background()
 
 	team := must[api.Team](t)(c.CreateTeam(ctx, api.TeamCreate{Name: "team", Description: "d"}))
@@ -245,6 +245,8 @@ func TestEveryEndpoint(t *testing.T) {
 		t.Errorf("key %+v", got)
 	}
 
+	testApprovals(t, c, client.New(url, must[api.KeyCreated](t)(c.CreateKey(ctx, api.KeyCreate{Name: "gateway", Scope: "ingest"})).Key, client.WithTransport(rec)))
+
 	doc := must[[]byte](t)(c.OpenAPI(ctx))
 	for _, err := range []error{
 		c.DeleteKey(ctx, key.ID), c.RemoveMember(ctx, team.ID, "usr_admin"), c.DeleteTeam(ctx, team.ID), c.DeletePolicy(ctx, policy.ID),
@@ -255,6 +257,36 @@ func TestEveryEndpoint(t *testing.T) {
 		}
 	}
 	reached(t, doc, rec.seen)
+}
+
+// testApprovals follows an approval from the gateway that asks to its use.
+func testApprovals(t *testing.T, person, gateway *client.Client) {
+	t.Helper()
+	ctx := context.Background()
+	call := api.ApprovalRequest{Digest: strings.Repeat("d", 64), KeyTag: "00c0ffee", Tool: "pay", Method: "tools/call", AgentName: "agent", Principal: "key:bob",
+		Upstream: "bank", Gateway: "gw", RequestID: "req", ValidFor: 60, Expires: 60, NotSelf: api.SelfForbidden, Show: api.ShowAll,
+		Reasons: []api.ApprovalReason{{RuleID: "r"}}, Arguments: []api.ApprovalArgument{{Pointer: "/a", Value: "1"}}}
+	asked := must[api.ApprovalAnswer](t)(gateway.RequestApproval(ctx, call))
+	if got := must[api.Page[api.ApprovalRecord]](t)(person.ListApprovals(ctx, client.ApprovalQuery{Status: api.ApprovalPending})); got.Total != 1 || got.Data[0].ID != asked.ID {
+		t.Errorf("approvals %+v", got)
+	}
+	if got := must[api.ApprovalRecord](t)(person.GetApproval(ctx, asked.ID)); len(got.Arguments) != 1 || got.Status != api.ApprovalPending {
+		t.Errorf("approval %+v", got)
+	}
+	claim := api.ApprovalClaim{Nonce: strings.Repeat("e", 32), Digest: call.Digest}
+	var refused *client.Error
+	if _, err := gateway.ClaimApproval(ctx, asked.ID, claim); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		t.Errorf("claim before the grant: %v", err)
+	}
+	if got := must[api.ApprovalRecord](t)(person.DecideApproval(ctx, asked.ID, api.ApprovalDecision{Decision: "grant"})); got.Status != api.ApprovalGranted {
+		t.Errorf("decided %+v", got)
+	}
+	if got := must[api.ApprovalAnswer](t)(gateway.ClaimApproval(ctx, asked.ID, claim)); got.Status != api.ApprovalUsed || got.ApprovedBy != "usr_admin" {
+		t.Errorf("claimed %+v", got)
+	}
+	if got := must[api.ApprovalAnswer](t)(gateway.ReleaseApproval(ctx, asked.ID, claim)); got.Status != api.ApprovalGranted {
+		t.Errorf("released %+v", got)
+	}
 }
 
 // reached checks that every operation of the document was called, except those

@@ -312,7 +312,7 @@ func (t *Tenant) deleteKey(ctx context.Context, tx Tx, k keyRecord) error {
 		}
 	}
 	// Nobody can claim or use the approvals that a gateway has requested with the key.
-	if err := lapseApprovals(tx, t.e.Now(), k.ID); err != nil {
+	if err := LapseApprovals(tx, t.e.Now(), k.ID); err != nil {
 		return err
 	}
 	return t.Changed(ctx, tx, k.Object(), nil, false)

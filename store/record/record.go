@@ -16,7 +16,7 @@
 //	answers_by_expiry     time of expiry, nanoseconds, 8 bytes ‖ that digest → 1
 //	approval_arguments    id of an approval → arguments of its call, JSON
 //	approval_calls        key id \0 digest → id of the newest approval of the call
-//	approval_index        status, or principal, refusal, end … \0 … id → 1 or what is compared; see approval.go
+//	approval_index        status, or principal, refusal, end … \0 … id → 1 or what is compared; see approvalrows.go
 //	approval_records      id → approval without the arguments of its call, JSON
 //	approval_tags         key id → tags of the session keys of its gateways, JSON
 //	audit_events          id → event of a change, JSON; ids ascend in the order of the chain

@@ -65,8 +65,14 @@ func (t *Tenant) anythingOld(tx Tx, b store.RetentionBounds) (some bool, err err
 	if err := tx.Scan(answerExpiry, expired(b.AnswersExpired(t.e.Now())), found); err != nil {
 		return false, err
 	}
-	for _, r := range [...]Range{ended(byEndArgument, b.ApprovalArguments), ended(byEnd, b.Approvals)} {
-		if err := tx.Scan(approvalIndex, r, found); err != nil {
+	for _, c := range [...]struct {
+		before time.Time
+		prefix string
+	}{{b.ApprovalArguments, byEndArgument}, {b.Approvals, byEnd}} {
+		if c.before.IsZero() || some {
+			continue
+		}
+		if err := tx.Scan(approvalIndex, ended(c.prefix, c.before), found); err != nil {
 			return false, err
 		}
 	}

@@ -84,8 +84,8 @@ func hours(d time.Duration) string { return fmt.Sprintf("%dh", d/time.Hour) }
 func (c *ApprovalConfig) compile() (*Approval, error) {
 	report := diag.New()
 	c.Validate(report.Root())
-	for _, f := range report.Findings() {
-		return nil, fmt.Errorf("approval.%s: %s", f.Path, f.Message)
+	if found := report.Findings(); len(found) > 0 {
+		return nil, fmt.Errorf("approval.%s: %s", found[0].Path, found[0].Message)
 	}
 	return &Approval{ValidFor: c.ValidFor, Expires: c.Expires, NotSelf: string(c.NotSelf), Show: c.Show, Note: c.Note}, nil
 }

@@ -201,14 +201,17 @@ func TestDevScreenCommands(t *testing.T) {
 	}
 	p := startDev(t, t.TempDir())
 	commands := regexp.MustCompile(`(?m)^curl(?:.*\\\n)+.*`).FindAllString(p.out.String(), -1)
-	if len(commands) != 3 {
+	if len(commands) != 4 {
 		t.Fatalf("found %d curl commands in\n%s", len(commands), p.out.String())
 	}
-	for i, want := range []string{`"status":"late"`, `"pageId":"late-orders"`, `"message":"policy_denied"`} {
+	for i, want := range []string{`"status":"late"`, `"pageId":"late-orders"`, `"message":"policy_denied"`, `"reason":"approval_required"`} {
 		out, err := exec.Command("sh", "-c", commands[i]).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s\nprinted %s %v, want %s", commands[i], out, err, want)
 		}
+	}
+	if want := "export SVC_URL=" + p.state.ControlPlaneURL + " \\\n  SVC_API_KEY=" + p.state.APIKey + " && \\\n  /usr/bin/svc approvals grant \"$(/usr/bin/svc approvals list --status pending --limit 1 -o name)\"\n"; !strings.Contains(p.out.String(), want) {
+		t.Errorf("no command\n%s", want)
 	}
 	if want := "SVC_URL=" + p.state.ControlPlaneURL + " \\\nSVC_API_KEY=" + p.state.APIKey + " \\\n  /usr/bin/svc tui\n"; !strings.Contains(p.out.String(), want) {
 		t.Errorf("the last command is not\n%s", want)

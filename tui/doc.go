@@ -1,6 +1,17 @@
 // Package tui is the terminal interface of svc: live traces, a trace with its
-// spans, statistics, agents, policies, budgets and SLA targets on one screen,
-// with keys and mouse.
+// spans, statistics, agents, policies, budgets, SLA targets and approvals on one
+// screen, with keys and mouse.
+//
+//	Source ──▶ feed ──batch──▶ Model ◀──keys, mouse, tick── terminal    feed.go, source.go, model.go
+//	                             │
+//	                             ▼ the visible page: of a tab, or opened over it
+//	          traces, trace, stats, policies, slas, approvals, …          screens.go has the tabs
+//	                             │
+//	          tablePage ─▶ list of rows, fields of the selected one       table.go, list.go, details.go
+//	                             │
+//	Plane ◀─── loader: requests while the page is visible                 loader.go
+//	                             ▼
+//	          View: tabs, status, page, keys                              chrome.go, draw.go, text.go
 //
 // The package contains drawing and input, the bounded memory of traces, the
 // filter language, and following a stream of traces with reconnects. The source

@@ -102,6 +102,9 @@ func (p *styles) action(r api.Policy) style {
 }
 
 func actionOf(r api.Policy) string {
+	if r.Approval != nil {
+		return clean(r.Action + ", approval")
+	}
 	if r.RedactionStrategy != "" {
 		return clean(r.Action + ": " + r.RedactionStrategy)
 	}

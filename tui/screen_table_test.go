@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"svc/store/api"
 )
 
 // A screen needs only its row in the table: its tab, keys, help and list are derived
@@ -61,5 +63,12 @@ func TestScreensWithoutAControlPlane(t *testing.T) {
 	}
 	if got := screenKeys(s)[0].key; got != "1, 2" {
 		t.Errorf("keys %s", got)
+	}
+}
+
+// A policy that blocks until a person grants is not shown as one that blocks.
+func TestActionOfPolicyWithApproval(t *testing.T) {
+	if got := actionOf(api.Policy{Action: "block", Approval: &api.Approval{}}); got != "block, approval" {
+		t.Errorf("%q", got)
 	}
 }

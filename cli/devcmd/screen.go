@@ -18,6 +18,7 @@ const (
 	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shop_search_orders","arguments":{"status":"late","limit":3}}}`
 	callOther   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"handbook_search","arguments":{"text":"late"}}}`
 	callDenied  = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"shop_delete_customer","arguments":{"customerId":"C-1001"}}}`
+	callAsking  = `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"shop_refund_order","arguments":{"orderId":"O-5022","amountUsd":249,"reason":"late"}}}`
 	callPing    = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
 )
 
@@ -126,7 +127,9 @@ func (s *devStack) screen(took time.Duration) string {
 	step(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
 	step(2, "One for the "+p.green+"other server", "the same URL and key", s.curl(callOther))
 	step(3, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
-	step(4, "All three, live", "? shows the keys, q quits", s.watchCommand())
+	step(4, "One that "+p.cyan+"needs approval", "403: a person has been asked", s.curl(callAsking))
+	step(5, "Approve it", "then paste 4 again: it passes once", s.grantCommand())
+	step(6, "All of them, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
 	line("")
@@ -142,10 +145,20 @@ func (s *devStack) curl(body string) string {
   -d '%s'`, s.state.GatewayURL, s.state.GatewayKey, body)
 }
 
-// watchCommand returns the command for svc tui: with the name of this program
-// when the shell finds it, else with its path, or with go run when that started
-// this process.
+// watchCommand returns the command for svc tui.
 func (s *devStack) watchCommand() string {
+	return fmt.Sprintf("SVC_URL=%s \\\nSVC_API_KEY=%s \\\n  %s tui", s.state.ControlPlaneURL, s.state.APIKey, s.program())
+}
+
+// grantCommand returns the command that grants the newest pending approval.
+func (s *devStack) grantCommand() string {
+	return fmt.Sprintf("export SVC_URL=%s \\\n  SVC_API_KEY=%s && \\\n  %[3]s approvals grant \"$(%[3]s approvals list --status pending --limit 1 -o name)\"",
+		s.state.ControlPlaneURL, s.state.APIKey, s.program())
+}
+
+// program returns this program for a shell: its name when the shell finds it, else its path, or go
+// run when that started this process.
+func (s *devStack) program() string {
 	program := s.env.Executable
 	switch {
 	case s.env.InPath("svc") && filepath.Base(program) == "svc":
@@ -155,5 +168,5 @@ func (s *devStack) watchCommand() string {
 	case strings.ContainsAny(program, " '\"\\$"):
 		program = "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
 	}
-	return fmt.Sprintf("SVC_URL=%s \\\nSVC_API_KEY=%s \\\n  %s tui", s.state.ControlPlaneURL, s.state.APIKey, program)
+	return program
 }

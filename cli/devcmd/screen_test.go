@@ -9,7 +9,7 @@ import (
 	"svc/cli/process/processtest"
 )
 
-// The third command names the program so that a shell finds it.
+// The last command names the program so that a shell finds it.
 func TestDevWatchCommand(t *testing.T) {
 	here, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "svc"), nil, 0o755); err != nil {

@@ -22,7 +22,7 @@ var policies = rest.Resource[api.Policy]{
 	Columns: rest.Columns[api.Policy]{
 		Header: []string{"ID", "NAME", "ON", "PHASE", "CONDITION", "ACTION", "ENABLED", "FIRED"},
 		Row: func(p api.Policy) []string {
-			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), p.Action, command.YesNo(p.Enabled), command.Count(p.FireCount)}
+			return []string{p.ID, p.Name, p.On, p.Phase, conditionText(p.Condition), actionText(p), command.YesNo(p.Enabled), command.Count(p.FireCount)}
 		},
 		WideHeader: []string{"STRATEGY", "MESSAGE", "CREATED", "UPDATED"},
 		WideRow: func(p api.Policy) []string {
@@ -69,6 +69,14 @@ func NewPoliciesCmd(env process.Env) *cobra.Command {
 			newTemplatesCmd(r), newAddTemplateCmd(r))...)
 	r.AddFlags(cmd)
 	return cmd
+}
+
+// actionText shows an action in one cell: a policy with approval blocks until a person grants.
+func actionText(p api.Policy) string {
+	if p.Approval != nil {
+		return p.Action + ", approval"
+	}
+	return p.Action
 }
 
 // conditionText shows a condition in one cell.

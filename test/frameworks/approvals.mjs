@@ -5,7 +5,7 @@
 //   node approvals.mjs SVC_BINARY
 import { execFileSync, spawn } from 'node:child_process';
 import { createServer } from 'node:http';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { check, expect, finish } from '../clients/checks.mjs';
@@ -45,9 +45,10 @@ for (let i = 0; ; i++) {
   await new Promise((done) => setTimeout(done, 50));
 }
 const env = { ...process.env, SVC_URL: plane, SVC_API_KEY: readFileSync(join(dir, 'plane/bootstrap-key')).toString().trim() };
-const svc = (...args) => execFileSync(binary, args, { env, stdio: ['ignore', 'pipe', 'pipe'] }).toString();
+const svc = (...args) => execFileSync(binary, args, { env, stdio: 'pipe' }).toString();
 const ingest = JSON.parse(svc('keys', 'create', 'gateway', '--scope', 'ingest', '-o', 'json'));
-svc('webhooks', 'create', 'chat', '--url', `http://127.0.0.1:${receiver.address().port}/hook`, '--events', 'approval.requested');
+writeFileSync(join(dir, 'url'), `http://127.0.0.1:${receiver.address().port}/hook`);
+svc('webhooks', 'create', 'chat', '--url-file', join(dir, 'url'), '--events', 'approval.requested');
 
 const memory = join(import.meta.dirname, 'node_modules/@modelcontextprotocol/server-memory/dist/index.js');
 const gateway = await startGateway(binary, { memory: { command: [process.execPath, memory], keys: `prefix: memory_, sharing: all, env: {MEMORY_FILE_PATH: ${join(dir, 'memory.jsonl')}}` } }, '',

@@ -59,6 +59,7 @@ type Trace struct {
 	RuleID    string
 	Reason    string
 	ErrorKind string
+	Approval  TraceApproval
 	// InjectionScore is between 0 and 1.
 	InjectionScore float64
 	PIIDetected    []string
@@ -71,6 +72,14 @@ type Trace struct {
 	ToolCalls     []ToolCalls
 	QualityScores []QualityScore // nil in list items and streams
 	Spans         []Span         // nil in list items and streams
+}
+
+// TraceApproval is the outcome of the approval that a rule or a policy asked for, the id of
+// the approval, and who granted it. All are empty when nothing asked for an approval.
+type TraceApproval struct {
+	Status string
+	ID     string
+	By     string
 }
 
 // MaxAhead is the maximum clock skew: how far a trace's CreatedAt may be after its

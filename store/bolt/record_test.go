@@ -33,6 +33,9 @@ func TestRecordRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "client") {
 			want.ClientName, want.ClientVersion = text.Draw(t, "client name"), text.Draw(t, "client version")
 		}
+		if rapid.Bool().Draw(t, "approval") {
+			want.Approval = store.TraceApproval{Status: "granted", ID: text.Draw(t, "approval id"), By: text.Draw(t, "approved by")}
+		}
 		if rapid.Bool().Draw(t, "error") {
 			want.Status, want.Blocked = store.TraceError, rapid.Bool().Draw(t, "blocked")
 		}

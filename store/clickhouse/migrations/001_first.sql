@@ -27,6 +27,9 @@ CREATE TABLE IF NOT EXISTS traces @CLUSTER (
 	rule       String,
 	reason     String,
 	error_kind String,
+	approval    String, -- its outcome; empty: nothing asked for one
+	approval_id String,
+	approved_by String,
 	input      Int64,
 	output     Int64,
 	cache_read Int64,

@@ -82,6 +82,9 @@ CREATE TABLE traces (
 	rule       bytea            NOT NULL,
 	reason     bytea            NOT NULL,
 	error_kind bytea            NOT NULL,
+	approval    bytea           NOT NULL, -- its outcome; empty: nothing asked for one
+	approval_id bytea           NOT NULL,
+	approved_by bytea           NOT NULL,
 	input      bigint           NOT NULL,
 	output     bigint           NOT NULL,
 	cache_read bigint           NOT NULL,

@@ -126,6 +126,17 @@ func (t *Trace) Calls() []ToolCalls {
 	return t.ToolCalls
 }
 
+// Names returns the values of the dimensions of names: the tool, the rule and the client. The
+// name of a tool that has no route is chosen by the caller, so it is OtherName. It is shared by
+// the backends.
+func (t *Trace) Names() [3]string {
+	names := [...]string{t.ToolName, t.RuleID, t.ClientName}
+	if t.ToolName != "" && t.Reason == "no_route" {
+		names[0] = OtherName
+	}
+	return names
+}
+
 // FiredPolicies returns the ids of the policies that fired, each once. It is shared by the
 // backends.
 func (t *Trace) FiredPolicies() (ids []string) {

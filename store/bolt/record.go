@@ -52,7 +52,8 @@ var (
 // refs are the dictionary numbers of a trace's repeated strings.
 type refs struct {
 	agent, env, model, name uint32
-	tool                    uint32 // not part of the record
+	tool                    uint32    // not part of the record
+	names                   [3]uint32 // of statistics; not part of the record
 }
 
 // appendRecord encodes a trace, except for its numbers and its checksum; see seal.

@@ -77,7 +77,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	for range 5 {
 		tr := m.next()
 		rec := appendRecord(nil, &tr)
-		seal(rec, refs{1, 2, 3, 4, 0})
+		seal(rec, refs{agent: 1, env: 2, model: 3, name: 4})
 		f.Add(rec)
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {

@@ -112,7 +112,7 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 		items: make([]item, 0, len(batch.Traces))}
 	seen := make(map[string]struct{}, len(batch.Traces))
 	arena := make([]byte, 0, 288*len(batch.Traces))
-	var month time.Time
+	var month, next time.Time
 	var monthText string
 	err := batch.Check(in.now, func() string { return t.s.ids.New(store.PrefixTrace, in.now) }, func(i int, tr *store.Trace) {
 		if _, ok := seen[tr.ID]; ok {
@@ -125,8 +125,9 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 		rec := arena[from:len(arena):len(arena)]
 		from = len(arena)
 		arena = appendPackedKey(arena, tr.ID)
-		if m := rollup.Month(tr.CreatedAt); !m.Equal(month) {
-			month, monthText = m, m.Format(monthFormat)
+		if tr.CreatedAt.Before(month) || !tr.CreatedAt.Before(next) {
+			month = rollup.Month(tr.CreatedAt)
+			next, monthText = month.AddDate(0, 1, 0), month.Format(monthFormat)
 		}
 		in.items = append(in.items, item{trace: *tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec, month: monthText})
 	})

@@ -45,6 +45,7 @@ func (n Names) Of(by Dimension, at time.Time, name string) string {
 type Collector struct {
 	at   map[Key]int
 	rows []Entry
+	last int // the row of the last Add
 }
 
 // NewCollector returns a collector without partials.
@@ -52,13 +53,16 @@ func NewCollector() *Collector { return &Collector{at: map[Key]int{}} }
 
 // Add adds a partial, which is not changed.
 func (c *Collector) Add(k Key, p *Partial) {
-	i, ok := c.at[k]
-	if !ok {
-		i = len(c.rows)
-		c.at[k] = i
-		c.rows = append(c.rows, Entry{Key: k})
+	if len(c.rows) == 0 || c.rows[c.last].Key != k {
+		i, ok := c.at[k]
+		if !ok {
+			i = len(c.rows)
+			c.at[k] = i
+			c.rows = append(c.rows, Entry{Key: k})
+		}
+		c.last = i
 	}
-	sum := &c.rows[i].Partial
+	sum := &c.rows[c.last].Partial
 	sum.addCounters(p)
 	sum.Bins = append(sum.Bins, p.Bins...)
 }

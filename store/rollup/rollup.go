@@ -160,7 +160,7 @@ func Minutes(obs []Observation) []Entry {
 
 // each returns a minute row per observation, and the minute rows of names.
 func each(obs []Observation) []Entry {
-	rows := make([]Entry, len(obs))
+	rows := make([]Entry, len(obs), len(obs)+len(obs)/4+8)
 	bins := make([]Bin, len(obs))
 	for i := range obs {
 		o := &obs[i]
@@ -174,9 +174,9 @@ func each(obs []Observation) []Entry {
 		}
 	}
 	names := NewCollector()
-	for i := range obs {
-		for d, n := range obs[i].Names {
-			names.Add(Key{Table: (Tool + Dimension(d)).MinuteTable(), Bucket: rows[i].Key.Bucket, Env: n}, &rows[i].Partial)
+	for d, table := range MinuteTables[1:] {
+		for i := range obs {
+			names.Add(Key{Table: table, Bucket: rows[i].Key.Bucket, Env: obs[i].Names[d]}, &rows[i].Partial)
 		}
 	}
 	return append(rows, names.Entries()...)

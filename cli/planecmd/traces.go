@@ -188,7 +188,7 @@ func groupName(k api.GroupKey) string {
 	case k.ModelName != nil || k.ModelProvider != nil:
 		return command.Dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}
-	return command.Dash(text(k.Environment))
+	return command.Dash(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName)) // at most one is set
 }
 
 // traceValues are the flags that compare a value of traces, with the function that

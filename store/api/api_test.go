@@ -47,7 +47,7 @@ func TestFieldNames(t *testing.T) {
 		{SLATarget{}, "id name agentId agentName p99LatencyMs errorRatePercent evaluationPeriod currentP99Ms currentErrorRate status", ""},
 		{SLAViolation{}, "id slaId slaName agentName periodStart periodEnd violationType targetP99Ms actualP99Ms targetErrorRate actualErrorRate", ""},
 		{CostBreakdown{}, "period groupBy totalCostUsd data", ""},
-		{CostEntry{}, "agentId agentName totalCostUsd inputTokens outputTokens traceCount avgCostPerTrace", "modelProvider modelName environment"},
+		{CostEntry{}, "agentId agentName totalCostUsd inputTokens outputTokens traceCount avgCostPerTrace", "modelProvider modelName environment toolName ruleId clientName"},
 		{Policy{}, "id name phase on condition action redactionStrategy enabled fireCount createdAt updatedAt", "message"},
 		{Condition{}, "type threshold entities", "toolName arguments"},
 		{PolicyTemplate{}, "id name description policyCount", ""},

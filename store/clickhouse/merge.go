@@ -192,7 +192,10 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.words.Number(agent), Model: r.words.Number(model), Env: r.words.Number(env)}})
 		return nil
 	})
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, t.namesOf(ctx, sh, g, upTo, r)
 }
 
 // mergeDays writes the rows of the days that have new statistics, in the version of a
@@ -245,8 +248,8 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 	if version, some := g.days[day]; some {
 		var k rowKey
 		var data string
-		err := sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND day = %d AND version = %d AND (tbl != %d OR bucket >= %d)",
-			quote(t.id), day, version, rollup.Minute, first), []any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
+		err := sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND day = %d AND version = %d AND (tbl NOT IN (%s) OR bucket >= %d)",
+			quote(t.id), day, version, minuteTables, first), []any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
 			stored[k] = data
 			return nil
 		})
@@ -256,7 +259,7 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Key.Table == rollup.Minute && e.Key.Bucket < first {
+		if e.Key.Table.Level() == rollup.ByMinute && e.Key.Bucket < first {
 			continue
 		}
 		k := rowKey{uint8(e.Key.Table), e.Key.Bucket, r.words.Word(e.Key.Agent), r.words.Word(e.Key.Model), r.words.Word(e.Key.Env)}

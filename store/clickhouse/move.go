@@ -119,7 +119,7 @@ func (t *Moved) completed(ctx context.Context, sh *shard, id string, place int64
 	for _, view := range []struct{ table, columns string }{
 		{"ids", "toUInt16(intDiv(day, 30)) AS month, tenant, id, created, seq, writer"},
 		{"feed", "committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, " +
-			"input, output, cost, duration, bin, policies, call_tools, call_counts"},
+			"input, output, cost, duration, bin, tool, rule, client_name, reason, policies, call_tools, call_counts"},
 	} {
 		made, err := placesIn(ctx, sh, view.table, mine)
 		if err != nil {
@@ -373,8 +373,8 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 	}
 	var k rowKey
 	var data string
-	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl != %d OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
-		quote(t.id), days, rollup.Minute, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
+	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl NOT IN (%s) OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
+		quote(t.id), days, minuteTables, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
 		[]any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
 			s := move.Statistic{Table: rollup.Table(k.table).String(), Bucket: k.bucket, Agent: []byte(k.agent), Model: []byte(k.model), Env: []byte(k.env), Data: []byte(data)}
 			return out(key{uint32(k.table), k.bucket, s.Agent, s.Model, s.Env}, s)

@@ -11,7 +11,18 @@ const (
 	Agent
 	Model
 	Environment
+	Tool // the first dimension of names
+	Rule
+	Client
 )
+
+// MinuteTable returns the table by the minute that has a dimension.
+func (d Dimension) MinuteTable() Table {
+	if d < Tool {
+		return Minute
+	}
+	return MinuteTool + 3*Table(d-Tool)
+}
 
 // Query selects the traces of a window, all or those of one agent.
 type Query struct {
@@ -53,14 +64,15 @@ func NewPlan(q Query) Plan {
 		p.To = p.From
 		return p
 	}
+	minute := q.By.MinuteTable()
 	hour, day := tables(q)
 	// [from, h0) minutes, [h0, d0) hours, [d0, d1) days, [d1, h1) hours, [h1, to) minutes
 	h0, h1 := (from+3599)/3600*3600, to/3600*3600
 	if h0 > h1 { // within one hour
-		p.add(Minute, from, to)
+		p.add(minute, from, to)
 		return p
 	}
-	p.add(Minute, from, h0)
+	p.add(minute, from, h0)
 	d0, d1 := (h0+86399)/86400*86400, h1/86400*86400
 	if day == NumTables || d0 >= d1 {
 		p.add(hour, h0, h1)
@@ -69,7 +81,7 @@ func NewPlan(q Query) Plan {
 		p.add(day, d0, d1)
 		p.add(hour, d1, h1)
 	}
-	p.add(Minute, h1, to)
+	p.add(minute, h1, to)
 	return p
 }
 
@@ -83,6 +95,8 @@ func (p *Plan) add(t Table, from, to int64) {
 // tables returns the smallest tables that can answer; NumTables: no table by day can.
 func tables(q Query) (hour, day Table) {
 	switch {
+	case q.By >= Tool: // never of one agent
+		return q.By.MinuteTable() + 1, q.By.MinuteTable() + 2
 	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:
 		return HourAgent, DayAgent
 	case q.OneAgent:

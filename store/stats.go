@@ -120,7 +120,7 @@ type SpendQuery struct {
 // Stats is the result of a StatsQuery. From and To are the bounds that were used:
 // From is rounded down and To up to a whole minute, so that the newest traces are
 // included; where [TenantTraces.Expire] has removed the statistics by the minute,
-// they are rounded to a whole hour.
+// and by a dimension of names, they are rounded to a whole hour.
 type Stats struct {
 	From, To time.Time
 	Summary  Totals

@@ -109,13 +109,8 @@ func anythingExpired(d data, b store.ExpireBounds) (bool, error) {
 	if b.Minutes.IsZero() {
 		return false, nil
 	}
-	for _, table := range rollup.MinuteTables {
-		k, _ := d.in(inRollup + table.String()).Cursor().First()
-		if len(k) >= 4 && binary.BigEndian.Uint32(k) < rollup.ByMinute.Bucket(b.Minutes) {
-			return true, nil
-		}
-	}
-	return false, nil
+	k, _ := d.in(inRollup + rollup.Minute.String()).Cursor().First()
+	return len(k) >= 4 && binary.BigEndian.Uint32(k) < rollup.ByMinute.Bucket(b.Minutes), nil
 }
 
 // trimTraces removes traces created before a time. Rollups are kept.
@@ -191,25 +186,11 @@ func trimTraces(d data, before time.Time, limit int) (int, error) {
 }
 
 // trimMinutes removes minute rollups before a time and records where minute rollups start.
-func trimMinutes(d data, before time.Time, limit int) (removed int, err error) {
+func trimMinutes(d data, before time.Time, limit int) (int, error) {
 	if before.IsZero() {
 		return 0, nil
 	}
-	for _, table := range rollup.MinuteTables {
-		n, err := trimTable(d, table, before, limit-removed)
-		if removed += n; err != nil {
-			return removed, err
-		}
-	}
-	if from := uint64(before.UTC().Truncate(time.Hour).UnixNano()); removed > 0 && from > d.counter(stateMinutesFrom) {
-		return removed, d.setCounter(stateMinutesFrom, from)
-	}
-	return removed, nil
-}
-
-// trimTable is trimMinutes of one table.
-func trimTable(d data, table rollup.Table, before time.Time, limit int) (int, error) {
-	b := d.in(inRollup + table.String())
+	b := d.in(inRollup + rollup.Minute.String())
 	// Only whole hours are removed: a window has either all minutes of an hour or none.
 	end := binary.BigEndian.AppendUint32(nil, rollup.ByMinute.Bucket(before.UTC().Truncate(time.Hour)))
 	var keys [][]byte
@@ -219,6 +200,11 @@ func trimTable(d data, table rollup.Table, before time.Time, limit int) (int, er
 	}
 	for _, k := range keys {
 		if err := b.Delete(k); err != nil {
+			return 0, err
+		}
+	}
+	if from := uint64(before.UTC().Truncate(time.Hour).UnixNano()); len(keys) > 0 && from > d.counter(stateMinutesFrom) {
+		if err := d.setCounter(stateMinutesFrom, from); err != nil {
 			return 0, err
 		}
 	}

@@ -193,7 +193,7 @@ func fillEverything(t *testing.T, s *Store) {
 	})
 	res, err := tn.Expire(ctx, store.ExpireBounds{Traces: s.now().Add(-time.Hour), Minutes: s.now().Add(-time.Hour)})
 	check(err)
-	if res.Traces != 1 || res.Minutes != 4 {
+	if res.Traces != 1 || res.Minutes != 1 {
 		t.Fatalf("trim %+v", res)
 	}
 }

@@ -203,7 +203,7 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 func (t *tenant) mergeDays(ctx context.Context, sh *shard, g, next *generation, r *numbered) error {
 	byDay := map[uint16][]rollup.Entry{}
 	for _, e := range r.entries {
-		day := uint16(e.Key.Bucket / (24 * 60))
+		day := dayOfTime(e.Key.Table.Level().Start(e.Key.Bucket))
 		byDay[day] = append(byDay[day], e)
 	}
 	var minutesFrom int64
@@ -248,8 +248,8 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 	if version, some := g.days[day]; some {
 		var k rowKey
 		var data string
-		err := sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND day = %d AND version = %d AND (tbl NOT IN (%s) OR bucket >= %d)",
-			quote(t.id), day, version, minuteTables, first), []any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
+		err := sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND day = %d AND version = %d AND (tbl != %d OR bucket >= %d)",
+			quote(t.id), day, version, rollup.Minute, first), []any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
 			stored[k] = data
 			return nil
 		})
@@ -259,7 +259,7 @@ func (t *tenant) mergeDay(ctx context.Context, sh *shard, g, next *generation, r
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Key.Table.Level() == rollup.ByMinute && e.Key.Bucket < first {
+		if e.Key.Table == rollup.Minute && e.Key.Bucket < first {
 			continue
 		}
 		k := rowKey{uint8(e.Key.Table), e.Key.Bucket, r.words.Word(e.Key.Agent), r.words.Word(e.Key.Model), r.words.Word(e.Key.Env)}

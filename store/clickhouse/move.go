@@ -373,8 +373,8 @@ func (t *tenant) exportStatistics(ctx context.Context, sh *shard, after string, 
 	}
 	var k rowKey
 	var data string
-	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl NOT IN (%s) OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
-		quote(t.id), days, minuteTables, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
+	return sh.rows(ctx, fmt.Sprintf("SELECT tbl, bucket, agent, model, env, data FROM rollups WHERE tenant = %s AND %s AND (tbl != %d OR bucket >= %d)%s ORDER BY tbl, bucket, agent, model, env LIMIT %d",
+		quote(t.id), days, rollup.Minute, rollup.ByMinute.Bucket(timeOf(minutes)), behind, max(limit, statisticsPage)),
 		[]any{&k.table, &k.bucket, &k.agent, &k.model, &k.env, &data}, func() error {
 			s := move.Statistic{Table: rollup.Table(k.table).String(), Bucket: k.bucket, Agent: []byte(k.agent), Model: []byte(k.model), Env: []byte(k.env), Data: []byte(data)}
 			return out(key{uint32(k.table), k.bucket, s.Agent, s.Model, s.Env}, s)

@@ -12,17 +12,14 @@ import (
 // nameSQL is SQL for the values of the dimensions of names, as store.Trace.Names returns them.
 var nameSQL = [...]string{fmt.Sprintf("if(tool != '' AND reason = 'no_route', %s, tool)", quote(store.OtherName)), "rule", "client_name"}
 
-// The first day of the month of a day, and of a trace.
+// The first day of the month of a day; the day and the hour of a trace.
 const (
 	monthOfSQL = "toUInt32(toUInt16(toStartOfMonth(toDate(toUInt16(%s)))))"
 	daySQL     = "intDiv(created, 86400000000000)"
+	hourSQL    = "toUInt32(intDiv(created, 3600000000000))"
 )
 
-var (
-	monthSQL = fmt.Sprintf(monthOfSQL, daySQL)
-	// minuteTables are the numbers of the tables by the minute.
-	minuteTables = fmt.Sprintf("%d,%d,%d,%d", rollup.Minute, rollup.MinuteTool, rollup.MinuteRule, rollup.MinuteClient)
-)
+var monthSQL = fmt.Sprintf(monthOfSQL, daySQL)
 
 // mergedNames returns the names that a generation has of the months of traces, which are a
 // subquery, from the earliest of them on.
@@ -43,7 +40,7 @@ func (t *tenant) mergedNames(ctx context.Context, sh *shard, g *generation, trac
 	return names, err
 }
 
-// namesOf adds the minutes of names of the commits after a generation, up to a position.
+// namesOf adds the hours of names of the commits after a generation, up to a position.
 func (t *tenant) namesOf(ctx context.Context, sh *shard, g *generation, upTo int64, r *numbered) error {
 	traces := t.since(g.seq, 2*int64(settle), upTo, "")
 	names, err := t.mergedNames(ctx, sh, g, traces)
@@ -53,14 +50,14 @@ func (t *tenant) namesOf(ctx context.Context, sh *shard, g *generation, upTo int
 	sum := rollup.NewCollector()
 	for i, sql := range nameSQL {
 		by := rollup.Tool + rollup.Dimension(i)
-		var minute uint32
+		var hour uint32
 		var name string
 		var row sums
-		err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS minute, %s AS word, %s FROM %s GROUP BY minute, word, bin ORDER BY min(seq)", minuteSQL, sql, sumsSQL, traces),
-			append([]any{&minute, &name}, row.list()...), func() error {
-				name = names.Of(by, rollup.ByMinute.Start(minute), name)
+		err := sh.rows(ctx, fmt.Sprintf("SELECT %s AS hour, %s AS word, %s FROM %s GROUP BY hour, word, bin ORDER BY min(seq)", hourSQL, sql, sumsSQL, traces),
+			append([]any{&hour, &name}, row.list()...), func() error {
+				name = names.Of(by, rollup.ByHour.Start(hour), name)
 				partial := row.partial()
-				sum.Add(rollup.Key{Table: by.MinuteTable(), Bucket: minute, Env: r.words.Number(name)}, &partial)
+				sum.Add(rollup.Key{Table: by.FinestTable(), Bucket: hour, Env: r.words.Number(name)}, &partial)
 				return nil
 			})
 		if err != nil {

@@ -83,18 +83,21 @@ func newDelta(traces []*store.Trace, teams []string, now time.Time) (*delta, err
 			d.fires[id]++
 		}
 	}
-	minutes := rollup.Minutes(obs)
-	d.oldest, d.newest = int64(minutes[0].Key.Bucket), int64(minutes[len(minutes)-1].Key.Bucket) // every table has all minutes
+	rows := rollup.Finest(obs)
+	d.oldest = int64(rows[0].Key.Bucket)
+	for i := 0; i < len(rows) && rows[i].Key.Table == rollup.Minute; i++ {
+		d.newest = int64(rows[i].Key.Bucket)
+	}
 	// Numbers are in the order of traces, and names are bounded in that order.
-	slices.SortStableFunc(minutes, func(a, b rollup.Entry) int {
+	slices.SortStableFunc(rows, func(a, b rollup.Entry) int {
 		if a.Key.Table.Names() == rollup.None {
 			return cmp.Compare(a.Key.Table, b.Key.Table)
 		}
 		return cmp.Or(cmp.Compare(a.Key.Table, b.Key.Table), cmp.Compare(a.Key.Env, b.Key.Env))
 	})
-	for i := range minutes {
-		d.addKey(minutes[i].Key, words)
-		if err := d.addData(minutes[i].Partial.Append(nil)); err != nil {
+	for i := range rows {
+		d.addKey(rows[i].Key, words)
+		if err := d.addData(rows[i].Partial.Append(nil)); err != nil {
 			return nil, err
 		}
 	}

@@ -83,14 +83,11 @@ func (d *data) anythingExpired(b store.ExpireBounds) (traces, minutes bool, err 
 		traces, err = d.exists(`SELECT 1 FROM traces WHERE tenant = $1 AND created >= $2 AND created < $3 LIMIT 1`, d.n, horizon, nanos(b.Traces))
 	}
 	if err == nil && !b.Minutes.IsZero() {
-		minutes, err = d.exists(`SELECT 1 FROM rollups WHERE tenant = $1 AND tbl = ANY($2) AND bucket < $3 UNION ALL SELECT 1 FROM rollup_deltas WHERE tenant = $1 AND oldest < $3 LIMIT 1`,
-			d.n, minuteTables, minuteOf(b.Minutes))
+		minutes, err = d.exists(`SELECT 1 FROM rollups WHERE tenant = $1 AND tbl = $2 AND bucket < $3 UNION ALL SELECT 1 FROM rollup_deltas WHERE tenant = $1 AND oldest < $3 LIMIT 1`,
+			d.n, int16(rollup.Minute), minuteOf(b.Minutes))
 	}
 	return traces, minutes, err
 }
-
-// minuteTables are the numbers of the tables by the minute.
-var minuteTables = []int16{int16(rollup.Minute), int16(rollup.MinuteTool), int16(rollup.MinuteRule), int16(rollup.MinuteClient)}
 
 // minuteOf returns the first minute of the hour of a time: a window has either all
 // minutes of an hour or none.
@@ -125,9 +122,9 @@ func (d *data) expireMinutes(before time.Time) (removed int, err error) {
 	if _, err := d.exists(`SELECT 1 FROM rollup_state WHERE tenant = $1 FOR UPDATE`, d.n); err != nil {
 		return 0, err
 	}
-	removed, err = d.count(`DELETE FROM rollups WHERE tenant = $1 AND (tbl, bucket, agent, model, env) IN
-		(SELECT tbl, bucket, agent, model, env FROM rollups WHERE tenant = $1 AND tbl = ANY($2) AND bucket < $3 ORDER BY tbl, bucket LIMIT $4)`,
-		d.n, minuteTables, minuteOf(before), expireRows)
+	removed, err = d.count(`DELETE FROM rollups WHERE tenant = $1 AND tbl = $2 AND (bucket, agent, model, env) IN
+		(SELECT bucket, agent, model, env FROM rollups WHERE tenant = $1 AND tbl = $2 AND bucket < $3 ORDER BY bucket LIMIT $4)`,
+		d.n, int16(rollup.Minute), minuteOf(before), expireRows)
 	if err == nil && removed > 0 {
 		d.exec(`UPDATE trace_state SET minutes_from = greatest(minutes_from, $2) WHERE tenant = $1`, d.n, before.UTC().Truncate(time.Hour).UnixNano())
 	}

@@ -55,23 +55,23 @@ func (d *data) merge() (more bool, err error) {
 		return false, err
 	}
 	words := rollup.NewWords()
-	var minutes []rollup.Entry
+	var rows []rollup.Entry
 	var table int16
 	var bucket int64
 	var agent, model, env, raw []byte
 	err = d.each([]any{&table, &bucket, &agent, &model, &env, &raw}, func() error {
 		p, err := rollup.Decode(raw)
-		minutes = append(minutes, rollup.Entry{Partial: p,
+		rows = append(rows, rollup.Entry{Partial: p,
 			Key: rollup.Key{Table: rollup.Table(table), Bucket: uint32(bucket), Agent: words.Number(string(agent)), Model: words.Number(string(model)), Env: words.Number(string(env))}})
 		return err
 	}, `SELECT tbl, bucket, agent, model, env, data FROM waiting_rollups WHERE tenant = $1 AND n <= $2 ORDER BY n, place`, d.n, last)
 	if err != nil {
 		return false, err
 	}
-	if err := d.boundNames(minutes, words); err != nil {
+	if err := d.boundNames(rows, words); err != nil {
 		return false, err
 	}
-	if err := d.mergeRows(rollup.Expand(minutes), words, rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
+	if err := d.mergeRows(rollup.Expand(rows), words, rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
 		return false, err
 	}
 	d.exec(mergeTools, d.n, last, maxTools)
@@ -84,7 +84,7 @@ func (d *data) merge() (more bool, err error) {
 // removed are left out.
 func (d *data) mergeRows(entries []rollup.Entry, words *rollup.Words, minutesFrom uint32) error {
 	rows := rollupRows{}
-	entries = slices.DeleteFunc(entries, func(e rollup.Entry) bool { return e.Key.Table.Level() == rollup.ByMinute && e.Key.Bucket < minutesFrom })
+	entries = slices.DeleteFunc(entries, func(e rollup.Entry) bool { return e.Key.Table == rollup.Minute && e.Key.Bucket < minutesFrom })
 	for i := range entries {
 		rows.addKey(entries[i].Key, words)
 	}

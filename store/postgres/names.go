@@ -6,13 +6,13 @@ import (
 	"svc/store/rollup"
 )
 
-// boundNames replaces the names of waiting minutes, in their order, that are beyond the bound of
+// boundNames replaces the names of waiting rows, in their order, that are beyond the bound of
 // their month, which counts the merged names first.
-func (d *data) boundNames(minutes []rollup.Entry, words *rollup.Words) error {
+func (d *data) boundNames(rows []rollup.Entry, words *rollup.Words) error {
 	names, loaded := rollup.Names{}, map[time.Time]bool{}
-	for i := range minutes {
-		k := &minutes[i].Key
-		by, at := k.Table.Names(), rollup.ByMinute.Start(k.Bucket)
+	for i := range rows {
+		k := &rows[i].Key
+		by, at := k.Table.Names(), k.Table.Level().Start(k.Bucket)
 		if by == rollup.None {
 			continue
 		}
@@ -38,30 +38,30 @@ func (d *data) mergedNames(names rollup.Names, month time.Time) error {
 		[]int16{int16(rollup.DayTool), int16(rollup.DayRule), int16(rollup.DayClient)}, int64(rollup.ByDay.Bucket(month)), int64(rollup.ByDay.Bucket(month.AddDate(0, 1, 0))))
 }
 
-// waitingNames calls fn with the waiting minutes of a dimension of names in a window: their names,
+// waitingNames calls fn with the waiting rows of a dimension of names in a window: their names,
 // within the bound, and their encoded statistics.
 func (d *data) waitingNames(p rollup.Plan, by rollup.Dimension, fn func(name string, row []byte) error) error {
 	words := rollup.NewWords()
-	var minutes []rollup.Entry
+	var hours []rollup.Entry
 	var rows [][]byte
 	var bucket int64
 	var name, row []byte
 	err := d.each([]any{&bucket, &name, &row}, func() error {
-		minutes = append(minutes, rollup.Entry{Key: rollup.Key{Table: by.MinuteTable(), Bucket: uint32(bucket), Env: words.Number(string(name))}})
+		hours = append(hours, rollup.Entry{Key: rollup.Key{Table: by.FinestTable(), Bucket: uint32(bucket), Env: words.Number(string(name))}})
 		rows = append(rows, append([]byte(nil), row...))
 		return nil
-	}, `SELECT bucket, env, data FROM waiting_rollups WHERE tenant = $1 AND tbl = $2 ORDER BY n, place`, d.n, int16(by.MinuteTable()))
+	}, `SELECT bucket, env, data FROM waiting_rollups WHERE tenant = $1 AND tbl = $2 ORDER BY n, place`, d.n, int16(by.FinestTable()))
 	if err != nil {
 		return err
 	}
-	if err := d.boundNames(minutes, words); err != nil {
+	if err := d.boundNames(hours, words); err != nil {
 		return err
 	}
-	for i := range minutes {
-		if at := rollup.ByMinute.Start(minutes[i].Key.Bucket); at.Before(p.From) || !at.Before(p.To) {
+	for i := range hours {
+		if at := rollup.ByHour.Start(hours[i].Key.Bucket); at.Before(p.From) || !at.Before(p.To) {
 			continue
 		}
-		if err := fn(words.Word(minutes[i].Key.Env), rows[i]); err != nil {
+		if err := fn(words.Word(hours[i].Key.Env), rows[i]); err != nil {
 			return err
 		}
 	}

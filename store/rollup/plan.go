@@ -16,12 +16,12 @@ const (
 	Client
 )
 
-// MinuteTable returns the table by the minute that has a dimension.
-func (d Dimension) MinuteTable() Table {
+// FinestTable returns the table with the shortest buckets that has a dimension.
+func (d Dimension) FinestTable() Table {
 	if d < Tool {
 		return Minute
 	}
-	return MinuteTool + 3*Table(d-Tool)
+	return HourTool + 2*Table(d-Tool)
 }
 
 // Query selects the traces of a window, all or those of one agent.
@@ -45,11 +45,12 @@ type Plan struct {
 	Ranges   []Range
 }
 
-// NewPlan rounds the bounds of the query outwards to whole minutes (whole hours where the
-// minutes have been removed) and covers the window with days, hours at both ends of the
+// NewPlan rounds the bounds of the query outwards to whole minutes (whole hours by a
+// dimension of names, and where the minutes have been removed) and covers the window with days, hours at both ends of the
 // days, and minutes at both ends of the hours.
 func NewPlan(q Query) Plan {
-	from, to := floorTo(q.From, 60), ceilTo(q.To, 60)
+	finest := q.By.FinestTable().Level().Seconds()
+	from, to := floorTo(q.From, finest), ceilTo(q.To, finest)
 	if !q.MinutesFrom.IsZero() {
 		kept := ceilTo(q.MinutesFrom, 3600)
 		if from < kept {
@@ -64,15 +65,14 @@ func NewPlan(q Query) Plan {
 		p.To = p.From
 		return p
 	}
-	minute := q.By.MinuteTable()
 	hour, day := tables(q)
 	// [from, h0) minutes, [h0, d0) hours, [d0, d1) days, [d1, h1) hours, [h1, to) minutes
 	h0, h1 := (from+3599)/3600*3600, to/3600*3600
 	if h0 > h1 { // within one hour
-		p.add(minute, from, to)
+		p.add(Minute, from, to)
 		return p
 	}
-	p.add(minute, from, h0)
+	p.add(Minute, from, h0)
 	d0, d1 := (h0+86399)/86400*86400, h1/86400*86400
 	if day == NumTables || d0 >= d1 {
 		p.add(hour, h0, h1)
@@ -81,7 +81,7 @@ func NewPlan(q Query) Plan {
 		p.add(day, d0, d1)
 		p.add(hour, d1, h1)
 	}
-	p.add(minute, h1, to)
+	p.add(Minute, h1, to)
 	return p
 }
 
@@ -96,7 +96,7 @@ func (p *Plan) add(t Table, from, to int64) {
 func tables(q Query) (hour, day Table) {
 	switch {
 	case q.By >= Tool: // never of one agent
-		return q.By.MinuteTable() + 1, q.By.MinuteTable() + 2
+		return q.By.FinestTable(), q.By.FinestTable() + 1
 	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:
 		return HourAgent, DayAgent
 	case q.OneAgent:

@@ -43,7 +43,7 @@ func (l Level) Start(bucket uint32) time.Time {
 // Table is a set of rows: a level, and the dimensions of their keys. The cubes have
 // agent, model and environment; the others have one of them, so that a query over
 // weeks reads few rows. The tables of names have a dimension of names, in the place of the
-// environment.
+// environment, and no minutes: with sparse traffic almost every trace would add a row.
 type Table uint8
 
 // The tables.
@@ -56,13 +56,10 @@ const (
 	DayAgent
 	DayModel
 	DayEnvironment
-	MinuteTool // the first table of names: three of each dimension
-	HourTool
+	HourTool // the first table of names: two of each dimension
 	DayTool
-	MinuteRule
 	HourRule
 	DayRule
-	MinuteClient
 	HourClient
 	DayClient
 	NumTables // the number of tables
@@ -71,7 +68,7 @@ const (
 // Level returns the level of the table.
 func (t Table) Level() Level {
 	switch t {
-	case Minute, MinuteTool, MinuteRule, MinuteClient:
+	case Minute:
 		return ByMinute
 	case Hour, HourAgent, HourModel, HourEnvironment, HourTool, HourRule, HourClient:
 		return ByHour
@@ -80,15 +77,12 @@ func (t Table) Level() Level {
 	}
 }
 
-// MinuteTables are the tables by the minute.
-var MinuteTables = []Table{Minute, MinuteTool, MinuteRule, MinuteClient}
-
 // Names returns the dimension of a table of names, None for other tables.
 func (t Table) Names() Dimension {
-	if t < MinuteTool || t > DayClient {
+	if t < HourTool || t > DayClient {
 		return None
 	}
-	return Tool + Dimension(t-MinuteTool)/3
+	return Tool + Dimension(t-HourTool)/2
 }
 
 // HasAllDimensions reports whether the keys of the table have all three dimensions.
@@ -97,8 +91,8 @@ func (t Table) HasAllDimensions() bool { return t == Minute || t == Hour }
 // String returns the name of the table.
 func (t Table) String() string {
 	return [...]string{"minute", "hour", "hour_agent", "hour_model", "hour_environment",
-		"day_agent", "day_model", "day_environment", "minute_tool", "hour_tool", "day_tool",
-		"minute_rule", "hour_rule", "day_rule", "minute_client", "hour_client", "day_client", "unknown"}[min(t, NumTables)]
+		"day_agent", "day_model", "day_environment", "hour_tool", "day_tool",
+		"hour_rule", "day_rule", "hour_client", "day_client", "unknown"}[min(t, NumTables)]
 }
 
 // TableNamed returns the table with a name.
@@ -151,14 +145,14 @@ type Entry struct {
 // Compute returns the entries of every table for a de-duplicated batch, sorted by key.
 func Compute(obs []Observation) []Entry { return Expand(each(obs)) }
 
-// Minutes returns the entries of the tables by the minute for a de-duplicated batch, sorted by
-// key.
-func Minutes(obs []Observation) []Entry {
+// Finest returns the entries of the finest tables, which are Minute and the tables of names by
+// the hour, for a de-duplicated batch, sorted by key.
+func Finest(obs []Observation) []Entry {
 	rows := each(obs)
 	return groupAndMerge(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
-// each returns a minute row per observation, and the minute rows of names.
+// each returns a minute row per observation, and the hour rows of names.
 func each(obs []Observation) []Entry {
 	rows := make([]Entry, len(obs), len(obs)+len(obs)/4+8)
 	bins := make([]Bin, len(obs))
@@ -174,17 +168,17 @@ func each(obs []Observation) []Entry {
 		}
 	}
 	names := NewCollector()
-	for d, table := range MinuteTables[1:] {
+	for by := Tool; by <= Client; by++ {
 		for i := range obs {
-			names.Add(Key{Table: table, Bucket: rows[i].Key.Bucket, Env: obs[i].Names[d]}, &rows[i].Partial)
+			names.Add(Key{Table: by.FinestTable(), Bucket: ByHour.Bucket(obs[i].At), Env: obs[i].Names[by-Tool]}, &rows[i].Partial)
 		}
 	}
 	return append(rows, names.Entries()...)
 }
 
-// Expand returns the entries of every table, sorted by key, for entries of the tables by the
-// minute in any order: the result equals Compute of the same observations. An engine
-// may store the minutes of a batch and compute the other tables later.
+// Expand returns the entries of every table, sorted by key, for entries of the finest
+// tables in any order: the result equals Compute of the same observations. An engine
+// may store the finest entries of a batch and compute the other tables later.
 func Expand(rows []Entry) []Entry {
 	// Each table is computed from the preceding table that is fine enough, in the
 	// order of tables; within a table rows are sorted by key.
@@ -193,9 +187,9 @@ func Expand(rows []Entry) []Entry {
 	for t, from := range [NumTables]Table{
 		Minute: Minute, Hour: Minute, HourAgent: Hour, HourModel: Hour, HourEnvironment: Hour,
 		DayAgent: HourAgent, DayModel: HourModel, DayEnvironment: HourEnvironment,
-		MinuteTool: MinuteTool, HourTool: MinuteTool, DayTool: HourTool,
-		MinuteRule: MinuteRule, HourRule: MinuteRule, DayRule: HourRule,
-		MinuteClient: MinuteClient, HourClient: MinuteClient, DayClient: HourClient,
+		HourTool: HourTool, DayTool: HourTool,
+		HourRule: HourRule, DayRule: HourRule,
+		HourClient: HourClient, DayClient: HourClient,
 	} {
 		source := rows
 		if Table(t) != from {
@@ -224,10 +218,10 @@ func one(b bool) int64 {
 	return 0
 }
 
-// in returns the key of the row of a coarser table that includes a row. A row by the minute is
-// in no other table by the minute: the table is then NumTables.
+// in returns the key of the row of an equal or coarser table that includes a row. A row is in no
+// finest table but its own: the table is then NumTables.
 func (k Key) in(t Table) Key {
-	if t.Level() == ByMinute && t != k.Table {
+	if t != k.Table && (k.Table.Names() != t.Names() || t == Minute) {
 		return Key{Table: NumTables}
 	}
 	k.Bucket = uint32(int64(k.Bucket) / (t.Level().Seconds() / k.Table.Level().Seconds()))

@@ -127,7 +127,7 @@ CREATE TABLE trace_batches (
 	PRIMARY KEY (tenant, n)
 );
 
--- Statistics of batches that are not merged yet: rows of the tables by the minute, uses of
+-- Statistics of batches that are not merged yet: rows of the finest tables, uses of
 -- tools and policies that fired. Each array is a column of such rows. The names of a batch
 -- are in the order in which its traces name them.
 CREATE TABLE rollup_deltas (

@@ -10,10 +10,10 @@ import (
 	"svc/store/rollup"
 )
 
-// bounds rounds a window outwards to whole minutes, or to whole hours where the
+// bounds rounds a window outwards to units: whole minutes or hours; to whole hours where the
 // statistics by the minute have been removed.
-func (t *traces) bounds(from, to time.Time) (time.Time, time.Time) {
-	from, to = floorTo(from, time.Minute), ceilTo(to, time.Minute)
+func (t *traces) bounds(from, to time.Time, unit time.Duration) (time.Time, time.Time) {
+	from, to = floorTo(from, unit), ceilTo(to, unit)
 	if from.Before(t.minutes) {
 		from = floorTo(from, time.Hour)
 	}
@@ -78,7 +78,12 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	names := rollup.Names{}
 	groups := map[group][]store.Trace{}
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
-		out.From, out.To = tr.bounds(q.From, q.To)
+		unit := time.Minute
+		switch q.GroupBy {
+		case store.GroupByTool, store.GroupByRule, store.GroupByClient:
+			unit = time.Hour
+		}
+		out.From, out.To = tr.bounds(q.From, q.To, unit)
 		var all []store.Trace
 		for _, one := range tr.seen {
 			g := groupOf(&one, q.GroupBy)
@@ -163,7 +168,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		spent = make([]store.NanoUSD, len(q))
 		for i := range q {
-			from, to := tr.bounds(q[i].From, q[i].To)
+			from, to := tr.bounds(q[i].From, q[i].To, time.Minute)
 			for k, one := range tr.seen {
 				pays := q[i].AgentID != "" && one.AgentID == q[i].AgentID
 				switch q[i].Scope {

@@ -63,6 +63,12 @@ func groupKey(by store.GroupBy, g store.StatsGroup) api.GroupKey {
 		return api.GroupKey{ModelProvider: &g.ModelProvider, ModelName: &g.ModelName}
 	case store.GroupByEnvironment:
 		return api.GroupKey{Environment: &g.Environment}
+	case store.GroupByTool:
+		return api.GroupKey{ToolName: &g.ToolName}
+	case store.GroupByRule:
+		return api.GroupKey{RuleID: &g.RuleID}
+	case store.GroupByClient:
+		return api.GroupKey{ClientName: &g.ClientName}
 	}
 	return api.GroupKey{}
 }

@@ -94,7 +94,8 @@ func writeNDJSON(b *bytes.Buffer, traces []store.Trace, _ bool) error {
 var exportColumns = []string{"id", "createdAt", "agentId", "agentName", "status", "blocked", "environment", "sessionId",
 	"modelProvider", "modelName", "toolName", "inputTokens", "outputTokens", "costUsd", "durationMs", "injectionScore",
 	"piiDetected", "policiesFired", "requestId", "principal", "ruleId", "reason", "errorKind",
-	"cacheReadTokens", "cacheCreationTokens", "client", "clientVersion"}
+	"cacheReadTokens", "cacheCreationTokens", "client", "clientVersion",
+	"approval", "approvalId", "approvedBy"}
 
 // writeCSV writes each trace as a CSV record (RFC 4180), after a record with the
 // column names. Lists are joined with semicolons.
@@ -123,7 +124,7 @@ func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
 			number(t.InjectionScore), cell(strings.Join(t.PIIDetected, ";")), cell(strings.Join(fired, ";")),
 			cell(t.RequestID), cell(t.Principal), cell(t.RuleID), cell(t.Reason), cell(t.ErrorKind),
 			strconv.FormatInt(t.CacheReadTokens, 10), strconv.FormatInt(t.CacheCreationTokens, 10),
-			cell(t.Client.Name), cell(t.Client.Version),
+			cell(t.Client.Name), cell(t.Client.Version), t.Approval.Status, cell(t.Approval.ID), cell(t.Approval.By),
 		})
 		if err != nil {
 			return err

@@ -322,7 +322,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		PIIDetected:    in.PIIDetected,
 		CreatedAt:      in.CreatedAt.UTC(),
 		RequestID:      in.RequestID, Principal: in.Principal,
-		ClientName: in.Client.Name, ClientVersion: in.Client.Version, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind,
+		ClientName: in.Client.Name, ClientVersion: in.Client.Version, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind, Approval: store.TraceApproval(in.Approval),
 	}
 	if in.Blocked {
 		t.Status = store.TraceError

@@ -164,6 +164,35 @@ func TestIngestCachedTokens(t *testing.T) {
 	}
 }
 
+// The approval of a trace is checked, and every read returns it.
+func TestIngestApproval(t *testing.T) {
+	r := newRig(t)
+	const trace = `{"id":"a","agentName":"a","status":"success","approval":{"status":"granted","id":"apr_1","by":"bob@example.com"}}`
+	r.ask(r.admin, "POST", "/api/traces", trace).want(201)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"b","agentName":"a","status":"success","approval":null}`).want(201)
+	for _, got := range []object{
+		r.ask(r.admin, "GET", "/api/traces/a", "").want(200).data(),
+		r.ask(r.admin, "GET", "/api/traces", "").want(200).list()[1],
+	} {
+		got.is(t, "approval", map[string]any{"status": "granted", "id": "apr_1", "by": "bob@example.com"})
+	}
+	if _, some := r.ask(r.admin, "GET", "/api/traces/b", "").want(200).data()["approval"]; some {
+		t.Error("a trace without an approval has one")
+	}
+	if csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw); !strings.HasSuffix(csv, ",granted,apr_1,bob@example.com\r\n") {
+		t.Error(csv)
+	}
+	for body, field := range map[string]string{
+		strings.Replace(trace, "granted", "maybe", 1):                                       "approval.status",
+		strings.Replace(trace, `"granted"`, `""`, 1):                                        "approval.status",
+		strings.Replace(trace, "apr_1", "apr 1", 1):                                         "approval.id",
+		strings.Replace(trace, "bob@example.com", strings.Repeat("x", api.MaxName+1), 1):    "approval.by",
+		strings.Replace(trace, `"by":"bob@example.com"`, `"by":"bob","note":"anything"`, 1): "approval.note",
+	} {
+		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
+	}
+}
+
 // The client of a trace is the name of the caller's program: bounded, returned by
 // every read, and usable as a filter.
 func TestIngestClient(t *testing.T) {
@@ -179,7 +208,7 @@ func TestIngestClient(t *testing.T) {
 		got.is(t, "principal", "alice", "client", want)
 	}
 	csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw)
-	if !strings.HasSuffix(csv, ",claude-code,2.1.0\r\n") || !strings.Contains(csv, ",client,clientVersion\r\n") {
+	if !strings.HasSuffix(csv, ",claude-code,2.1.0,,,\r\n") || !strings.Contains(csv, ",client,clientVersion,approval,approvalId,approvedBy\r\n") {
 		t.Error(csv)
 	}
 	for body, field := range map[string]string{

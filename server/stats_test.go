@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"svc/store"
+	"svc/store/rollup"
 )
 
 // No traces: zeros, never NaN; groups is [] without groupBy.
@@ -32,6 +33,8 @@ func TestStatsBadQueries(t *testing.T) {
 	r.ask(r.admin, "GET", "/api/traces/stats?period=2h", "").wantDetail("period")
 	r.ask(r.admin, "GET", "/api/traces/stats?period=90d", "").wantDetail("period")
 	r.ask(r.admin, "GET", "/api/traces/stats?groupBy=session", "").wantDetail("groupBy")
+	r.ask(r.admin, "GET", "/api/traces/stats?groupBy=tool&agentId=agt_unknown", "").wantDetail("groupBy")
+	r.ask(r.admin, "GET", "/api/costs/breakdown?groupBy=client&agentId=agt_unknown", "").wantDetail("groupBy")
 }
 
 // naive sums traces in the simplest way.
@@ -84,17 +87,23 @@ func TestStatsAgainstRecount(t *testing.T) {
 	r := newRig(t)
 	all := seed(r)
 	for _, period := range []string{"1h", "24h", "7d", "30d"} {
-		for _, groupBy := range []string{"", "agent", "model", "environment"} {
+		for _, groupBy := range []string{"", "agent", "model", "environment", "tool", "rule", "client"} {
 			t.Run(period+" "+groupBy, func(t *testing.T) {
 				var sum naive
 				groups := map[string]*naive{}
 				from := r.clock.Now().Add(-lookBacks[period])
+				if by, err := rollup.ResultDimension(&store.StatsQuery{GroupBy: store.GroupBy(groupBy)}); err != nil {
+					t.Fatal(err)
+				} else if by >= rollup.Tool {
+					from = from.Truncate(time.Hour)
+				}
 				for _, tr := range all {
 					if tr.CreatedAt.Before(from) {
 						continue
 					}
 					sum.add(tr)
-					key := map[string]string{"agent": tr.AgentName, "model": tr.ModelName, "environment": tr.Environment}[groupBy]
+					key := map[string]string{"agent": tr.AgentName, "model": tr.ModelName, "environment": tr.Environment,
+						"tool": tr.ToolName, "rule": tr.RuleID, "client": tr.ClientName}[groupBy]
 					if groups[key] == nil {
 						groups[key] = &naive{}
 					}
@@ -128,14 +137,15 @@ func TestStatsAgainstRecount(t *testing.T) {
 				}
 				for _, v := range got {
 					g := toObject(t, v)
-					key := fmt.Sprint(g[map[string]string{"agent": "agentName", "model": "modelName", "environment": "environment"}[groupBy]])
+					key := fmt.Sprint(g[map[string]string{"agent": "agentName", "model": "modelName", "environment": "environment",
+						"tool": "toolName", "rule": "ruleId", "client": "clientName"}[groupBy]])
 					want := groups[key]
 					if want == nil {
 						t.Fatalf("group %q is of nothing", key)
 					}
 					g.is(t, "blockedCount", want.blocked, "failedCount", want.errors-want.blocked, "traceCount", want.n)
 					near(t, "totalCostUsd", g["totalCostUsd"], want.cost.USD(), 0)
-					near(t, "avgDurationMs", g["avgDurationMs"], want.avg(), 1e-9)
+					near(t, "avgDurationMs", g["avgDurationMs"], want.avg(), 1e-8) // whole nanoseconds
 					near(t, "p99DurationMs", g["p99DurationMs"], want.quantile(.99), .01)
 				}
 			})
@@ -150,6 +160,7 @@ func TestStatsGroupKeys(t *testing.T) {
 	figures := []string{"traceCount", "blockedCount", "failedCount", "totalCostUsd", "errorRatePercent", "avgDurationMs", "p50DurationMs", "p95DurationMs", "p99DurationMs"}
 	for groupBy, keys := range map[string][]string{
 		"agent": {"agentId", "agentName"}, "model": {"modelProvider", "modelName"}, "environment": {"environment"},
+		"tool": {"toolName"}, "rule": {"ruleId"}, "client": {"clientName"},
 	} {
 		groups := r.ask(r.admin, "GET", "/api/traces/stats?groupBy="+groupBy, "").want(200).object()["groups"].([]any)
 		for _, g := range groups {

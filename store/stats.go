@@ -15,15 +15,32 @@ const (
 	GroupByAgent       GroupBy = "agent"
 	GroupByModel       GroupBy = "model"
 	GroupByEnvironment GroupBy = "environment"
+	// The dimensions of names: see [Trace.Names].
+	GroupByTool   GroupBy = "tool"
+	GroupByRule   GroupBy = "rule"
+	GroupByClient GroupBy = "client"
 )
 
-// Check rejects a dimension that does not exist.
-func (g GroupBy) Check() error {
-	switch g {
+// Bounds of the dimensions of names, because names come from outside: of a tenant, each
+// calendar month (UTC) has the first MaxNames names of each dimension, in the order of
+// commits. All others of the month are OtherName, which is not counted.
+const (
+	MaxNames  = 1000
+	OtherName = "other"
+)
+
+// Check rejects a dimension that does not exist, and a dimension of names for one agent.
+func (q *StatsQuery) Check() error {
+	switch q.GroupBy {
 	case GroupNone, GroupByAgent, GroupByModel, GroupByEnvironment:
 		return nil
+	case GroupByTool, GroupByRule, GroupByClient:
+		if q.AgentID == "" {
+			return nil
+		}
+		return FieldError(Invalid, "statistics of one agent have no such groups", "groupBy", "must be agent, model or environment with agentId")
 	}
-	return FieldError(Invalid, "unknown dimension", "groupBy", "must be agent, model or environment")
+	return FieldError(Invalid, "unknown dimension", "groupBy", "must be agent, model, environment, tool, rule or client")
 }
 
 // StatsQuery selects the traces created in [From, To) for statistics.
@@ -86,6 +103,9 @@ type StatsGroup struct {
 	ModelProvider string
 	ModelName     string
 	Environment   string
+	ToolName      string
+	RuleID        string
+	ClientName    string
 	Totals
 }
 
@@ -100,7 +120,7 @@ type SpendQuery struct {
 // Stats is the result of a StatsQuery. From and To are the bounds that were used:
 // From is rounded down and To up to a whole minute, so that the newest traces are
 // included; where [TenantTraces.Expire] has removed the statistics by the minute,
-// they are rounded to a whole hour.
+// and by a dimension of names, they are rounded to a whole hour.
 type Stats struct {
 	From, To time.Time
 	Summary  Totals

@@ -59,6 +59,7 @@ type Trace struct {
 	RuleID    string
 	Reason    string
 	ErrorKind string
+	Approval  TraceApproval
 	// InjectionScore is between 0 and 1.
 	InjectionScore float64
 	PIIDetected    []string
@@ -71,6 +72,14 @@ type Trace struct {
 	ToolCalls     []ToolCalls
 	QualityScores []QualityScore // nil in list items and streams
 	Spans         []Span         // nil in list items and streams
+}
+
+// TraceApproval is the outcome of the approval that a rule or a policy asked for, the id of
+// the approval, and who granted it. All are empty when nothing asked for an approval.
+type TraceApproval struct {
+	Status string
+	ID     string
+	By     string
 }
 
 // MaxAhead is the maximum clock skew: how far a trace's CreatedAt may be after its
@@ -115,6 +124,17 @@ func (t *Trace) Calls() []ToolCalls {
 		return []ToolCalls{{Tool: t.ToolName, Calls: 1}}
 	}
 	return t.ToolCalls
+}
+
+// Names returns the values of the dimensions of names: the tool, the rule and the client. The
+// name of a tool that has no route is chosen by the caller, so it is OtherName. It is shared by
+// the backends.
+func (t *Trace) Names() [3]string {
+	names := [...]string{t.ToolName, t.RuleID, t.ClientName}
+	if t.ToolName != "" && t.Reason == "no_route" {
+		names[0] = OtherName
+	}
+	return names
 }
 
 // FiredPolicies returns the ids of the policies that fired, each once. It is shared by the

@@ -85,6 +85,7 @@ func checkTrace(tr *Trace, now time.Time) (field, problem string) {
 		{"sessionId", tr.SessionID}, {"requestId", tr.RequestID}, {"principal", tr.Principal},
 		{"client.name", tr.ClientName}, {"client.version", tr.ClientVersion},
 		{"ruleId", tr.RuleID}, {"reason", tr.Reason}, {"errorKind", tr.ErrorKind},
+		{"approval.status", tr.Approval.Status}, {"approval.id", tr.Approval.ID}, {"approval.by", tr.Approval.By},
 	} {
 		if problem := badString(s.value); problem != "" {
 			return s.field, problem

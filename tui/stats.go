@@ -92,7 +92,7 @@ func groupName(k api.GroupKey) string {
 	case k.ModelName != nil || k.ModelProvider != nil:
 		return orDash(clean(modelOf(text(k.ModelProvider), text(k.ModelName))))
 	}
-	return orDash(clean(text(k.Environment)))
+	return orDash(clean(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName))) // at most one is set
 }
 
 // current returns the displayed statistics: those of the control plane, or
@@ -133,8 +133,11 @@ func (t *statsPage) key(k tea.KeyMsg) tea.Cmd {
 		t.by = next(api.GroupBys, t.by)
 	case "r":
 	case "enter", "t":
-		if g, ok := t.groups.selected(); ok && g.AgentName != nil {
-			return t.s.show("agent:" + quoted(clean(*g.AgentName)))
+		g, _ := t.groups.selected()
+		for name, value := range map[string]*string{"agent:": g.AgentName, "tool:": g.ToolName, "rule:": g.RuleID, "client:": g.ClientName} {
+			if value != nil && *value != "" {
+				return t.s.show(name + quoted(clean(*value)))
+			}
 		}
 		return nil
 	default:
@@ -172,6 +175,9 @@ func (t *statsPage) status(w int) string {
 	}
 	l.add(p.dim, "  by ")
 	for _, by := range api.GroupBys {
+		if w < 100 && by != t.by {
+			continue // no room for all of them
+		}
 		l.add(t.chosen(by == t.by), t.mark(by, by == t.by))
 	}
 	if text, style := t.stats.state(t.s); text != "" {

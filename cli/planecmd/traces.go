@@ -40,11 +40,11 @@ var traceColumns = rest.Columns[api.TraceItem]{
 		return []string{command.Stamp(t.CreatedAt), t.ID, outcome(t), t.AgentName, command.Dash(t.ToolName), command.Dash(whyOf(t)),
 			command.Number(t.DurationMs), command.USD(t.CostUSD), command.Dash(strings.Join(fired, ","))}
 	},
-	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "REQUEST"},
+	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "APPROVAL", "REQUEST"},
 	WideRow: func(t api.TraceItem) []string {
 		return []string{command.Dash(t.Principal), command.Dash(t.Client.String()), command.Dash(t.SessionID), command.Dash(t.Environment),
 			command.Dash(model(t.ModelProvider, t.ModelName)), command.Count(t.InputTokens), command.Count(t.OutputTokens),
-			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.RequestID)}
+			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.Approval.String()), command.Dash(t.RequestID)}
 	},
 }
 
@@ -188,7 +188,7 @@ func groupName(k api.GroupKey) string {
 	case k.ModelName != nil || k.ModelProvider != nil:
 		return command.Dash(model(text(k.ModelProvider), text(k.ModelName)))
 	}
-	return command.Dash(text(k.Environment))
+	return command.Dash(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName)) // at most one is set
 }
 
 // traceValues are the flags that compare a value of traces, with the function that

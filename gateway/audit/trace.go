@@ -69,8 +69,8 @@ func (m *mapper) trace(r *Record) api.TraceInput {
 		ErrorKind:      line(r.ErrorKind),
 	}
 	t.Client.Name, t.Client.Version = cutLine(r.ClientName, api.MaxClientName), cutLine(r.ClientVersion, api.MaxClientVersion)
-	if r.Approval != "" {
-		t.Approval = api.TraceApproval{Status: line(r.Approval), By: line(r.ApprovedBy)}
+	if slices.Contains(api.TraceApprovals, r.Approval) {
+		t.Approval = api.TraceApproval{Status: r.Approval, By: line(r.ApprovedBy)}
 		if api.ValidID(r.ApprovalID) {
 			t.Approval.ID = r.ApprovalID
 		}

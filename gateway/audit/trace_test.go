@@ -71,6 +71,10 @@ func TestApprovalOfATrace(t *testing.T) {
 			t.Errorf("%q: %+v", id, got)
 		}
 	}
+	m := mapper{reason: func(_, _ string) string { return "" }, listenEnded: func(*Record) bool { return false }}
+	if got := m.trace(&Record{RequestID: "r", Approval: "maybe", ApprovalID: "apr_1"}).Approval; got != (api.TraceApproval{}) {
+		t.Errorf("an unknown outcome: %+v", got) // the control plane would refuse the trace
+	}
 }
 
 func TestAgentOfARequest(t *testing.T) {

@@ -59,8 +59,9 @@ type Span struct {
 	Decision string
 	// RuleID is mcp.policy.rule_id.
 	RuleID string
-	// Approval is svc.approval.status, ApprovalID svc.approval.id: of a call that a person has to approve.
-	Approval, ApprovalID string
+	// Approval, ApprovalID and ApprovedBy are svc.approval, svc.approval_id and svc.approved_by: of a
+	// call that a person has to approve.
+	Approval, ApprovalID, ApprovedBy string
 	// RequestID is svc.request_id: the id in the audit line and in the trace.
 	RequestID string
 	// Reason is svc.reason: the data.reason that the client got.

@@ -193,6 +193,12 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 		decided := top.texts[decision]
 		t.Blocked = decided == "deny" || decided == "rate_limit_blocked"
 	}
+	if slices.Contains(api.TraceApprovals, top.texts[approval]) {
+		t.Approval = api.TraceApproval{Status: top.texts[approval], By: top.texts[approvedBy]}
+		if api.ValidID(top.texts[approvalID]) {
+			t.Approval.ID = top.texts[approvalID]
+		}
+	}
 	for _, i := range tree[1:] {
 		if len(t.Spans) == api.MaxSpans {
 			break

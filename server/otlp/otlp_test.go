@@ -71,6 +71,10 @@ func TestSpellings(t *testing.T) {
 		{"the client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", "claude-code", "mcp.client.version", "2.1\n", "mcp.principal", "alice"}, func(t api.TraceInput) (any, any) {
 			return [3]string{t.Client.Name, t.Client.Version, t.Principal}, [3]string{"claude-code", "2.1", "alice"}
 		}},
+		{"the approval", nil, []any{"gen_ai.operation.name", "execute_tool", "svc.approval", "granted", "svc.approval_id", "apr_1", "svc.approved_by", "bob"}, func(t api.TraceInput) (any, any) {
+			return t.Approval, api.TraceApproval{Status: "granted", ID: "apr_1", By: "bob"}
+		}},
+		{"an unknown approval", nil, []any{"gen_ai.operation.name", "execute_tool", "svc.approval", "maybe", "svc.approval_id", "apr_1"}, func(t api.TraceInput) (any, any) { return t.Approval, api.TraceApproval{} }},
 		{"a long client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", strings.Repeat("é", 100)}, func(t api.TraceInput) (any, any) { return t.Client.Name, strings.Repeat("é", api.MaxClientName) }},
 		{"tokens read from the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60}, func(t api.TraceInput) (any, any) { return t.CacheReadTokens, int64(60) }},
 		{"tokens written to the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_creation.input_tokens", 30, "gen_ai.usage.cache_creation_input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.CacheCreationTokens, int64(30) }},

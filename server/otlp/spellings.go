@@ -21,6 +21,9 @@ const (
 	rule
 	decision
 	reason
+	approval
+	approvalID
+	approvedBy
 	entity // name of what a Traceloop span is about; the span's kind says what that is
 	fields // number of fields that are texts
 	input
@@ -131,6 +134,9 @@ var spellings = ranked(map[field][]string{
 	rule:          {"mcp.policy.rule_id"},
 	decision:      {"mcp.policy.decision"},
 	reason:        {"svc.reason"},
+	approval:      {"svc.approval"},
+	approvalID:    {"svc.approval_id"},
+	approvedBy:    {"svc.approved_by"},
 	input: {
 		"gen_ai.usage.input_tokens",            // OpenTelemetry
 		"gen_ai.usage.prompt_tokens",           // OpenTelemetry before 1.27

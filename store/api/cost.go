@@ -10,7 +10,7 @@ var (
 	// BreakdownPeriods are the periods of GET /api/costs/breakdown.
 	BreakdownPeriods = []string{"1d", "7d", "30d", "90d"}
 	// GroupBys are the groupings of the breakdown and of trace statistics.
-	GroupBys = []string{"agent", "model", "environment"}
+	GroupBys = []string{"agent", "model", "environment", "tool", "rule", "client"}
 	// BudgetPeriods are a budget's periods: UTC day, ISO week, calendar month.
 	BudgetPeriods = []string{"daily", "weekly", "monthly"}
 	// BudgetScopes are what a budget can limit.
@@ -38,7 +38,7 @@ type CostBreakdown struct {
 }
 
 // CostEntry is one group of a breakdown. The fields that name the group depend on
-// groupBy: agentId and agentName; modelProvider and modelName; environment. They
+// groupBy: agentId and agentName; modelProvider and modelName; environment; toolName; ruleId; clientName. They
 // are nil for the other groupings and may be empty strings.
 type CostEntry struct {
 	GroupKey
@@ -56,6 +56,9 @@ type GroupKey struct {
 	ModelProvider *string `json:"modelProvider,omitempty"`
 	ModelName     *string `json:"modelName,omitempty"`
 	Environment   *string `json:"environment,omitempty"`
+	ToolName      *string `json:"toolName,omitempty"`
+	RuleID        *string `json:"ruleId,omitempty"`
+	ClientName    *string `json:"clientName,omitempty"`
 }
 
 // Budget is a spending limit of an agent, an environment, a team or the tenant; CurrentUSD is

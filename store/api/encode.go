@@ -95,6 +95,13 @@ func (e *encoder) trace(t *TraceInput) {
 	e.optional(`"ruleId":`, t.RuleID)
 	e.optional(`"reason":`, t.Reason)
 	e.optional(`"errorKind":`, t.ErrorKind)
+	if a := t.Approval; a != (TraceApproval{}) {
+		e.name(`"approval":{"status":`)
+		e.text(a.Status)
+		e.optional(`"id":`, a.ID)
+		e.optional(`"by":`, a.By)
+		e.close()
+	}
 	e.close()
 }
 

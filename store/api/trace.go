@@ -58,6 +58,21 @@ type TraceApproval struct {
 	By string `json:"by,omitempty"`
 }
 
+// String returns the status, who granted the approval, and its id.
+func (a TraceApproval) String() string {
+	text := a.Status
+	if a.By != "" {
+		text += " by " + a.By
+	}
+	if a.ID != "" {
+		text += " (" + a.ID + ")"
+	}
+	return text
+}
+
+// TraceApprovals are the values of TraceApproval.Status.
+var TraceApprovals = []string{"required", "granted", "continued", "denied", "limit", "too_large", "unavailable"}
+
 // Trace is a trace in the response to a single read.
 type Trace struct {
 	TraceItem
@@ -223,6 +238,11 @@ func (t *TraceInput) check(c *check) {
 	c.text("ruleId", t.RuleID, MaxName)
 	c.text("reason", t.Reason, MaxName)
 	c.text("errorKind", t.ErrorKind, MaxName)
+	if t.Approval != (TraceApproval{}) {
+		c.requiredEnum("approval.status", t.Approval.Status, TraceApprovals)
+		c.id("approval.id", t.Approval.ID)
+		c.text("approval.by", t.Approval.By, MaxName)
+	}
 	c.count("inputTokens", t.InputTokens, MaxTokens)
 	c.count("outputTokens", t.OutputTokens, MaxTokens)
 	c.count("cacheReadTokens", t.CacheReadTokens, MaxTokens)

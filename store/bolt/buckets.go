@@ -51,6 +51,7 @@ const (
 	stateTraces      = "traces"        // number of stored traces
 	stateAgentGen    = "agent_changes" // number of changes of agents
 	stateHorizon     = "horizon"       // retention cutoff: traces created before it have been removed, nanoseconds
+	stateNames       = "names_"        // with a kind of dict and a month: number of its names
 	stateMinutesFrom = "minutes_from"  // minute rollups before it have been removed, nanoseconds
 )
 

@@ -19,7 +19,28 @@ const (
 	kindModel = 'm' // provider \0 model
 	kindTool  = 't' // tool name
 	kindName  = 'n' // agent name as it was at ingest
+
+	// Names of statistics: name \0 month. Of each month there are at most store.MaxNames.
+	kindStatTool   = 'o'
+	kindStatRule   = 'r'
+	kindStatClient = 'c'
 )
+
+// nameEntry returns the entry of a name of statistics in a month.
+func nameEntry(by rollup.Dimension, name, month string) dictEntry {
+	if name == "" {
+		return dictEntry{kind: kindOf[by]}
+	}
+	return dictEntry{kindOf[by], name, month}
+}
+
+// bounded reports whether the entry is a name of statistics that may be counted as another one.
+func (w dictEntry) bounded() bool {
+	return (w.kind == kindStatTool || w.kind == kindStatRule || w.kind == kindStatClient) && w.a != "" && w.a != store.OtherName
+}
+
+// counter is the counter of the names of the entry's month.
+func (w dictEntry) counter() string { return stateNames + string(w.kind) + w.b }
 
 // dictEntry is a string of the dictionary, split into the parts that a trace has, so
 // that a lookup in memory builds no string.
@@ -42,10 +63,10 @@ func (w dictEntry) text() string {
 		return "i" + w.a
 	case w.kind == kindAgent:
 		return "n" + w.b
-	case w.kind == kindModel && (w.a != "" || w.b != ""):
-		return w.a + "\x00" + w.b
 	case w.kind == kindEnv:
 		return rollup.EnvWord(w.a, w.b)
+	case w.b != "" || w.kind == kindModel && w.a != "":
+		return w.a + "\x00" + w.b
 	}
 	return w.a
 }
@@ -72,6 +93,9 @@ func (d data) lookup(w dictEntry) (uint32, bool) {
 	}
 	v := d.in(inDict).Get(dictKey(w))
 	if len(v) != 4 {
+		if w.bounded() && d.counter(w.counter()) >= store.MaxNames {
+			return d.lookup(dictEntry{w.kind, store.OtherName, w.b})
+		}
 		return 0, false
 	}
 	return binary.BigEndian.Uint32(v), true
@@ -89,6 +113,13 @@ func (d data) resolveString(kind byte, n uint32) string {
 func (d data) numberOf(w dictEntry) (uint32, error) {
 	if n, ok := d.lookup(w); ok {
 		return n, nil
+	}
+	if w.bounded() {
+		if n := d.counter(w.counter()); n >= store.MaxNames {
+			w.a = store.OtherName
+		} else if err := d.setCounter(w.counter(), n+1); err != nil {
+			return 0, err
+		}
 	}
 	values := d.in(inDictValues)
 	next := uint32(1)

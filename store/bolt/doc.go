@@ -43,7 +43,9 @@
 //	    trace_facets               first commit number → which traces of a block have what (see facets.go)
 //	    rollup_minute, rollup_hour bucket ‖ agent ‖ model ‖ environment → partial (see store/rollup)
 //	    rollup_hour_agent, rollup_hour_model, rollup_hour_environment,
-//	    rollup_day_agent, rollup_day_model, rollup_day_environment
+//	    rollup_day_agent, rollup_day_model, rollup_day_environment,
+//	    rollup_hour_tool, rollup_day_tool, rollup_hour_rule, rollup_day_rule,
+//	    rollup_hour_client, rollup_day_client
 //	                               bucket ‖ number → partial
 //
 // A change of this tree, or of a record in it, that older code could not read needs a

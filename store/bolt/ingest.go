@@ -45,13 +45,14 @@ type item struct {
 	env   uint32   // number of the environment in statistics
 	tools []uint32 // numbers of the trace's ToolCalls
 	agent string   // id, empty for an agent that is known by name only
+	month string   // of the names of statistics
 	skip  bool     // a duplicate, or expired
 }
 
 func (it *item) observation() rollup.Observation {
 	t := &it.trace
 	return rollup.Observation{
-		At: t.CreatedAt, Agent: it.refs.agent, Model: it.refs.model, Env: it.env,
+		At: t.CreatedAt, Agent: it.refs.agent, Model: it.refs.model, Env: it.env, Names: it.refs.names,
 		Error: t.Status == store.TraceError, Blocked: t.Blocked,
 		InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
 		Cost: int64(t.Cost), Duration: t.Duration,
@@ -82,6 +83,9 @@ func (t *tenant) Ingest(ctx context.Context, batch store.Batch) (store.IngestRes
 	return in.result, in.err
 }
 
+// monthFormat is the format of months in names of statistics.
+const monthFormat = "2006-01"
+
 // enqueue passes a batch to the committer.
 func (s *Store) enqueue(ctx context.Context, in *ingest) error {
 	s.senders.RLock()
@@ -109,6 +113,8 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 		items: make([]item, 0, len(batch.Traces))}
 	seen := make(map[string]struct{}, len(batch.Traces))
 	arena := make([]byte, 0, 288*len(batch.Traces))
+	var month, next time.Time
+	var monthText string
 	err := batch.Check(in.now, func() string { return t.s.ids.New(store.PrefixTrace, in.now) }, func(i int, tr *store.Trace) {
 		if _, ok := seen[tr.ID]; ok {
 			in.repeat++
@@ -120,7 +126,11 @@ func (t *tenant) prepare(ctx context.Context, batch *store.Batch) (*ingest, erro
 		rec := arena[from:len(arena):len(arena)]
 		from = len(arena)
 		arena = appendPackedKey(arena, tr.ID)
-		in.items = append(in.items, item{trace: *tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec})
+		if tr.CreatedAt.Before(month) || !tr.CreatedAt.Before(next) {
+			month = rollup.Month(tr.CreatedAt)
+			next, monthText = month.AddDate(0, 1, 0), month.Format(monthFormat)
+		}
+		in.items = append(in.items, item{trace: *tr, index: i, key: arena[from:len(arena):len(arena)], rec: rec, month: monthText})
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +182,8 @@ func (in *ingest) resolve(r *resolver) (bool, error) {
 // unknown.
 func (it *item) number(r *resolver, a agentKnown) (ok bool) {
 	it.agent = a.id
-	to := [...]*uint32{&it.refs.agent, &it.refs.name, &it.refs.env, &it.refs.model, &it.refs.tool}
+	to := [...]*uint32{&it.refs.agent, &it.refs.name, &it.refs.env, &it.refs.model, &it.refs.tool,
+		&it.refs.names[0], &it.refs.names[1], &it.refs.names[2]}
 	for i, w := range it.words(a) {
 		if *to[i], ok = r.number(w); !ok {
 			return false
@@ -215,14 +226,16 @@ func (it *item) teamWord(a agentKnown) dictEntry {
 
 // words returns the dictionary entries of a trace of an agent. Tools have entries
 // for registered agents only.
-func (it *item) words(a agentKnown) [5]dictEntry {
+func (it *item) words(a agentKnown) [8]dictEntry {
 	t := &it.trace
 	tool := ""
 	if a.id != "" {
 		tool = t.ToolName
 	}
+	names := t.Names()
 	return [...]dictEntry{agentWord(a.id, a.name), {kindName, a.name, ""}, {kindEnv, t.Environment, ""},
-		{kindModel, t.ModelProvider, t.ModelName}, {kindTool, tool, ""}}
+		{kindModel, t.ModelProvider, t.ModelName}, {kindTool, tool, ""},
+		nameEntry(rollup.Tool, names[0], it.month), nameEntry(rollup.Rule, names[1], it.month), nameEntry(rollup.Client, names[2], it.month)}
 }
 
 // compute seals the records and computes the rollups of the traces that are not

@@ -52,14 +52,14 @@ func exportStatistics(_ *bbolt.Tx, d data, _ string, after []byte, out each) err
 		if len(after) > 0 && after[0] == byte(t) {
 			behind = after[1:]
 		}
-		name := inRollup + t.String()
+		name, env := inRollup+t.String(), max(rollup.Environment, t.Names())
 		err := eachRow(d.in(name), name, behind, func(k []byte, v any) (bool, error) {
 			key, ok := rowKey(t, k)
 			if !ok {
 				return false, fmt.Errorf("%w: row %x of %s", errUnreadable, k, t)
 			}
 			more, err := out(append([]byte{byte(t)}, k...), move.Statistic{Table: t.String(), Bucket: key.Bucket, Agent: []byte(text.get(kindAgent, key.Agent)),
-				Model: []byte(text.get(kindModel, key.Model)), Env: []byte(text.get(kindEnv, key.Env)), Data: v.(record.Row).Value})
+				Model: []byte(text.get(kindModel, key.Model)), Env: []byte(text.value(env, key.Env)), Data: v.(record.Row).Value})
 			enough = enough || !more
 			return more, err
 		})
@@ -76,10 +76,14 @@ func putStatistic(w *filler, s *move.Statistic) error {
 		return err
 	}
 	k := rollup.Key{Table: t, Bucket: s.Bucket}
+	env := envEntry(string(s.Env))
+	if by := t.Names(); by != rollup.None {
+		env = nameEntry(by, string(s.Env), t.Level().Start(s.Bucket).Format(monthFormat))
+	}
 	for _, part := range []struct {
 		into *uint32
 		word dictEntry
-	}{{&k.Agent, agentEntry(string(s.Agent))}, {&k.Model, modelEntry(string(s.Model))}, {&k.Env, envEntry(string(s.Env))}} {
+	}{{&k.Agent, agentEntry(string(s.Agent))}, {&k.Model, modelEntry(string(s.Model))}, {&k.Env, env}} {
 		var err error
 		if *part.into, err = w.number(part.word); err != nil {
 			return err

@@ -23,8 +23,8 @@ import (
 // The rest is: id, session (packed strings), tool (string), input and output tokens
 // (varints), detected entities, fired policies (lists), request id (a packed string),
 // principal, rule, reason, error kind (strings), cache read and cache creation tokens
-// (varints), the client's name and version (strings), quality scores, spans (lists), and
-// a CRC-32C of everything before it. Strings and lists begin with their length as a
+// (varints), the client's name and version, the status of the approval and, if there is
+// one, its id and who granted it (strings), quality scores, spans (lists), and a CRC-32C of everything before it. Strings and lists begin with their length as a
 // varint. The numbers at fixed offsets can be set after encoding.
 const (
 	recVersion  = 1
@@ -52,7 +52,8 @@ var (
 // refs are the dictionary numbers of a trace's repeated strings.
 type refs struct {
 	agent, env, model, name uint32
-	tool                    uint32 // not part of the record
+	tool                    uint32    // not part of the record
+	names                   [3]uint32 // of statistics; not part of the record
 }
 
 // appendRecord encodes a trace, except for its numbers and its checksum; see seal.

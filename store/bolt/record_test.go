@@ -33,6 +33,9 @@ func TestRecordRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "client") {
 			want.ClientName, want.ClientVersion = text.Draw(t, "client name"), text.Draw(t, "client version")
 		}
+		if rapid.Bool().Draw(t, "approval") {
+			want.Approval = store.TraceApproval{Status: "granted", ID: text.Draw(t, "approval id"), By: text.Draw(t, "approved by")}
+		}
 		if rapid.Bool().Draw(t, "error") {
 			want.Status, want.Blocked = store.TraceError, rapid.Bool().Draw(t, "blocked")
 		}
@@ -74,7 +77,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	for range 5 {
 		tr := m.next()
 		rec := appendRecord(nil, &tr)
-		seal(rec, refs{1, 2, 3, 4, 0})
+		seal(rec, refs{agent: 1, env: 2, model: 3, name: 4})
 		f.Add(rec)
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {

@@ -17,7 +17,11 @@ func appendDetails(dst []byte, t *store.Trace) []byte {
 	dst = appendString(appendString(dst, t.Reason), t.ErrorKind)
 	dst = binary.AppendUvarint(dst, uint64(t.CacheReadTokens))
 	dst = binary.AppendUvarint(dst, uint64(t.CacheCreationTokens))
-	return appendString(appendString(dst, t.ClientName), t.ClientVersion)
+	dst = appendString(appendString(dst, t.ClientName), t.ClientVersion)
+	if dst = appendString(dst, t.Approval.Status); t.Approval.Status == "" {
+		return dst
+	}
+	return appendString(appendString(dst, t.Approval.ID), t.Approval.By)
 }
 
 // details decodes what appendDetails encoded.
@@ -31,4 +35,7 @@ func (d *decoder) details(t *store.Trace) {
 	t.Principal, t.RuleID, t.Reason, t.ErrorKind = d.text(), d.text(), d.text(), d.text()
 	t.CacheReadTokens, t.CacheCreationTokens = int64(d.uvarint()), int64(d.uvarint())
 	t.ClientName, t.ClientVersion = d.text(), d.text()
+	if t.Approval.Status = d.text(); t.Approval.Status != "" {
+		t.Approval.ID, t.Approval.By = d.text(), d.text()
+	}
 }

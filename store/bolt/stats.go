@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"svc/store"
 	"svc/store/record"
@@ -15,7 +16,7 @@ import (
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, err := rollup.ResultDimension(q.GroupBy)
+	by, err := rollup.ResultDimension(&q)
 	if err != nil {
 		return out, err
 	}
@@ -46,9 +47,13 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 		}
 		text, sums := dictReader{d: d}, make(map[string]*rollup.Sum, len(groups))
 		for ref, g := range groups {
-			word := text.get(kindOf[by], ref)
+			word := text.value(by, ref)
 			if word == "" && by == rollup.Agent {
 				return fmt.Errorf("agent number %d has no name", ref)
+			}
+			if sum := sums[word]; sum != nil { // a name has a number in each month
+				sum.Merge(g)
+				continue
 			}
 			sums[word] = g
 		}
@@ -59,7 +64,17 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 }
 
 // kindOf has the kinds of the words of dimensions.
-var kindOf = [...]byte{rollup.Agent: kindAgent, rollup.Model: kindModel, rollup.Environment: kindEnv}
+var kindOf = [...]byte{rollup.Agent: kindAgent, rollup.Model: kindModel, rollup.Environment: kindEnv,
+	rollup.Tool: kindStatTool, rollup.Rule: kindStatRule, rollup.Client: kindStatClient}
+
+// value returns the value of a dimension that has a number.
+func (n *dictReader) value(by rollup.Dimension, ref uint32) string {
+	word := n.get(kindOf[by], ref)
+	if by >= rollup.Tool {
+		word, _, _ = strings.Cut(word, "\x00") // without its month
+	}
+	return word
+}
 
 // rows calls fn with every row of a range, of one agent when agent is not 0.
 func rows(ctx context.Context, d data, r rollup.Range, agent uint32, fn func(key, row []byte) error) error {

@@ -49,7 +49,7 @@ func (g *generation) rows(from, to uint16) (string, bool) {
 }
 
 // feedColumns are the columns of the feed that statistics need.
-const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, input, output, cost, duration, bin, policies, call_tools, call_counts"
+const feedColumns = "seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, input, output, cost, duration, bin, tool, rule, client_name, reason, policies, call_tools, call_counts"
 
 // unmerged selects the traces that were committed after a generation, up to a position,
 // each trace once. extra is an additional condition. A trace that is stored twice was

@@ -192,7 +192,10 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 			Key: rollup.Key{Table: rollup.Minute, Bucket: minute, Agent: r.words.Number(agent), Model: r.words.Number(model), Env: r.words.Number(env)}})
 		return nil
 	})
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, t.namesOf(ctx, sh, g, upTo, r)
 }
 
 // mergeDays writes the rows of the days that have new statistics, in the version of a
@@ -200,7 +203,7 @@ func (t *tenant) minutesOf(ctx context.Context, sh *shard, g *generation, upTo i
 func (t *tenant) mergeDays(ctx context.Context, sh *shard, g, next *generation, r *numbered) error {
 	byDay := map[uint16][]rollup.Entry{}
 	for _, e := range r.entries {
-		day := uint16(e.Key.Bucket / (24 * 60))
+		day := dayOfTime(e.Key.Table.Level().Start(e.Key.Bucket))
 		byDay[day] = append(byDay[day], e)
 	}
 	var minutesFrom int64

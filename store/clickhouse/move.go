@@ -119,7 +119,7 @@ func (t *Moved) completed(ctx context.Context, sh *shard, id string, place int64
 	for _, view := range []struct{ table, columns string }{
 		{"ids", "toUInt16(intDiv(day, 30)) AS month, tenant, id, created, seq, writer"},
 		{"feed", "committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model, " +
-			"input, output, cost, duration, bin, policies, call_tools, call_counts"},
+			"input, output, cost, duration, bin, tool, rule, client_name, reason, policies, call_tools, call_counts"},
 	} {
 		made, err := placesIn(ctx, sh, view.table, mine)
 		if err != nil {

@@ -40,7 +40,7 @@ func within(p rollup.Plan) string {
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, err := rollup.ResultDimension(q.GroupBy)
+	by, err := rollup.ResultDimension(&q)
 	if err != nil {
 		return out, err
 	}
@@ -74,6 +74,8 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 		column, expression = "model", modelSQL
 	case rollup.Environment:
 		column, expression = "env", envSQL
+	case rollup.Tool, rollup.Rule, rollup.Client:
+		column = "env"
 	}
 	merged, unmerged := "", ""
 	if agent != "" {
@@ -83,7 +85,11 @@ func (t *tenant) sum(ctx context.Context, sh *shard, p rollup.Plan, by rollup.Di
 	read := make(chan error, 1)
 	go func() { read <- t.addMerged(ctx, sh, &g, p, column, merged, groups) }()
 	recent := sumsOf{}
-	err = t.addUnmerged(ctx, sh, &g, p, expression, unmerged, recent)
+	if by < rollup.Tool {
+		err = t.addUnmerged(ctx, sh, &g, p, expression, unmerged, recent)
+	} else {
+		err = t.addUnmergedNames(ctx, sh, &g, p, by, recent)
+	}
 	if err := cmp.Or(<-read, err); err != nil {
 		return err
 	}

@@ -426,7 +426,7 @@ func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err 
 
 // The columns of traceRow.
 const (
-	listColumns = "created, seq, writer, id, agent, agent_name, error, blocked, env, session, provider, model, tool, request, client, client_name, client_version, rule, reason, error_kind, " +
+	listColumns = "created, seq, writer, id, agent, agent_name, error, blocked, env, session, provider, model, tool, request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by, " +
 		"input, output, cache_read, cache_made, cost, duration, score, pii, fired"
 	wholeColumns = listColumns + ", scores, spans"
 )
@@ -450,7 +450,7 @@ type traceRow struct {
 func (r *traceRow) list() []any {
 	t := &r.t
 	return []any{&r.created, &r.seq, &r.writer, &t.ID, &t.AgentID, &t.AgentName, &r.failed, &r.blocked, &t.Environment, &t.SessionID, &t.ModelProvider, &t.ModelName, &t.ToolName,
-		&t.RequestID, &t.Principal, &t.ClientName, &t.ClientVersion, &t.RuleID, &t.Reason, &t.ErrorKind, &t.InputTokens, &t.OutputTokens, &t.CacheReadTokens, &t.CacheCreationTokens,
+		&t.RequestID, &t.Principal, &t.ClientName, &t.ClientVersion, &t.RuleID, &t.Reason, &t.ErrorKind, &t.Approval.Status, &t.Approval.ID, &t.Approval.By, &t.InputTokens, &t.OutputTokens, &t.CacheReadTokens, &t.CacheCreationTokens,
 		&r.cost, &r.duration, &t.InjectionScore, &r.pii, &r.fired}
 }
 

@@ -119,6 +119,7 @@ func (sh *shard) writeGroup(w *writer, group []*job) error {
 var traceTarget = newTarget("traces", "day", "UInt16", "committed", "UInt16", "tenant", "String", "created", "Int64", "seq", "Int64", "writer", "UInt64",
 	"id", "String", "again", "Int64", "agent", "String", "agent_name", "String", "error", "UInt8", "blocked", "UInt8", "env", "String", "team", "String", "session", "String",
 	"provider", "String", "model", "String", "tool", "String", "request", "String", "client", "String", "client_name", "String", "client_version", "String", "rule", "String", "reason", "String", "error_kind", "String",
+	"approval", "String", "approval_id", "String", "approved_by", "String",
 	"input", "Int64", "output", "Int64", "cache_read", "Int64", "cache_made", "Int64", "cost", "Int64", "duration", "Int64", "bin", "UInt16", "score", "Float64",
 	"pii", "Array(String)", "policies", "Array(String)", "fired", "String", "scores", "String", "spans", "String", "call_tools", "Array(String)", "call_counts", "Array(Int64)")
 
@@ -130,6 +131,7 @@ type traceRows struct {
 	tenant, id, agent, agentName, env, team, session, provider, model, tool, request []string
 	principal, clientName, clientVersion                                             []string
 	rule, reason, errorKind, fired, scores, spans                                    []string
+	approval, approvalID, approvedBy                                                 []string
 	failed, blocked                                                                  []uint8
 	score                                                                            []float64
 	pii, policies, callTools                                                         [][]string
@@ -139,7 +141,7 @@ type traceRows struct {
 // columns returns the columns in the order of traceTarget.
 func (r *traceRows) columns() []any {
 	return []any{r.day, r.committed, r.tenant, r.created, r.seq, r.writer, r.id, r.again, r.agent, r.agentName, r.failed, r.blocked, r.env, r.team, r.session,
-		r.provider, r.model, r.tool, r.request, r.principal, r.clientName, r.clientVersion, r.rule, r.reason, r.errorKind, r.input, r.output, r.cacheRead, r.cacheMade, r.cost, r.duration, r.bin, r.score,
+		r.provider, r.model, r.tool, r.request, r.principal, r.clientName, r.clientVersion, r.rule, r.reason, r.errorKind, r.approval, r.approvalID, r.approvedBy, r.input, r.output, r.cacheRead, r.cacheMade, r.cost, r.duration, r.bin, r.score,
 		r.pii, r.policies, r.fired, r.scores, r.spans, r.callTools, r.callCounts}
 }
 
@@ -167,6 +169,7 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	r.request, r.principal = append(r.request, tr.RequestID), append(r.principal, tr.Principal)
 	r.clientName, r.clientVersion = append(r.clientName, tr.ClientName), append(r.clientVersion, tr.ClientVersion)
 	r.rule, r.reason, r.errorKind = append(r.rule, tr.RuleID), append(r.reason, tr.Reason), append(r.errorKind, tr.ErrorKind)
+	r.approval, r.approvalID, r.approvedBy = append(r.approval, tr.Approval.Status), append(r.approvalID, tr.Approval.ID), append(r.approvedBy, tr.Approval.By)
 	r.input, r.output = append(r.input, tr.InputTokens), append(r.output, tr.OutputTokens)
 	r.cacheRead, r.cacheMade = append(r.cacheRead, tr.CacheReadTokens), append(r.cacheMade, tr.CacheCreationTokens)
 	r.cost, r.duration = append(r.cost, int64(tr.Cost)), append(r.duration, int64(tr.Duration))

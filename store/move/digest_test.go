@@ -25,6 +25,8 @@ func TestDigestOfEveryField(t *testing.T) {
 			*v = time.Unix(5, 7)
 		case *[]string:
 			*v = []string{"x"}
+		case *store.TraceApproval:
+			*v = store.TraceApproval{By: "x"}
 		case *[]store.PolicyFired:
 			*v = []store.PolicyFired{{ID: "x"}}
 		case *[]store.QualityScore:

@@ -243,7 +243,8 @@ func answers(t testing.TB, st store.Records, traces store.Traces) (list []string
 			one, err := tr.GetTrace(ctx, all[len(all)/2].ID)
 			add("trace", one, err)
 		}
-		for _, by := range []store.GroupBy{store.GroupNone, store.GroupByAgent, store.GroupByModel, store.GroupByEnvironment} {
+		for _, by := range []store.GroupBy{store.GroupNone, store.GroupByAgent, store.GroupByModel, store.GroupByEnvironment,
+			store.GroupByTool, store.GroupByRule, store.GroupByClient} {
 			stats, err := tr.Stats(ctx, store.StatsQuery{From: fillTime.AddDate(0, 0, -60), To: fillTime.AddDate(0, 0, 1), GroupBy: by})
 			add("statistics by "+string(by), stats, err)
 		}

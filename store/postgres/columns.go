@@ -14,9 +14,9 @@ import (
 // copied is the statement for the rows of appendRow. The column client has the caller;
 // its name is older than the columns for the client program.
 const copied = `COPY traces (tenant, created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
-	request, client, client_name, client_version, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score, pii, policies, fired, scores, spans) FROM STDIN BINARY`
+	request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by, input, output, cache_read, cache_made, cost, duration, score, pii, policies, fired, scores, spans) FROM STDIN BINARY`
 
-const copiedColumns = 32
+const copiedColumns = 35
 
 // copyHeader starts the rows of a COPY, copyTrailer ends them.
 var (
@@ -38,7 +38,8 @@ func appendRow(b []byte, tenant int32, seq int64, tr *store.Trace) ([]byte, erro
 	b = appendBool(b, tr.Status == store.TraceError)
 	b = appendBool(b, tr.Blocked)
 	for _, s := range [...]string{tr.Environment, tr.SessionID, tr.ModelProvider, tr.ModelName, tr.ToolName,
-		tr.RequestID, tr.Principal, tr.ClientName, tr.ClientVersion, tr.RuleID, tr.Reason, tr.ErrorKind} {
+		tr.RequestID, tr.Principal, tr.ClientName, tr.ClientVersion, tr.RuleID, tr.Reason, tr.ErrorKind,
+		tr.Approval.Status, tr.Approval.ID, tr.Approval.By} {
 		b = appendText(b, s)
 	}
 	for _, n := range [...]int64{tr.InputTokens, tr.OutputTokens, tr.CacheReadTokens, tr.CacheCreationTokens, int64(tr.Cost), int64(tr.Duration),
@@ -109,7 +110,8 @@ func appendList[T any](b []byte, list []T) ([]byte, error) {
 // listColumns are the columns of traceRow; a trace with all fields also has wholeColumns.
 const (
 	listColumns = `created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
-	request, client, client_name, client_version, rule, reason, error_kind, input, output, cache_read, cache_made, cost, duration, score, pii, fired`
+	request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by,
+	input, output, cache_read, cache_made, cost, duration, score, pii, fired`
 	wholeColumns = listColumns + `, scores, spans`
 )
 
@@ -119,6 +121,7 @@ type traceRow struct {
 	id, agent, agentName, env, session, provider, model, tool []byte
 	request, principal, rule, reason, errorKind               []byte
 	clientName, clientVersion                                 []byte
+	approval, approvalID, approvedBy                          []byte
 	failed, blocked                                           bool
 	input, output, cacheRead, cacheMade, cost, duration       int64
 	score                                                     float64
@@ -128,7 +131,7 @@ type traceRow struct {
 
 func (r *traceRow) list() []any {
 	return []any{&r.created, &r.seq, &r.id, &r.agent, &r.agentName, &r.failed, &r.blocked, &r.env, &r.session, &r.provider, &r.model, &r.tool,
-		&r.request, &r.principal, &r.clientName, &r.clientVersion, &r.rule, &r.reason, &r.errorKind, &r.input, &r.output, &r.cacheRead, &r.cacheMade, &r.cost, &r.duration, &r.score, &r.pii, &r.fired}
+		&r.request, &r.principal, &r.clientName, &r.clientVersion, &r.rule, &r.reason, &r.errorKind, &r.approval, &r.approvalID, &r.approvedBy, &r.input, &r.output, &r.cacheRead, &r.cacheMade, &r.cost, &r.duration, &r.score, &r.pii, &r.fired}
 }
 
 func (r *traceRow) whole() []any { return append(r.list(), &r.scores, &r.spans) }
@@ -137,6 +140,7 @@ func (r *traceRow) trace() (store.Trace, error) {
 	tr := store.Trace{ID: string(r.id), AgentID: string(r.agent), AgentName: string(r.agentName), Status: store.TraceSuccess, Blocked: r.blocked,
 		Environment: string(r.env), SessionID: string(r.session), ModelProvider: string(r.provider), ModelName: string(r.model), ToolName: string(r.tool),
 		RequestID: string(r.request), Principal: string(r.principal), ClientName: string(r.clientName), ClientVersion: string(r.clientVersion), RuleID: string(r.rule), Reason: string(r.reason), ErrorKind: string(r.errorKind),
+		Approval:    store.TraceApproval{Status: string(r.approval), ID: string(r.approvalID), By: string(r.approvedBy)},
 		InputTokens: r.input, OutputTokens: r.output, CacheReadTokens: r.cacheRead, CacheCreationTokens: r.cacheMade, Cost: store.NanoUSD(r.cost), Duration: time.Duration(r.duration), InjectionScore: r.score,
 		CreatedAt: time.Unix(0, r.created).UTC()}
 	if r.failed {

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"svc/store"
@@ -57,8 +59,9 @@ func (u *toolUses) add(agent, tool string, first, last, calls int64) {
 // delta is the statistics of one batch.
 type delta struct {
 	rollupRows
-	uses  toolUses
-	fires map[string]int64 // traces that a policy fired in
+	oldest, newest int64 // minutes
+	uses           toolUses
+	fires          map[string]int64 // traces that a policy fired in
 }
 
 // newDelta computes the statistics of a batch. teams are the teams of the agents of the traces.
@@ -67,9 +70,10 @@ func newDelta(traces []*store.Trace, teams []string, now time.Time) (*delta, err
 	words := rollup.NewWords()
 	obs := make([]rollup.Observation, 0, len(traces))
 	for i, t := range traces {
+		names := t.Names()
 		obs = append(obs, rollup.Observation{
 			At: t.CreatedAt, Agent: words.Number(rollup.AgentWord(t.AgentID, t.AgentName)), Model: words.Number(rollup.ModelWord(t.ModelProvider, t.ModelName)),
-			Env: words.Number(rollup.EnvWord(t.Environment, teams[i])), Error: t.Status == store.TraceError, Blocked: t.Blocked,
+			Env: words.Number(rollup.EnvWord(t.Environment, teams[i])), Names: [3]uint32{words.Number(names[0]), words.Number(names[1]), words.Number(names[2])}, Error: t.Status == store.TraceError, Blocked: t.Blocked,
 			InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, Cost: int64(t.Cost), Duration: t.Duration,
 		})
 		for _, c := range t.Calls() {
@@ -79,23 +83,34 @@ func newDelta(traces []*store.Trace, teams []string, now time.Time) (*delta, err
 			d.fires[id]++
 		}
 	}
-	minutes := rollup.Minutes(obs)
-	for i := range minutes {
-		d.addKey(minutes[i].Key, words)
-		if err := d.addData(minutes[i].Partial.Append(nil)); err != nil {
+	rows := rollup.Finest(obs)
+	d.oldest = int64(rows[0].Key.Bucket)
+	for i := 0; i < len(rows) && rows[i].Key.Table == rollup.Minute; i++ {
+		d.newest = int64(rows[i].Key.Bucket)
+	}
+	// Numbers are in the order of traces, and names are bounded in that order.
+	slices.SortStableFunc(rows, func(a, b rollup.Entry) int {
+		if a.Key.Table.Names() == rollup.None {
+			return cmp.Compare(a.Key.Table, b.Key.Table)
+		}
+		return cmp.Or(cmp.Compare(a.Key.Table, b.Key.Table), cmp.Compare(a.Key.Env, b.Key.Env))
+	})
+	for i := range rows {
+		d.addKey(rows[i].Key, words)
+		if err := d.addData(rows[i].Partial.Append(nil)); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
 }
 
-// columns returns the values of rollup_deltas from the column oldest on. Minutes are sorted.
+// columns returns the values of rollup_deltas from the column oldest on.
 func (d *delta) columns() []any {
 	var policies [][]byte
 	var fires []int64
 	for id, n := range d.fires {
 		policies, fires = append(policies, []byte(id)), append(fires, n)
 	}
-	return []any{d.buckets[0], d.buckets[len(d.buckets)-1], d.buckets, d.agents, d.models, d.envs, d.traces, d.errors, d.costs, d.data,
+	return []any{d.oldest, d.newest, d.tables, d.buckets, d.agents, d.models, d.envs, d.traces, d.errors, d.costs, d.data,
 		d.uses.agents, d.uses.tools, d.uses.firsts, d.uses.lasts, d.uses.calls, policies, fires}
 }

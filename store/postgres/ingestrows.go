@@ -98,8 +98,8 @@ func (in *ingest) keep(d *data, v *agentView) error {
 	var gen, horizon int64
 	_, err = d.one([]any{&gen, &horizon, &in.seq}, `WITH s AS (UPDATE trace_state SET seq = seq + $2 WHERE tenant = $1 RETURNING seq, agents_gen, horizon),
 		b AS (INSERT INTO trace_batches (tenant, n, traces, newest, created, seqs) SELECT $1, s.seq, $2, $3, $4, $5 FROM s),
-		r AS (INSERT INTO rollup_deltas (tenant, n, at, oldest, newest, buckets, agents, models, envs, traces, errors, costs, data, tool_agents, tools, firsts, lasts, calls, policies, fires)
-			SELECT $1, s.seq, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23 FROM s)
+		r AS (INSERT INTO rollup_deltas (tenant, n, at, oldest, newest, tables, buckets, agents, models, envs, traces, errors, costs, data, tool_agents, tools, firsts, lasts, calls, policies, fires)
+			SELECT $1, s.seq, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24 FROM s)
 		SELECT agents_gen, horizon, seq FROM s`, append([]any{in.n, len(stored), newest, created, places, in.now.UnixNano()}, delta.columns()...)...)
 	if err == nil && (horizon != in.horizon || v.gen != anyGen && v.gen != gen) {
 		err = errStale

@@ -55,19 +55,23 @@ func (d *data) merge() (more bool, err error) {
 		return false, err
 	}
 	words := rollup.NewWords()
-	var minutes []rollup.Entry
+	var rows []rollup.Entry
+	var table int16
 	var bucket int64
 	var agent, model, env, raw []byte
-	err = d.each([]any{&bucket, &agent, &model, &env, &raw}, func() error {
+	err = d.each([]any{&table, &bucket, &agent, &model, &env, &raw}, func() error {
 		p, err := rollup.Decode(raw)
-		minutes = append(minutes, rollup.Entry{Partial: p,
-			Key: rollup.Key{Table: rollup.Minute, Bucket: uint32(bucket), Agent: words.Number(string(agent)), Model: words.Number(string(model)), Env: words.Number(string(env))}})
+		rows = append(rows, rollup.Entry{Partial: p,
+			Key: rollup.Key{Table: rollup.Table(table), Bucket: uint32(bucket), Agent: words.Number(string(agent)), Model: words.Number(string(model)), Env: words.Number(string(env))}})
 		return err
-	}, `SELECT bucket, agent, model, env, data FROM waiting_rollups WHERE tenant = $1 AND n <= $2`, d.n, last)
+	}, `SELECT tbl, bucket, agent, model, env, data FROM waiting_rollups WHERE tenant = $1 AND n <= $2 ORDER BY n, place`, d.n, last)
 	if err != nil {
 		return false, err
 	}
-	if err := d.mergeRows(rollup.Expand(minutes), words, rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
+	if err := d.boundNames(rows, words); err != nil {
+		return false, err
+	}
+	if err := d.mergeRows(rollup.Expand(rows), words, rollup.ByMinute.Bucket(timeOf(minutesFrom))); err != nil {
 		return false, err
 	}
 	d.exec(mergeTools, d.n, last, maxTools)

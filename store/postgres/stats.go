@@ -39,10 +39,10 @@ func (d *data) selection(w window) *selection {
 	return q
 }
 
-// counted calls fn with the rows of a window, merged and waiting ones. The columns begin with
+// counted calls fn with the rows of a window, merged and waiting ones; with the merged ones only for a dimension of names. The columns begin with
 // the word of the dimension of the window; end is the rest of the statement.
 func (d *data) counted(p rollup.Plan, w window, columns, end string, into []any, fn func() error) error {
-	columns = [...]string{rollup.None: `''::bytea`, rollup.Agent: `agent`, rollup.Model: `model`, rollup.Environment: `env`}[w.by] + `, ` + columns
+	columns = [...]string{rollup.None: `''::bytea`, rollup.Agent: `agent`, rollup.Model: `model`, rollup.Environment: `env`, rollup.Tool: `env`, rollup.Rule: `env`, rollup.Client: `env`}[w.by] + `, ` + columns
 	for _, r := range p.Ranges {
 		q := d.selection(w)
 		q.and(`tbl = $%d`, int16(r.Table))
@@ -60,7 +60,11 @@ func (d *data) counted(p rollup.Plan, w window, columns, end string, into []any,
 			return err
 		}
 	}
+	if w.by >= rollup.Tool {
+		return nil // see waitingNames
+	}
 	q := d.selection(w)
+	q.and(`tbl = $%d`, int16(rollup.Minute))
 	from, to := int64(rollup.ByMinute.Bucket(p.From)), int64(rollup.ByMinute.Bucket(p.To))
 	q.and(`newest >= $%d`, from)
 	q.and(`oldest < $%d`, to)
@@ -75,16 +79,19 @@ func (d *data) sums(w window) (p rollup.Plan, sums map[string]*rollup.Sum, err e
 		return p, nil, err
 	}
 	sums = map[string]*rollup.Sum{}
-	var word, row []byte
-	err = d.counted(p, w, `data`, ``, []any{&word, &row}, func() error {
-		s := sums[string(word)]
+	add := func(word string, row []byte) error {
+		s := sums[word]
 		if s == nil {
 			s = new(rollup.Sum)
-			sums[string(word)] = s
+			sums[word] = s
 		}
 		return s.Add(row, true)
-	})
-	return p, sums, err
+	}
+	var word, row []byte
+	if err := d.counted(p, w, `data`, ``, []any{&word, &row}, func() error { return add(string(word), row) }); err != nil || w.by < rollup.Tool {
+		return p, sums, err
+	}
+	return p, sums, d.waitingNames(p, w.by, add)
 }
 
 // totals adds up a counter in a window by the words of its dimension. The counter is SQL.
@@ -105,7 +112,7 @@ func (d *data) totals(w window, counter string) (map[string]int64, error) {
 
 // Stats aggregates the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	by, err := rollup.ResultDimension(q.GroupBy)
+	by, err := rollup.ResultDimension(&q)
 	if err != nil {
 		return out, err
 	}

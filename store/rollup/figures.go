@@ -9,17 +9,13 @@ import (
 	"svc/store"
 )
 
-// ResultDimension returns the dimension of the rollups by which a query groups.
-func ResultDimension(by store.GroupBy) (Dimension, error) {
-	switch by {
-	case store.GroupByAgent:
-		return Agent, nil
-	case store.GroupByModel:
-		return Model, nil
-	case store.GroupByEnvironment:
-		return Environment, nil
-	}
-	return None, by.Check()
+// dimensions are the dimensions of the rollups by which queries group.
+var dimensions = map[store.GroupBy]Dimension{store.GroupByAgent: Agent, store.GroupByModel: Model, store.GroupByEnvironment: Environment,
+	store.GroupByTool: Tool, store.GroupByRule: Rule, store.GroupByClient: Client}
+
+// ResultDimension checks a query and returns the dimension of the rollups by which it groups.
+func ResultDimension(q *store.StatsQuery) (Dimension, error) {
+	return dimensions[q.GroupBy], q.Check()
 }
 
 // Result returns the result of a query from the sums by the words of its dimension. The
@@ -137,6 +133,12 @@ func groupOf(by Dimension, word string) (g store.StatsGroup) {
 		}
 	case Model:
 		g.ModelProvider, g.ModelName, _ = strings.Cut(word, "\x00")
+	case Tool:
+		g.ToolName = word
+	case Rule:
+		g.RuleID = word
+	case Client:
+		g.ClientName = word
 	default:
 		g.Environment = word
 	}
@@ -161,6 +163,7 @@ func Sort(groups []store.StatsGroup) {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Traces, a.Traces),
 			strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.AgentID, b.AgentID),
 			strings.Compare(a.ModelProvider, b.ModelProvider), strings.Compare(a.ModelName, b.ModelName),
-			strings.Compare(a.Environment, b.Environment))
+			strings.Compare(a.Environment, b.Environment), strings.Compare(a.ToolName, b.ToolName),
+			strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.ClientName, b.ClientName))
 	})
 }

@@ -11,7 +11,18 @@ const (
 	Agent
 	Model
 	Environment
+	Tool // the first dimension of names
+	Rule
+	Client
 )
+
+// FinestTable returns the table with the shortest buckets that has a dimension.
+func (d Dimension) FinestTable() Table {
+	if d < Tool {
+		return Minute
+	}
+	return HourTool + 2*Table(d-Tool)
+}
 
 // Query selects the traces of a window, all or those of one agent.
 type Query struct {
@@ -34,11 +45,12 @@ type Plan struct {
 	Ranges   []Range
 }
 
-// NewPlan rounds the bounds of the query outwards to whole minutes (whole hours where the
-// minutes have been removed) and covers the window with days, hours at both ends of the
+// NewPlan rounds the bounds of the query outwards to whole minutes (whole hours by a
+// dimension of names, and where the minutes have been removed) and covers the window with days, hours at both ends of the
 // days, and minutes at both ends of the hours.
 func NewPlan(q Query) Plan {
-	from, to := floorTo(q.From, 60), ceilTo(q.To, 60)
+	finest := q.By.FinestTable().Level().Seconds()
+	from, to := floorTo(q.From, finest), ceilTo(q.To, finest)
 	if !q.MinutesFrom.IsZero() {
 		kept := ceilTo(q.MinutesFrom, 3600)
 		if from < kept {
@@ -83,6 +95,8 @@ func (p *Plan) add(t Table, from, to int64) {
 // tables returns the smallest tables that can answer; NumTables: no table by day can.
 func tables(q Query) (hour, day Table) {
 	switch {
+	case q.By >= Tool: // never of one agent
+		return q.By.FinestTable(), q.By.FinestTable() + 1
 	case q.OneAgent && (q.By == None || q.By == Agent), q.By == Agent:
 		return HourAgent, DayAgent
 	case q.OneAgent:

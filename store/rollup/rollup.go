@@ -42,7 +42,8 @@ func (l Level) Start(bucket uint32) time.Time {
 
 // Table is a set of rows: a level, and the dimensions of their keys. The cubes have
 // agent, model and environment; the others have one of them, so that a query over
-// weeks reads few rows.
+// weeks reads few rows. The tables of names have a dimension of names, in the place of the
+// environment, and no minutes: with sparse traffic almost every trace would add a row.
 type Table uint8
 
 // The tables.
@@ -55,6 +56,12 @@ const (
 	DayAgent
 	DayModel
 	DayEnvironment
+	HourTool // the first table of names: two of each dimension
+	DayTool
+	HourRule
+	DayRule
+	HourClient
+	DayClient
 	NumTables // the number of tables
 )
 
@@ -63,11 +70,19 @@ func (t Table) Level() Level {
 	switch t {
 	case Minute:
 		return ByMinute
-	case Hour, HourAgent, HourModel, HourEnvironment:
+	case Hour, HourAgent, HourModel, HourEnvironment, HourTool, HourRule, HourClient:
 		return ByHour
 	default:
 		return ByDay
 	}
+}
+
+// Names returns the dimension of a table of names, None for other tables.
+func (t Table) Names() Dimension {
+	if t < HourTool || t > DayClient {
+		return None
+	}
+	return Tool + Dimension(t-HourTool)/2
 }
 
 // HasAllDimensions reports whether the keys of the table have all three dimensions.
@@ -76,7 +91,8 @@ func (t Table) HasAllDimensions() bool { return t == Minute || t == Hour }
 // String returns the name of the table.
 func (t Table) String() string {
 	return [...]string{"minute", "hour", "hour_agent", "hour_model", "hour_environment",
-		"day_agent", "day_model", "day_environment", "unknown"}[min(t, NumTables)]
+		"day_agent", "day_model", "day_environment", "hour_tool", "day_tool",
+		"hour_rule", "day_rule", "hour_client", "day_client", "unknown"}[min(t, NumTables)]
 }
 
 // TableNamed returns the table with a name.
@@ -89,7 +105,8 @@ func TableNamed(name string) (Table, error) {
 	return NumTables, fmt.Errorf("unknown table of statistics %q", name)
 }
 
-// Key identifies a row. Dimensions that the table does not have are 0.
+// Key identifies a row. Dimensions that the table does not have are 0. Env is the name in tables
+// of names.
 type Key struct {
 	Table  Table
 	Bucket uint32
@@ -110,6 +127,7 @@ type Observation struct {
 	Agent        uint32
 	Model        uint32
 	Env          uint32
+	Names        [3]uint32 // tool, rule, client
 	Error        bool
 	Blocked      bool
 	InputTokens  int64
@@ -127,16 +145,16 @@ type Entry struct {
 // Compute returns the entries of every table for a de-duplicated batch, sorted by key.
 func Compute(obs []Observation) []Entry { return Expand(each(obs)) }
 
-// Minutes returns the entries of the minute table for a de-duplicated batch, sorted by
-// key.
-func Minutes(obs []Observation) []Entry {
+// Finest returns the entries of the finest tables, which are Minute and the tables of names by
+// the hour, for a de-duplicated batch, sorted by key.
+func Finest(obs []Observation) []Entry {
 	rows := each(obs)
 	return groupAndMerge(make([]Entry, 0, len(rows)), rows, func(k Key) Key { return k })
 }
 
-// each returns a minute row per observation.
+// each returns a minute row per observation, and the hour rows of names.
 func each(obs []Observation) []Entry {
-	rows := make([]Entry, len(obs))
+	rows := make([]Entry, len(obs), len(obs)+len(obs)/4+8)
 	bins := make([]Bin, len(obs))
 	for i := range obs {
 		o := &obs[i]
@@ -149,12 +167,18 @@ func each(obs []Observation) []Entry {
 				Duration: duration, Min: duration, Max: duration, Bins: bins[i : i+1 : i+1]},
 		}
 	}
-	return rows
+	names := NewCollector()
+	for by := Tool; by <= Client; by++ {
+		for i := range obs {
+			names.Add(Key{Table: by.FinestTable(), Bucket: ByHour.Bucket(obs[i].At), Env: obs[i].Names[by-Tool]}, &rows[i].Partial)
+		}
+	}
+	return append(rows, names.Entries()...)
 }
 
-// Expand returns the entries of every table, sorted by key, for entries of the minute
-// table in any order: the result equals Compute of the same observations. An engine
-// may store the minutes of a batch and compute the other tables later.
+// Expand returns the entries of every table, sorted by key, for entries of the finest
+// tables in any order: the result equals Compute of the same observations. An engine
+// may store the finest entries of a batch and compute the other tables later.
 func Expand(rows []Entry) []Entry {
 	// Each table is computed from the preceding table that is fine enough, in the
 	// order of tables; within a table rows are sorted by key.
@@ -163,9 +187,12 @@ func Expand(rows []Entry) []Entry {
 	for t, from := range [NumTables]Table{
 		Minute: Minute, Hour: Minute, HourAgent: Hour, HourModel: Hour, HourEnvironment: Hour,
 		DayAgent: HourAgent, DayModel: HourModel, DayEnvironment: HourEnvironment,
+		HourTool: HourTool, DayTool: HourTool,
+		HourRule: HourRule, DayRule: HourRule,
+		HourClient: HourClient, DayClient: HourClient,
 	} {
 		source := rows
-		if Table(t) != Minute {
+		if Table(t) != from {
 			source = all[at[from]:at[from+1]]
 		}
 		at[t] = len(all)
@@ -191,8 +218,12 @@ func one(b bool) int64 {
 	return 0
 }
 
-// in returns the key of the row of a coarser table that includes a row.
+// in returns the key of the row of an equal or coarser table that includes a row. A row is in no
+// finest table but its own: the table is then NumTables.
 func (k Key) in(t Table) Key {
+	if t != k.Table && (k.Table.Names() != t.Names() || t == Minute) {
+		return Key{Table: NumTables}
+	}
 	k.Bucket = uint32(int64(k.Bucket) / (t.Level().Seconds() / k.Table.Level().Seconds()))
 	k.Table = t
 	switch t {
@@ -216,12 +247,14 @@ type ranked struct {
 func (r *ranked) same(o *ranked) bool { return r.hi == o.hi && r.lo == o.lo && r.table == o.table }
 
 // groupAndMerge appends rows under new keys to dst, sorted by those keys, and merges
-// rows with equal keys. The input rows are not changed; dst may share their bins.
+// rows with equal keys. Rows whose new table is NumTables are left out. The input rows are not
+// changed; dst may share their bins.
 func groupAndMerge(dst, rows []Entry, rekey func(Key) Key) []Entry {
-	order := make([]ranked, len(rows))
+	order := make([]ranked, 0, len(rows))
 	for i := range rows {
-		k := rekey(rows[i].Key)
-		order[i] = ranked{k.Table, uint64(k.Bucket)<<32 | uint64(k.Agent), uint64(k.Model)<<32 | uint64(k.Env), int32(i)}
+		if k := rekey(rows[i].Key); k.Table != NumTables {
+			order = append(order, ranked{k.Table, uint64(k.Bucket)<<32 | uint64(k.Agent), uint64(k.Model)<<32 | uint64(k.Env), int32(i)})
+		}
 	}
 	slices.SortFunc(order, func(a, b ranked) int {
 		switch {

@@ -169,6 +169,8 @@ func TestPlan(t *testing.T) {
 		{"one agent", Query{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true}, []Table{HourAgent, DayAgent, HourAgent}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
 		{"one agent by model", Query{From: at("2026-05-01 10:00:00"), To: at("2026-05-31 11:00:00"), OneAgent: true, By: Model}, []Table{Hour}, "2026-05-01 10:00:00", "2026-05-31 11:00:00"},
 		{"minutes are gone", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05"), MinutesFrom: at("2026-05-31 09:00:00")}, []Table{HourEnvironment, DayEnvironment, HourEnvironment, Minute}, "2026-05-01 10:00:00", "2026-05-31 11:21:00"},
+		{"names have no minutes", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-01 10:20:06"), By: Tool}, []Table{HourTool}, "2026-05-01 10:00:00", "2026-05-01 11:00:00"},
+		{"a month of names", Query{From: at("2026-05-01 10:20:05"), To: at("2026-05-31 11:20:05"), By: Client}, []Table{HourClient, DayClient, HourClient}, "2026-05-01 10:00:00", "2026-05-31 12:00:00"},
 		{"nothing", Query{From: at("2026-05-02 00:00:00"), To: at("2026-05-01 00:00:00")}, nil, "2026-05-02 00:00:00", "2026-05-02 00:00:00"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -189,7 +191,7 @@ func TestPlan(t *testing.T) {
 func TestPlanCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := Query{From: time.Unix(rapid.Int64Range(0, 1e7).Draw(t, "from"), rapid.Int64Range(0, 1).Draw(t, "nanos")),
-			By: rapid.SampledFrom([]Dimension{None, Agent, Model, Environment}).Draw(t, "by"), OneAgent: rapid.Bool().Draw(t, "one agent")}
+			By: rapid.SampledFrom([]Dimension{None, Agent, Model, Environment, Tool, Client}).Draw(t, "by"), OneAgent: rapid.Bool().Draw(t, "one agent")}
 		q.To = q.From.Add(time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "seconds")) * time.Second)
 		if rapid.Bool().Draw(t, "dropped") {
 			q.MinutesFrom = time.Unix(rapid.Int64Range(1, 2e7).Draw(t, "kept"), 0)
@@ -319,12 +321,12 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// TestExpandMinutes expands the minutes of several batches together: the entries equal
+// TestExpandFinest expands the finest entries of several batches together: the entries equal
 // those of the batches themselves.
-func TestExpandMinutes(t *testing.T) {
+func TestExpandFinest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := observations.Draw(t, "one"), observations.Draw(t, "two")
-		later := Expand(slices.Concat(Minutes(two), Minutes(one)))
+		later := Expand(slices.Concat(Finest(two), Finest(one)))
 		if diff := cmp.Diff(Combine(Compute(one), Compute(two)), later, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}

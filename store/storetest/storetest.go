@@ -53,7 +53,7 @@ var groups = []group{
 	{"Leases", testLeases}, {"Fencing", testFencing},
 	{"Ingest", testIngest}, {"Batches", testBatches}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
 	{"ListTraces", testListTraces}, {"TraceDetails", testTraceDetails}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
-	{"Stats", testStats}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
+	{"Stats", testStats}, {"StatsOfNames", testStatsOfNames}, {"BoundOfNames", testBoundOfNames}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
 	{"AuditHeads", testAuditHeads},
 	{"AuditEvidence", testAuditEvidence},
 	{"AuditKeys", testAuditKeys},

@@ -28,6 +28,9 @@ CREATE TABLE IF NOT EXISTS traces @CLUSTER (
 	rule       String,
 	reason     String,
 	error_kind String,
+	approval    String, -- its outcome; empty: nothing asked for one
+	approval_id String,
+	approved_by String,
 	input      Int64,
 	output     Int64,
 	cache_read Int64,
@@ -81,6 +84,10 @@ CREATE TABLE IF NOT EXISTS feed @CLUSTER (
 	cost       Int64,
 	duration   Int64,
 	bin        UInt16,
+	tool        String,
+	rule        String,
+	client_name String,
+	reason      String,
 	policies   Array(String),
 	call_tools  Array(String),
 	call_counts Array(Int64)
@@ -88,7 +95,7 @@ CREATE TABLE IF NOT EXISTS feed @CLUSTER (
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS feed_of_traces @CLUSTER TO feed AS
 	SELECT committed, tenant, seq, writer, created, id, again, agent, agent_name, error, blocked, env, team, provider, model,
-		input, output, cost, duration, bin, policies, call_tools, call_counts FROM traces;
+		input, output, cost, duration, bin, tool, rule, client_name, reason, policies, call_tools, call_counts FROM traces;
 
 -- Merged statistics. A row counts where its day has its version in the newest generation.
 CREATE TABLE IF NOT EXISTS rollups @CLUSTER (
@@ -97,7 +104,7 @@ CREATE TABLE IF NOT EXISTS rollups @CLUSTER (
 	bucket  UInt32,
 	agent   String,
 	model   String,
-	env     String,
+	env     String, -- the name in tables of names
 	day     UInt16,
 	version Int64,
 	traces  Int64,

@@ -82,6 +82,9 @@ CREATE TABLE traces (
 	rule       bytea            NOT NULL,
 	reason     bytea            NOT NULL,
 	error_kind bytea            NOT NULL,
+	approval    bytea           NOT NULL, -- its outcome; empty: nothing asked for one
+	approval_id bytea           NOT NULL,
+	approved_by bytea           NOT NULL,
 	input      bigint           NOT NULL,
 	output     bigint           NOT NULL,
 	cache_read bigint           NOT NULL,
@@ -124,14 +127,16 @@ CREATE TABLE trace_batches (
 	PRIMARY KEY (tenant, n)
 );
 
--- Statistics of batches that are not merged yet: rows of the table by the minute, uses of
--- tools and policies that fired. Each array is a column of such rows.
+-- Statistics of batches that are not merged yet: rows of the finest tables, uses of
+-- tools and policies that fired. Each array is a column of such rows. The names of a batch
+-- are in the order in which its traces name them.
 CREATE TABLE rollup_deltas (
 	tenant      int      NOT NULL,
 	n           bigint   NOT NULL, -- of the batch
 	at          bigint   NOT NULL,
 	oldest      bigint   NOT NULL, -- first and last minute
 	newest      bigint   NOT NULL,
+	tables      smallint[] NOT NULL,
 	buckets     bigint[] NOT NULL,
 	agents      bytea[]  NOT NULL,
 	models      bytea[]  NOT NULL,
@@ -150,11 +155,12 @@ CREATE TABLE rollup_deltas (
 	PRIMARY KEY (tenant, n)
 );
 CREATE VIEW waiting_rollups AS SELECT d.tenant, d.n, d.oldest, d.newest, k.*
-	FROM rollup_deltas d, unnest(buckets, agents, models, envs, traces, errors, costs, data) AS k (bucket, agent, model, env, traces, errors, cost, data);
+	FROM rollup_deltas d, unnest(tables, buckets, agents, models, envs, traces, errors, costs, data) WITH ORDINALITY AS k (tbl, bucket, agent, model, env, traces, errors, cost, data, place);
 CREATE VIEW waiting_tools AS SELECT d.tenant, d.n, k.* FROM rollup_deltas d, unnest(tool_agents, tools, firsts, lasts, calls) AS k (agent, tool, first, last, calls);
 CREATE VIEW waiting_fires AS SELECT d.tenant, d.n AS batch, k.* FROM rollup_deltas d, unnest(policies, fires) AS k (policy, n);
 
--- Agents, models and environments (with teams) are words of store/rollup; empty: all.
+-- Agents, models and environments (with teams) are words of store/rollup; empty: all. In tables of
+-- names env is the name.
 CREATE TABLE rollups (
 	tenant int    NOT NULL,
 	tbl    smallint NOT NULL, -- store/rollup numbers them

@@ -10,10 +10,10 @@ import (
 	"svc/store/rollup"
 )
 
-// bounds rounds a window outwards to whole minutes, or to whole hours where the
+// bounds rounds a window outwards to units: whole minutes or hours; to whole hours where the
 // statistics by the minute have been removed.
-func (t *traces) bounds(from, to time.Time) (time.Time, time.Time) {
-	from, to = floorTo(from, time.Minute), ceilTo(to, time.Minute)
+func (t *traces) bounds(from, to time.Time, unit time.Duration) (time.Time, time.Time) {
+	from, to = floorTo(from, unit), ceilTo(to, unit)
 	if from.Before(t.minutes) {
 		from = floorTo(from, time.Hour)
 	}
@@ -46,6 +46,7 @@ type group struct {
 	id, name        string // id of an agent, or its name if it has no id
 	provider, model string
 	environment     string
+	names           [3]string
 }
 
 func groupOf(tr *store.Trace, by store.GroupBy) group {
@@ -59,25 +60,41 @@ func groupOf(tr *store.Trace, by store.GroupBy) group {
 		return group{provider: tr.ModelProvider, model: tr.ModelName}
 	case store.GroupByEnvironment:
 		return group{environment: tr.Environment}
+	case store.GroupByTool:
+		return group{names: [3]string{tr.Names()[0]}}
+	case store.GroupByRule:
+		return group{names: [3]string{1: tr.Names()[1]}}
+	case store.GroupByClient:
+		return group{names: [3]string{2: tr.Names()[2]}}
 	}
 	return group{}
 }
 
 // Stats sums up the traces of a window.
 func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats, err error) {
-	if err := q.GroupBy.Check(); err != nil {
+	if err := q.Check(); err != nil {
 		return out, err
 	}
+	names := rollup.Names{}
 	groups := map[group][]store.Trace{}
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
-		out.From, out.To = tr.bounds(q.From, q.To)
+		unit := time.Minute
+		switch q.GroupBy {
+		case store.GroupByTool, store.GroupByRule, store.GroupByClient:
+			unit = time.Hour
+		}
+		out.From, out.To = tr.bounds(q.From, q.To, unit)
 		var all []store.Trace
 		for _, one := range tr.seen {
+			g := groupOf(&one, q.GroupBy)
+			for i := range g.names {
+				g.names[i] = names.Of(rollup.Tool+rollup.Dimension(i), one.CreatedAt, g.names[i])
+			}
 			if one.CreatedAt.Before(out.From) || !one.CreatedAt.Before(out.To) || q.AgentID != "" && q.AgentID != one.AgentID {
 				continue
 			}
 			all = append(all, one)
-			if g := groupOf(&one, q.GroupBy); q.GroupBy != store.GroupNone {
+			if q.GroupBy != store.GroupNone {
 				groups[g] = append(groups[g], one)
 			}
 		}
@@ -87,14 +104,15 @@ func (t *tenant) Stats(ctx context.Context, q store.StatsQuery) (out store.Stats
 	if err != nil {
 		return out, err
 	}
-	names, err := t.presentNames(ctx, groups)
+	present, err := t.presentNames(ctx, groups)
 	out.Groups = []store.StatsGroup{}
 	for g, list := range groups {
 		if g.id != "" {
-			g.name = names[g.id]
+			g.name = present[g.id]
 		}
 		out.Groups = append(out.Groups, store.StatsGroup{AgentID: g.id, AgentName: g.name, ModelProvider: g.provider,
-			ModelName: g.model, Environment: g.environment, Totals: totals(list)})
+			ModelName: g.model, Environment: g.environment,
+			ToolName: g.names[0], RuleID: g.names[1], ClientName: g.names[2], Totals: totals(list)})
 	}
 	rollup.Sort(out.Groups)
 	return out, err
@@ -150,7 +168,7 @@ func (t *tenant) Spend(ctx context.Context, q []store.SpendQuery) (spent []store
 	err = t.traces(ctx, func(_ *engine, tr *traces) error {
 		spent = make([]store.NanoUSD, len(q))
 		for i := range q {
-			from, to := tr.bounds(q[i].From, q[i].To)
+			from, to := tr.bounds(q[i].From, q[i].To, time.Minute)
 			for k, one := range tr.seen {
 				pays := q[i].AgentID != "" && one.AgentID == q[i].AgentID
 				switch q[i].Scope {

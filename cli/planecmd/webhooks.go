@@ -81,9 +81,9 @@ type webhookFields struct {
 	cmd    *cobra.Command
 	create bool
 
-	name, url, urlFile, format, environment, agent string
-	events                                         []string
-	enabled                                        *bool
+	name, urlFile, format, environment, agent string
+	events                                    []string
+	enabled                                   *bool
 }
 
 // Flags adds the flags.
@@ -91,18 +91,15 @@ func (h *webhookFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	h.r, h.cmd = r, cmd
 	f := cmd.Flags()
 	f.StringVar(&h.name, "name", "", "name, unique")
-	f.StringVar(&h.url, "url", "", "https URL; other users of the machine can see it, so prefer --url-file")
-	f.StringVar(&h.urlFile, "url-file", "", `file that contains the URL, "-" for standard input`)
+	f.StringVar(&h.urlFile, "url-file", "", `file with the https URL of the receiver, which is a secret; "-" for standard input`)
 	f.StringSliceVar(&h.events, "events", nil, "types of events, comma-separated: "+strings.Join(api.EventTypes, ", "))
 	command.EnumFlag(cmd, &h.format, "format", api.WebhookFormats, "of the messages (default json)")
 	f.StringVar(&h.environment, "environment", "", "only events of this environment")
 	f.StringVar(&h.agent, "agent-id", "", "only events of this agent")
 	command.BoolFlag(cmd, &h.enabled, "enabled", "whether messages are sent")
 	agents.CompleteFlag(r, cmd, "agent-id")
-	cmd.MarkFlagsMutuallyExclusive("url", "url-file")
 	if h.create {
-		command.RequireFlags(cmd, "events")
-		cmd.MarkFlagsOneRequired("url", "url-file")
+		command.RequireFlags(cmd, "events", "url-file")
 	}
 	if err := cmd.RegisterFlagCompletionFunc("events", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return api.EventTypes, cobra.ShellCompDirectiveNoFileComp
@@ -111,10 +108,10 @@ func (h *webhookFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	}
 }
 
-// readURL returns the URL of a flag or of a file.
+// readURL returns the URL in the file that was named, nil without one.
 func (h *webhookFields) readURL() (*string, error) {
 	if h.urlFile == "" {
-		return command.Changed(h.cmd, "url", &h.url), nil
+		return nil, nil
 	}
 	text, err := h.r.Env.ReadFile(h.urlFile)
 	if err != nil {

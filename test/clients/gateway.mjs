@@ -10,8 +10,8 @@ import { join } from 'node:path';
 // with additional keys of the upstream as YAML, or {command, keys}) and routes (YAML lines).
 // The first upstream is the default, unless more.federation contains the section federation.
 // more may also contain keys, additional entries of auth.keys as YAML; oauth, the lines of
-// auth.oauth as a function of the port; yaml, additional sections; env, additional environment
-// variables.
+// auth.oauth as a function of the port; denyAs, policy.deny_as; yaml, additional sections; env,
+// additional environment variables.
 export async function startGateway(binary, upstreams, routes, rules = '', more = {}) {
   const dir = mkdtempSync(join(tmpdir(), 'svc-clients-'));
   execFileSync(binary, ['license', 'keygen', '--out', dir], { stdio: 'pipe' });
@@ -33,7 +33,7 @@ auth:
   keys: [{id: ts, hash: "${key.hash}"}${(more.keys ?? []).map((entry) => `, ${entry}`).join('')}]
 ${more.oauth?.(port) ?? ''}
 ${more.yaml ?? ''}
-policy: {default_action: allow, rules: [${rules}]}
+policy: {default_action: allow, rules: [${rules}]${more.denyAs ? `, deny_as: ${more.denyAs}` : ''}}
 audit: {path: ${join(dir, 'audit.jsonl')}}
 shutdown: {grace: 2s}
 `);

@@ -96,6 +96,21 @@ func finishApproval(policy map[string]any) {
 	policy["approval"] = approval
 }
 
+// finishBudget gives a budget the member of its scope, and no member of another one.
+func finishBudget(budget map[string]any, members map[string][2]string) {
+	scope, _ := budget["scope"].(string)
+	if scope == "" {
+		scope = "agent"
+	}
+	for of, member := range members {
+		if of == scope {
+			budget[member[0]] = member[1]
+		} else {
+			delete(budget, member[0])
+		}
+	}
+}
+
 func newBodyRig(t *testing.T, doc map[string]any) *bodyRig {
 	r := newRig(t)
 	agent, team := r.agent(r.admin, "one"), r.team(r.admin, "one", "agents:read")
@@ -140,6 +155,9 @@ func finishDocuments(fresh string, body map[string]any) {
 			}
 			if _, ok := spec["team"]; ok {
 				spec["team"] = "one"
+			}
+			if document["kind"] == "Budget" {
+				finishBudget(spec, map[string][2]string{"agent": {"agent", "one"}, "environment": {"environment", "production"}, "team": {"team", "one"}})
 			}
 			if names, ok := spec["formerNames"].([]any); ok && len(names) > 0 {
 				spec["formerNames"] = []any{fmt.Sprint(fresh, "-was-", i)}
@@ -204,9 +222,17 @@ func (b *bodyRig) finish(rt bodyRoute, body map[string]any) map[string]any {
 		}
 	}
 	switch rt.path {
+	case "/api/costs/budgets", "/api/costs/budgets/{id}":
+		if _, ok := body["scope"]; !ok && rt.method == "PUT" {
+			body["scope"] = "agent" // an earlier body changed it
+		}
+		finishBudget(body, map[string][2]string{"agent": {"agentId", b.gen.meet["agentId"].(string)}, "environment": {"environment", "production"}, "team": {"teamId", b.gen.meet["teamId"].(string)}})
 	case "/api/approvals/{id}/claim", "/api/approvals/{id}/release", "/api/approvals/{id}/decision":
 		b.approval(rt, fresh, body)
 	case "/api/apply":
+		for _, hook := range b.ask(b.admin, "GET", "/api/webhooks", "").want(200).list() { // a tenant may have few
+			b.ask(b.admin, "DELETE", "/api/webhooks/"+hook.id(b.t), "").want(200)
+		}
 		finishDocuments(fresh, body)
 	case "/api/policies/templates/apply": // a template is applied once per agent
 		for _, policy := range b.ask(b.admin, "GET", "/api/policies?limit=500", "").want(200).list() {

@@ -49,7 +49,8 @@ type rig struct {
 	admin string // an api key of tenant one
 	other string // an api key of tenant two
 
-	delivery string // of the webhook of tenant one, if it has specimens
+	delivery string            // of the webhook of tenant one, if it has specimens
+	gateways map[string]string // keys of scope ingest by tenant, of those that have specimens
 }
 
 // newRig starts a control plane with rate limits that tests do not reach; change changes

@@ -29,6 +29,11 @@ func (r *rig) specimens(key, tenant string) map[string]string {
 		"/api/webhooks/":      r.hook(key, "specimen"),
 	}
 	_, ids["/api/keys/"] = r.key(key, "agent")
+	if r.gateways == nil {
+		r.gateways = map[string]string{}
+	}
+	r.gateways[tenant], _ = r.key(key, "ingest")
+	ids["/api/approvals/"] = r.ask(r.gateways[tenant], "POST", "/api/approvals", approvalBody("key:specimen", 1)).want(201).data().id(r.t)
 	if tenant == "one" {
 		r.delivery = r.endedDelivery(ids["/api/webhooks/"])
 	}
@@ -69,6 +74,12 @@ func goodBody(rt *route, agent string) string {
 		return `{"name":"changed"}`
 	case "POST /api/webhooks/{id}/redeliver":
 		return `{"deliveryId":"dlv_specimen"}`
+	case "POST /api/approvals":
+		return approvalBody("key:new", 2)
+	case "POST /api/approvals/{id}/claim", "POST /api/approvals/{id}/release":
+		return claimBody(1, 1)
+	case "POST /api/approvals/{id}/decision":
+		return `{"decision":"grant"}`
 	case "POST /api/keys":
 		return `{"name":"new","scope":"agent"}`
 	case "POST /api/traces":
@@ -129,10 +140,18 @@ func TestAnotherTenantsIDs(t *testing.T) {
 				t.Fatalf("no specimen for %s", rt.path)
 			}
 			r.specimens(r.other, "two") // tenant two has resources of the same kinds under other ids
-			if status := r.try(&rt, r.other, id, ids["/api/agents/"]); status != 404 {
+			owner, other := r.admin, r.other
+			if slices.Equal(rt.keys, []store.KeyScope{store.ScopeIngest}) { // the claim of an approval, and its release
+				owner, other = r.gateways["one"], r.gateways["two"]
+				r.ask(r.admin, "POST", "/api/approvals/"+id+"/decision", `{"decision":"grant"}`).want(200)
+				if strings.HasSuffix(rt.path, "/release") {
+					r.ask(owner, "POST", "/api/approvals/"+id+"/claim", claimBody(1, 1)).want(200)
+				}
+			}
+			if status := r.try(&rt, other, id, ids["/api/agents/"]); status != 404 {
 				t.Errorf("another tenant gets %d", status)
 			}
-			if status := r.try(&rt, r.admin, id, ids["/api/agents/"]); status != 200 && status != 201 {
+			if status := r.try(&rt, owner, id, ids["/api/agents/"]); status != 200 && status != 201 {
 				t.Errorf("the tenant itself gets %d", status)
 			}
 		})
@@ -250,13 +269,13 @@ func TestKeyScopeMatrix(t *testing.T) {
 // that no scope opens it.
 func guards(method, path string) []string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
-	if noun == "webhooks" {
+	if noun == "webhooks" || noun == "approvals" && (method == "GET" || strings.HasSuffix(path, "/decision")) {
 		noun = "policies"
 	}
 	switch {
 	case path == "/api/openapi.json", path == "/api/whoami":
 		return nil
-	case noun == "otlp", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
+	case noun == "otlp", noun == "approvals", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
 		return []string{}
 	case path == "/api/governance":
 		return []string{"policies:read"}
@@ -414,6 +433,12 @@ POST /api/webhooks/{id}/rotateSecret
 POST /api/webhooks/{id}/test
 GET /api/webhooks/{id}/deliveries
 POST /api/webhooks/{id}/redeliver
+GET /api/approvals
+POST /api/approvals
+GET /api/approvals/{id}
+POST /api/approvals/{id}/claim
+POST /api/approvals/{id}/release
+POST /api/approvals/{id}/decision
 GET /api/apply
 POST /api/apply`), "\n") {
 		if !seen[name] {

@@ -6,6 +6,19 @@
 // transactions on those of one tenant ([Engine], [Tx]); it knows neither their contents
 // nor their rules.
 //
+//	Tenant ──View, Update──▶ Engine: bolt, postgres, storetest/memory
+//	   │                        │ runs f, again after a conflict
+//	   ▼                        ▼
+//	rules of a kind ──Get, Many, Scan, Count, Put, Delete──▶ Tx: rows of buckets
+//	   │  kind.go has what most kinds share; approval*.go, agent.go, key.go, team.go, user.go their own
+//	   │ in the transaction of the change
+//	   ├─▶ Changed: If-Match, audit event, governance revision           event.go
+//	   ├─▶ notify: messages into the queues of webhooks                  notify.go
+//	   └─▶ rows that depend on it: names, members, budgets, webhooks
+//	later, in steps: EndApprovals, RecordAttempts, ApplyRetention        approvalrows.go, notify.go, trim.go
+//
+// The buckets, and what their rows have:
+//
 //	agent_aliases         former name → id of the agent and time of the change of name, JSON
 //	agent_configs         agent id → configuration text
 //	agent_counts          "auto" → number of agents that traces have registered, JSON

@@ -280,7 +280,17 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 	a := newApprover(t, o)
 	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team", Scopes: []string{"policies:write"}}))(t)
 	limited := a.key(store.KeyCreate{Name: "limited", Scope: store.ScopeAPI, TeamID: team.ID})
-	must(a.CreateAgent(ctx, store.AgentCreate{Name: "of the team", TeamID: team.ID}))(t)
+	others := must(a.CreateTeam(ctx, store.TeamCreate{Name: "others", Scopes: []string{"policies:write"}}))(t)
+	of := func(name, team string) store.Agent {
+		return must(a.CreateAgent(ctx, store.AgentCreate{Name: name, TeamID: team}))(t)
+	}
+	name, none := "of the team", ""
+	must(a.UpdateAgent(ctx, of("formerly", team.ID).ID, store.AgentUpdate{Name: &name}))(t)
+	of("of others", others.ID)
+	must(a.UpdateAgent(ctx, of("left", team.ID).ID, store.AgentUpdate{TeamID: &none}))(t)
+	if err := a.DeleteAgent(ctx, of("gone", team.ID).ID); err != nil {
+		t.Fatal(err)
+	}
 	n := 0
 	for name, test := range map[string]struct {
 		key     string
@@ -298,6 +308,10 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 		"a user without an address":      {"", func(c *store.ApprovalCall) { c.Persons = []string{""} }, false},
 		"another team":                   {limited, func(*store.ApprovalCall) {}, true},
 		"an agent of the team":           {limited, func(c *store.ApprovalCall) { c.AgentName = "of the team" }, false},
+		"its former name":                {limited, func(c *store.ApprovalCall) { c.AgentName = "formerly" }, false},
+		"an agent of another team":       {limited, func(c *store.ApprovalCall) { c.AgentName = "of others" }, true},
+		"an agent that left the team":    {limited, func(c *store.ApprovalCall) { c.AgentName = "left" }, true},
+		"an agent that is gone":          {limited, func(c *store.ApprovalCall) { c.AgentName = "gone" }, true},
 	} {
 		n++
 		c := aCall("key:bob", n)
@@ -330,6 +344,86 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 			t.Errorf("%q reads %+v, %v", id, got.Arguments, err)
 		}
 	}
+}
+
+// testApprovalMessages: each change that a message is about queues it once, in the transaction
+// of the change, and no message has arguments.
+func testApprovalMessages(t testing.TB, o Opened) {
+	a := newApprover(t, o)
+	team := must(a.CreateTeam(ctx, store.TeamCreate{Name: "team"}))(t)
+	agent := must(a.CreateAgent(ctx, store.AgentCreate{Name: "billing", Environment: "staging", TeamID: team.ID}))(t)
+	events := []string{store.EventApprovalRequested, store.EventApprovalDecided, store.EventApprovalExpired}
+	all := webhook(t, a.Tenant, "all", events...)
+	var limited []string
+	for name, in := range map[string]store.WebhookCreate{"team": {TeamID: team.ID}, "environment": {Environment: "staging"}, "agent": {AgentID: agent.ID}} {
+		in.Name, in.Events, in.Enabled = name, events, true
+		limited = append(limited, must(a.CreateWebhook(ctx, in))(t).ID)
+	}
+	other := must(a.CreateWebhook(ctx, store.WebhookCreate{Name: "other", Environment: "production", Events: events, Enabled: true}))(t)
+
+	const secret = "SECRET-ARGUMENT"
+	call := func(digest int, reasons ...string) store.ApprovalCall {
+		c := aCall("oauth:bob@example.com", digest, reasons...)
+		c.Arguments[0].Value, c.Persons = secret, []string{secret}
+		return c
+	}
+	var want []string // the types and the statuses of the messages so far
+	expect := func(what string, more ...string) {
+		t.Helper()
+		want = append(want, more...)
+		for _, hook := range append(limited, all.ID) {
+			list := queued(t, a.Tenant, hook)
+			got := ids(list, func(d store.Delivery) string { return fmt.Sprintf("%s %v", d.Event.Type, d.Event.Data["status"]) })
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: queued are %q, want %q", what, got, want)
+			}
+			for i := range list {
+				if text := fmt.Sprintf("%+v", list[i]); strings.Contains(text, secret) || strings.Contains(text, "bob@") || strings.Contains(text, "/amount") {
+					t.Errorf("%s: the message has what it must not have: %s", what, text)
+				}
+			}
+		}
+		if list := queued(t, a.Tenant, other.ID); len(list) != 0 {
+			t.Errorf("%s: a webhook for other agents gets %+v", what, list)
+		}
+	}
+	if o.Fail != nil {
+		o.Fail(func() error { return errors.New("disk") })
+		if _, err := a.RequestApproval(ctx, a.gateway, call(1)); err == nil {
+			t.Error("a failed write was no error")
+		}
+		o.Fail(nil)
+		expect("a failed write")
+	}
+	one := a.request(call(1))
+	a.request(call(1))
+	expect("requested", "approval.requested pending")
+	a.request(call(1, "r1", "r2")) // a further reason
+	expect("merged")
+	for range 2 {
+		a.decide(one.ID, store.DecisionGrant)
+	}
+	expect("granted", "approval.decided granted")
+	if d := queued(t, a.Tenant, all.ID)[1].Event; d.Data["decision"] != store.DecisionGrant || d.Data["decidedBy"] != "usr_Ann" || d.Subject != (store.Subject{Kind: "approval", ID: one.ID, Name: "pay"}) {
+		t.Errorf("event %+v", d)
+	}
+	must(a.ClaimApproval(ctx, one.ID, a.claim(one.Approval, "1")))(t)
+	must(a.ReleaseApproval(ctx, one.ID, a.claim(one.Approval, "1")))(t)
+	expect("claimed and released")
+	a.request(call(1, "r3"))
+	expect("superseded", "approval.expired expired", "approval.requested pending")
+	two := a.request(call(2))
+	a.decide(two.ID, store.DecisionGrant)
+	a.decide(two.ID, store.DecisionRevoke)
+	a.decide(a.request(call(3)).ID, store.DecisionDeny)
+	expect("revoked and denied", "approval.requested pending", "approval.decided granted", "approval.decided denied", "approval.requested pending", "approval.decided denied")
+	o.Clock.Advance(24 * time.Hour)
+	for range 2 {
+		if _, _, err := a.EndApprovals(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("after the time", "approval.expired expired")
 }
 
 // testApprovalLimits: the bounds, each by the rule that it belongs to.

@@ -41,7 +41,7 @@ var groups = []group{
 	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"SpendByScope", testSpendByScope}, {"Budgets", testBudgets},
 	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
 	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
-	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds},
+	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds}, {"ApprovalMessages", testApprovalMessages},
 	{"Webhooks", testWebhooks}, {"Deliveries", testDeliveries}, {"DroppedDeliveries", testDroppedDeliveries}, {"EventsOfState", testEventsOfState}, {"FailingWebhook", testFailingWebhook},
 	{"LastUnlimitedKey", testLastUnlimitedKey}, {"TenantKey", testTenantKey},
 	{"UserEvents", testUserEvents}, {"UserEventOrder", testUserEventOrder}, {"InvitedUsers", testInvitedUsers},

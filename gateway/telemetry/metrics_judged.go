@@ -23,10 +23,14 @@ func (m *Metrics) PolicyFired(action string) { m.fired.WithLabelValues(action).I
 
 // newApprovalCounter returns the counter of calls that a person has to approve.
 func newApprovalCounter() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
+	approvals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "svc_gateway_approvals_total",
 		Help: "Calls that a person has to approve, by result: required, granted, continued, denied, limit, too_large or unavailable.",
 	}, []string{"result"})
+	for _, result := range []string{"required", "granted", "continued", "denied", "limit", "too_large", "unavailable"} {
+		approvals.WithLabelValues(result) // so that the first one is an increase for alerts
+	}
+	return approvals
 }
 
 // Approved counts a call that a person has to approve, by the result.

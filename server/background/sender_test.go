@@ -312,4 +312,8 @@ func TestSlack(t *testing.T) {
 			t.Errorf("%s: %q", typ, text)
 		}
 	}
+	unused := WireEvent("one", &store.Delivery{Event: store.Event{Type: store.EventApprovalExpired, Data: map[string]any{"decision": store.DecisionGrant}}})
+	if text := slackText(&unused); !strings.Contains(text, "was granted and not used in time") {
+		t.Errorf("a grant that nobody used: %q", text)
+	}
 }

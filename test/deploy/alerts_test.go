@@ -356,7 +356,7 @@ func TestAlerts(t *testing.T) {
 		check(t, nil, after, "ControlPlaneRetentionRemovesMuch")
 	})
 	// Faults that no test can provoke on every machine: the values that TestShardMetric of server,
-	// its tests of a full disk, and the tests of retention's clock see.
+	// its tests of a full disk, and the tests of retention's clock, of approvals and of webhooks see.
 	t.Run("values of other tests", func(t *testing.T) {
 		for alert, text := range map[string]string{
 			"ControlPlaneTraceShardAway":   `svc_trace_store_shard_up{shard="two:9000"} 0`,
@@ -364,10 +364,23 @@ func TestAlerts(t *testing.T) {
 			"ControlPlaneDiskAlmostFull":   "svc_store_disk_free_bytes 1e+08",
 			"ControlPlaneClockJump":        "svc_store_clock_jump_seconds 8.64e+06",
 			"GatewayDiskAlmostFull":        `svc_gateway_disk_free_bytes{directory="audit"} 1e+08`,
+			"ControlPlaneApprovalsWait":    "svc_approvals_open 2\n" + `svc_approval_decisions_total{decision="grant"} 3`,
+			"ControlPlaneMessagesWait":     "svc_webhook_queue 1001",
 		} {
 			after := new(history)
 			after.scrape(t, planeJob, text, hour)
 			check(t, calm, after, alert)
+		}
+		for alert, counter := range map[string]string{
+			"ControlPlaneMessagesFail":    `svc_webhook_deliveries_total{result="failed"}`,
+			"GatewayApprovalsUnavailable": `svc_gateway_approvals_total{result="unavailable"}`,
+			"GatewayApprovalsLimited":     `svc_gateway_approvals_total{result="limit"}`,
+		} {
+			before, after := new(history), new(history)
+			before.scrape(t, planeJob, counter+" 1", hour)
+			after.scrape(t, planeJob, counter+" 1", hour)
+			after.scrape(t, planeJob, counter+" 2", 6*time.Minute)
+			check(t, before, after, alert)
 		}
 	})
 

@@ -107,11 +107,11 @@ func TestWhatTheControlPlaneAnswers(t *testing.T) {
 	}{
 		{"denied", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalDenied}, nil, ApprovalState{Result: ApprovalDenied, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
 		{"granted for other reasons", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: []api.ApprovalReason{{PolicyID: "r"}}}, nil, ApprovalState{Result: ApprovalRequired, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
-		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 1},
+		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, 1},
 		{"no id", api.ApprovalAnswer{Status: api.ApprovalGranted, Reasons: byRule}, nil, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
 		{"limit", api.ApprovalAnswer{}, []error{statusError(429)}, ApprovalState{Result: ApprovalLimit, RetryAfter: 40 * time.Second}, 1},
 		{"refused key", api.ApprovalAnswer{}, []error{statusError(401)}, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
-		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 2},
+		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: byRule}, 2},
 	} {
 		now := time.Unix(1e9, 0)
 		p := &fakePlane{answer: tt.answer, err: tt.err}
@@ -168,28 +168,32 @@ func TestContinuations(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := (&fakePlane{}).approvals(t, &now)
 	d := a.Digest("call")
-	a.MayContinue(d, "state", "apr_1", "usr_1")
+	a.MayContinue(d, "state", ApprovalState{Result: ApprovalGranted, ID: "apr_1", ApprovedBy: "usr_1", Reasons: byRule})
 	for _, other := range []struct {
 		d     ApprovalDigest
 		state string
 	}{{a.Digest("other"), "state"}, {d, "stat"}, {d, ""}} {
-		if _, ok := a.Continue(other.d, other.state); ok {
+		if _, ok := a.Continue(other.d, other.state, byRule); ok {
 			t.Errorf("%v %q continues", other.d, other.state)
 		}
 	}
-	if got, ok := a.Continue(d, "state"); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
+	if got, ok := a.Continue(d, "state", byRule); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if _, ok := a.Continue(d, "state"); ok {
+	if _, ok := a.Continue(d, "state", byRule); ok {
 		t.Error("continues twice")
 	}
-	a.MayContinue(d, "late", "apr_1", "")
+	a.MayContinue(d, "state", ApprovalState{ID: "apr_1", Reasons: byRule})
+	if _, ok := a.Continue(d, "state", append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)); ok {
+		t.Error("continues although a policy asks that did not ask before")
+	}
+	a.MayContinue(d, "late", ApprovalState{ID: "apr_1"})
 	now = now.Add(10 * time.Minute)
-	if _, ok := a.Continue(d, "late"); ok {
+	if _, ok := a.Continue(d, "late", nil); ok {
 		t.Error("continues after ten minutes")
 	}
 	for i := range 3 * maxRecent {
-		a.MayContinue(d, fmt.Sprint(i), "apr_1", "")
+		a.MayContinue(d, fmt.Sprint(i), ApprovalState{ID: "apr_1"})
 	}
 	if n := len(a.continuing.entries); n > maxRecent {
 		t.Errorf("%d calls are remembered", n)
@@ -214,6 +218,11 @@ func TestDigestsAndTags(t *testing.T) {
 
 func shown(t *testing.T, arguments string) (api.ApprovalRequest, bool) {
 	t.Helper()
+	return shownCall(t, `"name":"x","arguments":`+arguments)
+}
+
+func shownCall(t *testing.T, params string) (api.ApprovalRequest, bool) {
+	t.Helper()
 	var m mcp.Message
 	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`), &m); err != nil {
 		t.Fatal(err)
@@ -222,11 +231,6 @@ func shown(t *testing.T, arguments string) (api.ApprovalRequest, bool) {
 	var r api.ApprovalRequest
 	ok := (&fakePlane{}).approvals(t, &now).Show(&r, &m, &Restoring{put: []string{"write to a@b.c"}, entities: []string{"EMAIL"}}, false)
 	return r, ok
-	t.Helper()
-	return shownCall(t, `"name":"x","arguments":`+arguments)
-}
-
-func shownCall(t *testing.T, params string) (api.ApprovalRequest, bool) {
 }
 
 func TestWhatAnApproverReads(t *testing.T) {
@@ -264,15 +268,6 @@ func TestWhatAnApproverReads(t *testing.T) {
 	}
 }
 
-// Long values are shortened in their middle, the longest first, and no escape is cut.
-func TestLongValuesAreShortened(t *testing.T) {
-	total := func(r api.ApprovalRequest) (n int) {
-		for _, a := range r.Arguments {
-			n += utf8.RuneCountInString(a.Value)
-		}
-		return n
-	}
-	r, ok := shown(t, `{"short":"`+strings.Repeat("s", 100)+`","long":"`+strings.Repeat("a", 5000)+strings.Repeat("z", 5000)+`","number":1`+strings.Repeat("0", 20000)+`}`)
 // An approver reads all parameters that are part of the approved call, not the arguments alone.
 func TestAnApproverReadsOtherParameters(t *testing.T) {
 	r, ok := shownCall(t, `"name":"x","_meta":{"a":1},"task":{"ttl":1},"uri":"file:///a","P/\u202eth":"/","RequestState":"s","arguments":{"a":2},"requestState":"s","inputResponses":{}`)
@@ -286,6 +281,15 @@ func TestAnApproverReadsOtherParameters(t *testing.T) {
 	}
 }
 
+// Long values are shortened in their middle, the longest first, and no escape is cut.
+func TestLongValuesAreShortened(t *testing.T) {
+	total := func(r api.ApprovalRequest) (n int) {
+		for _, a := range r.Arguments {
+			n += utf8.RuneCountInString(a.Value)
+		}
+		return n
+	}
+	r, ok := shown(t, `{"short":"`+strings.Repeat("s", 100)+`","long":"`+strings.Repeat("a", 5000)+strings.Repeat("z", 5000)+`","number":1`+strings.Repeat("0", 20000)+`}`)
 	if !ok || !r.Truncated || total(r) > maxShownText || total(r) < maxShownText-4 {
 		t.Fatalf("%v %v, %d characters", ok, r.Truncated, total(r))
 	}

@@ -107,11 +107,11 @@ func TestWhatTheControlPlaneAnswers(t *testing.T) {
 	}{
 		{"denied", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalDenied}, nil, ApprovalState{Result: ApprovalDenied, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
 		{"granted for other reasons", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: []api.ApprovalReason{{PolicyID: "r"}}}, nil, ApprovalState{Result: ApprovalRequired, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
-		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 1},
+		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, 1},
 		{"no id", api.ApprovalAnswer{Status: api.ApprovalGranted, Reasons: byRule}, nil, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
 		{"limit", api.ApprovalAnswer{}, []error{statusError(429)}, ApprovalState{Result: ApprovalLimit, RetryAfter: 40 * time.Second}, 1},
 		{"refused key", api.ApprovalAnswer{}, []error{statusError(401)}, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
-		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 2},
+		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: byRule}, 2},
 	} {
 		now := time.Unix(1e9, 0)
 		p := &fakePlane{answer: tt.answer, err: tt.err}
@@ -135,21 +135,26 @@ func TestWhatTheControlPlaneAnswers(t *testing.T) {
 
 // A claim is repeated with its nonce until the control plane decides.
 func TestAClaimIsRepeatedWithItsNonce(t *testing.T) {
+	used := api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalUsed}
 	for _, tt := range []struct {
-		name  string
-		err   []error
-		want  string
-		calls int
+		name   string
+		err    []error
+		answer api.ApprovalAnswer
+		want   string
+		calls  int
 	}{
-		{"first", nil, ApprovalGranted, 1},
-		{"second", []error{errors.New("no answer")}, ApprovalGranted, 2},
-		{"used", []error{statusError(409)}, ApprovalClaimed, 1},
-		{"used, after no answer", []error{statusError(503), statusError(409)}, ApprovalClaimed, 2},
-		{"of another key", []error{statusError(404)}, ApprovalClaimed, 1},
-		{"refused", []error{statusError(401)}, ApprovalUnavailable, 1},
+		{"first", nil, used, ApprovalGranted, 1},
+		{"second", []error{errors.New("no answer")}, used, ApprovalGranted, 2},
+		{"used", []error{statusError(409)}, used, ApprovalClaimed, 1},
+		{"used, after no answer", []error{statusError(503), statusError(409)}, used, ApprovalClaimed, 2},
+		{"of another key", []error{statusError(404)}, used, ApprovalClaimed, 1},
+		{"an answer of something else", nil, api.ApprovalAnswer{}, ApprovalUnavailable, 1},
+		{"the grant of another approval", nil, api.ApprovalAnswer{ID: "apr_2", Status: api.ApprovalUsed}, ApprovalUnavailable, 1},
+		{"a grant that is not used", nil, api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted}, ApprovalUnavailable, 1},
+		{"refused", []error{statusError(401)}, used, ApprovalUnavailable, 1},
 	} {
 		now := time.Now()
-		p := &fakePlane{err: tt.err}
+		p := &fakePlane{answer: tt.answer, err: tt.err}
 		a := p.approvals(t, &now)
 		got := a.Claim(t.Context(), "apr_1", api.ApprovalClaim{Nonce: "n1"})
 		if got != tt.want || len(p.claimed) != tt.calls || strings.Join(p.claimed, "") != strings.Repeat("apr_1 n1", tt.calls) {
@@ -163,28 +168,32 @@ func TestContinuations(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := (&fakePlane{}).approvals(t, &now)
 	d := a.Digest("call")
-	a.MayContinue(d, "state", "apr_1", "usr_1")
+	a.MayContinue(d, "state", ApprovalState{Result: ApprovalGranted, ID: "apr_1", ApprovedBy: "usr_1", Reasons: byRule})
 	for _, other := range []struct {
 		d     ApprovalDigest
 		state string
 	}{{a.Digest("other"), "state"}, {d, "stat"}, {d, ""}} {
-		if _, ok := a.Continue(other.d, other.state); ok {
+		if _, ok := a.Continue(other.d, other.state, byRule); ok {
 			t.Errorf("%v %q continues", other.d, other.state)
 		}
 	}
-	if got, ok := a.Continue(d, "state"); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
+	if got, ok := a.Continue(d, "state", byRule); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if _, ok := a.Continue(d, "state"); ok {
+	if _, ok := a.Continue(d, "state", byRule); ok {
 		t.Error("continues twice")
 	}
-	a.MayContinue(d, "late", "apr_1", "")
+	a.MayContinue(d, "state", ApprovalState{ID: "apr_1", Reasons: byRule})
+	if _, ok := a.Continue(d, "state", append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)); ok {
+		t.Error("continues although a policy asks that did not ask before")
+	}
+	a.MayContinue(d, "late", ApprovalState{ID: "apr_1"})
 	now = now.Add(10 * time.Minute)
-	if _, ok := a.Continue(d, "late"); ok {
+	if _, ok := a.Continue(d, "late", nil); ok {
 		t.Error("continues after ten minutes")
 	}
 	for i := range 3 * maxRecent {
-		a.MayContinue(d, fmt.Sprint(i), "apr_1", "")
+		a.MayContinue(d, fmt.Sprint(i), ApprovalState{ID: "apr_1"})
 	}
 	if n := len(a.continuing.entries); n > maxRecent {
 		t.Errorf("%d calls are remembered", n)
@@ -209,8 +218,13 @@ func TestDigestsAndTags(t *testing.T) {
 
 func shown(t *testing.T, arguments string) (api.ApprovalRequest, bool) {
 	t.Helper()
+	return shownCall(t, `"name":"x","arguments":`+arguments)
+}
+
+func shownCall(t *testing.T, params string) (api.ApprovalRequest, bool) {
+	t.Helper()
 	var m mcp.Message
-	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":`+arguments+`}}`), &m); err != nil {
+	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`), &m); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -251,6 +265,19 @@ func TestWhatAnApproverReads(t *testing.T) {
 		if _, ok := shown(t, tt.arguments); ok != tt.ok {
 			t.Errorf("%s: %v", tt.name, ok)
 		}
+	}
+}
+
+// An approver reads all parameters that are part of the approved call, not the arguments alone.
+func TestAnApproverReadsOtherParameters(t *testing.T) {
+	r, ok := shownCall(t, `"name":"x","_meta":{"a":1},"task":{"ttl":1},"uri":"file:///a","P/\u202eth":"/","RequestState":"s","arguments":{"a":2},"requestState":"s","inputResponses":{}`)
+	var got []string
+	for _, a := range r.Arguments {
+		got = append(got, a.Pointer+" "+a.Value)
+	}
+	want := `params/task/ttl 1, params/uri "file:///a", params/P~1\u202eth "/", params/RequestState "s", /a 2`
+	if !ok || strings.Join(got, ", ") != want {
+		t.Errorf("%v, %v; want %s", ok, got, want)
 	}
 }
 

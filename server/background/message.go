@@ -41,7 +41,11 @@ func slackText(e *api.Event) string {
 	case store.EventApprovalDecided:
 		text = fmt.Sprintf("%s of agent %s: %s by %s, `svc approvals show %s`", name, of("agentName"), of("decision"), of("decidedBy"), slackName(e.Subject.ID))
 	case store.EventApprovalExpired:
-		text = fmt.Sprintf("%s of agent %s: the approval has expired, `svc approvals show %s`", name, of("agentName"), slackName(e.Subject.ID))
+		missed := "was not decided"
+		if e.Data["decision"] == store.DecisionGrant {
+			missed = "was granted and not used"
+		}
+		text = fmt.Sprintf("%s of agent %s %s in time, `svc approvals show %s`", name, of("agentName"), missed, slackName(e.Subject.ID))
 	case store.EventBudgetThreshold:
 		text = fmt.Sprintf("Budget %s has reached %s %% of its limit", name, of("percent"))
 	case store.EventBudgetExceeded:

@@ -55,7 +55,11 @@ type ApprovalNotice struct {
 
 // ApprovalEvent returns an event of one of the types of approvals.
 func ApprovalEvent(typ string, a *ApprovalNotice) Event {
-	data := map[string]any{"status": a.Status, "tool": a.Tool, "method": a.Method, "agentName": a.AgentName, "environment": a.Environment,
+	tool := a.Tool
+	if a.Method == "resources/read" { // a URI, which is what the call is about
+		tool = shortURI(tool)
+	}
+	data := map[string]any{"status": a.Status, "tool": tool, "method": a.Method, "agentName": a.AgentName, "environment": a.Environment,
 		"principal": ShortPrincipal(a.Principal), "client": a.Client, "upstream": a.Upstream, "gateway": a.Gateway,
 		"ruleIds": append([]string{}, a.RuleIDs...), "policyIds": append([]string{}, a.PolicyIDs...), "requestId": a.Requests}
 	if !a.ExpiresAt.IsZero() {
@@ -64,7 +68,7 @@ func ApprovalEvent(typ string, a *ApprovalNotice) Event {
 	if a.Decision != "" {
 		data["decision"], data["decidedBy"] = a.Decision, ShortPrincipal(a.DecidedBy)
 	}
-	return Event{Type: typ, Subject: Subject{"approval", a.ID, a.Tool}, Data: data, AgentID: a.AgentID, Environment: a.Environment}
+	return Event{Type: typ, Subject: Subject{"approval", a.ID, tool}, Data: data, AgentID: a.AgentID, Environment: a.Environment}
 }
 
 // ShortPrincipal shortens a principal that looks like an e-mail address to the first character of
@@ -77,6 +81,15 @@ func ShortPrincipal(p string) string {
 	from := strings.IndexByte(p[:at], ':') + 1
 	_, size := utf8.DecodeRuneInString(p[from:at])
 	return p[:from+size] + "…" + p[at:]
+}
+
+// shortURI shortens a URI to its scheme: file:….
+func shortURI(uri string) string {
+	scheme, _, ok := strings.Cut(uri, ":")
+	if !ok {
+		return "…"
+	}
+	return scheme + ":…"
 }
 
 // BudgetEvent returns the event of a budget whose spend has reached a percentage of its limit; 100

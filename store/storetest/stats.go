@@ -41,6 +41,9 @@ func testStatsOfNames(t testing.TB, o Opened) {
 	ingest(t, tn, store.IngestResult{Accepted: 100, Duplicates: 200}, all...)
 	compare := func(q store.StatsQuery) {
 		s := must(tn.Stats(ctx, q))(t)
+		if from, to := q.From.Truncate(time.Hour), q.To.Add(time.Hour-1).Truncate(time.Hour); !s.From.Equal(from) || !s.To.Equal(to) {
+			t.Errorf("%v by %s: from %v to %v, want whole hours, %v to %v", q.To.Sub(q.From), q.GroupBy, s.From, s.To, from, to)
+		}
 		in := map[string][]store.Trace{}
 		for _, tr := range all {
 			if !tr.CreatedAt.Before(s.From) && tr.CreatedAt.Before(s.To) {

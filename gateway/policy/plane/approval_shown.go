@@ -30,8 +30,10 @@ func ShowText(s string) string {
 // Show sets what an approver reads of the arguments of a call; none sends the size alone. It is false
 // for a call that cannot be shown. restored, which may be nil, is what put values into the call.
 func (a *Approvals) Show(to *api.ApprovalRequest, m *mcp.Message, restored *Restoring, none bool) bool {
-	at := m.Spans.Arguments
-	to.ArgumentsBytes = at.End - at.Start
+	shown := shownMembers(m)
+	for _, part := range shown {
+		to.ArgumentsBytes += part.at.End - part.at.Start
+	}
 	if len(to.Tool) > maxShownTarget {
 		return false
 	}
@@ -40,8 +42,10 @@ func (a *Approvals) Show(to *api.ApprovalRequest, m *mcp.Message, restored *Rest
 		return true
 	}
 	l := leaves{body: m.Body}
-	if at.Present() && !l.add(at, "") {
-		return false
+	for _, part := range shown {
+		if !l.add(part.at, part.pointer) {
+			return false
+		}
 	}
 	texts := make([]shownText, len(l.values))
 	for i, v := range l.values {
@@ -60,6 +64,35 @@ func (a *Approvals) Show(to *api.ApprovalRequest, m *mcp.Message, restored *Rest
 		to.Arguments = append(to.Arguments, arg)
 	}
 	return true
+}
+
+// shownMember is a member of the parameters that an approver reads, and the pointer of its value.
+type shownMember struct {
+	at      mcp.Span
+	pointer string
+}
+
+// shownMembers returns the arguments of a call, and every other parameter that is part of the approved
+// call (see [mcp.CallForm]) and that no other member of the request for approval shows: an upstream may
+// act on it. Their pointers begin with params, those of arguments with a slash.
+func shownMembers(m *mcp.Message) (list []shownMember) {
+	target := "name"
+	if m.Method == mcp.MethodResourcesRead {
+		target = "uri"
+	}
+	if !m.Spans.Params.Present() || m.Body[m.Spans.Params.Start] != '{' {
+		return nil
+	}
+	for items := mcp.Members(m.Body, m.Spans.Params); items.Next(); {
+		switch name := string(items.Name()); name {
+		case target, "_meta", "inputResponses", "requestState":
+		case "arguments":
+			list = append(list, shownMember{items.Value(), ""})
+		default:
+			list = append(list, shownMember{items.Value(), "params/" + ShowText(pointerEscapes.Replace(name))})
+		}
+	}
+	return list
 }
 
 // tag returns the tag of a value; empty if it cannot be read, which no scanned message has.

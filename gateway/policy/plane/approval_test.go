@@ -209,8 +209,13 @@ func TestDigestsAndTags(t *testing.T) {
 
 func shown(t *testing.T, arguments string) (api.ApprovalRequest, bool) {
 	t.Helper()
+	return shownCall(t, `"name":"x","arguments":`+arguments)
+}
+
+func shownCall(t *testing.T, params string) (api.ApprovalRequest, bool) {
+	t.Helper()
 	var m mcp.Message
-	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":`+arguments+`}}`), &m); err != nil {
+	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`), &m); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -251,6 +256,19 @@ func TestWhatAnApproverReads(t *testing.T) {
 		if _, ok := shown(t, tt.arguments); ok != tt.ok {
 			t.Errorf("%s: %v", tt.name, ok)
 		}
+	}
+}
+
+// An approver reads all parameters that are part of the approved call, not the arguments alone.
+func TestAnApproverReadsOtherParameters(t *testing.T) {
+	r, ok := shownCall(t, `"name":"x","_meta":{"a":1},"task":{"ttl":1},"uri":"file:///a","P/\u202eth":"/","RequestState":"s","arguments":{"a":2},"requestState":"s","inputResponses":{}`)
+	var got []string
+	for _, a := range r.Arguments {
+		got = append(got, a.Pointer+" "+a.Value)
+	}
+	want := `params/task/ttl 1, params/uri "file:///a", params/P~1\u202eth "/", params/RequestState "s", /a 2`
+	if !ok || strings.Join(got, ", ") != want {
+		t.Errorf("%v, %v; want %s", ok, got, want)
 	}
 }
 

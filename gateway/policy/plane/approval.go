@@ -209,12 +209,14 @@ func covers(granted, asks []api.ApprovalReason) bool {
 // ApprovalGranted if the call may be sent, ApprovalClaimed if the grant is used or has ended, and
 // ApprovalUnavailable if it is not known whether the grant was used: then the caller releases it.
 func (a *Approvals) Claim(ctx context.Context, id string, c api.ApprovalClaim) string {
-	_, status, err := a.send(ctx, a.bound, func(ctx context.Context) (api.ApprovalAnswer, error) { return a.opts.Calls.Claim(ctx, id, c) })
+	answer, status, err := a.send(ctx, a.bound, func(ctx context.Context) (api.ApprovalAnswer, error) { return a.opts.Calls.Claim(ctx, id, c) })
 	switch {
-	case err == nil:
+	case err == nil && answer.ID == id && answer.Status == api.ApprovalUsed:
 		return ApprovalGranted
 	case status == http.StatusConflict, status == http.StatusNotFound:
 		return ApprovalClaimed
+	case err == nil: // of something else than the control plane
+		err = errors.New("the answer to a claim does not say that the grant was used")
 	}
 	a.report(ctx, err)
 	return ApprovalUnavailable

@@ -135,21 +135,26 @@ func TestWhatTheControlPlaneAnswers(t *testing.T) {
 
 // A claim is repeated with its nonce until the control plane decides.
 func TestAClaimIsRepeatedWithItsNonce(t *testing.T) {
+	used := api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalUsed}
 	for _, tt := range []struct {
-		name  string
-		err   []error
-		want  string
-		calls int
+		name   string
+		err    []error
+		answer api.ApprovalAnswer
+		want   string
+		calls  int
 	}{
-		{"first", nil, ApprovalGranted, 1},
-		{"second", []error{errors.New("no answer")}, ApprovalGranted, 2},
-		{"used", []error{statusError(409)}, ApprovalClaimed, 1},
-		{"used, after no answer", []error{statusError(503), statusError(409)}, ApprovalClaimed, 2},
-		{"of another key", []error{statusError(404)}, ApprovalClaimed, 1},
-		{"refused", []error{statusError(401)}, ApprovalUnavailable, 1},
+		{"first", nil, used, ApprovalGranted, 1},
+		{"second", []error{errors.New("no answer")}, used, ApprovalGranted, 2},
+		{"used", []error{statusError(409)}, used, ApprovalClaimed, 1},
+		{"used, after no answer", []error{statusError(503), statusError(409)}, used, ApprovalClaimed, 2},
+		{"of another key", []error{statusError(404)}, used, ApprovalClaimed, 1},
+		{"an answer of something else", nil, api.ApprovalAnswer{}, ApprovalUnavailable, 1},
+		{"the grant of another approval", nil, api.ApprovalAnswer{ID: "apr_2", Status: api.ApprovalUsed}, ApprovalUnavailable, 1},
+		{"a grant that is not used", nil, api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted}, ApprovalUnavailable, 1},
+		{"refused", []error{statusError(401)}, used, ApprovalUnavailable, 1},
 	} {
 		now := time.Now()
-		p := &fakePlane{err: tt.err}
+		p := &fakePlane{answer: tt.answer, err: tt.err}
 		a := p.approvals(t, &now)
 		got := a.Claim(t.Context(), "apr_1", api.ApprovalClaim{Nonce: "n1"})
 		if got != tt.want || len(p.claimed) != tt.calls || strings.Join(p.claimed, "") != strings.Repeat("apr_1 n1", tt.calls) {

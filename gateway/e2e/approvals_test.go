@@ -456,6 +456,35 @@ func TestACallIsContinuedByItsApproval(t *testing.T) {
 	}
 }
 
+// A grant is for a call that its approver has read: it does not pass answers to questions, or a state,
+// that nobody asked for. An answer continues a question without a state too.
+func TestAGrantDoesNotPassAContinuation(t *testing.T) {
+	const question = `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?"}}}}`
+	headers := append(modernHeaders("tools/call"), "Mcp-Name", "safe")
+	call := func(more string) string { return modern("1", "tools/call", `"name":"safe","arguments":{"x":1}`+more) }
+	const answers = `,"inputResponses":{"q":{"action":"accept"}}`
+	p := newControlPlane(t)
+	up := newUpstream(t, answerAs("application/json", question))
+	r := p.gateway(asks(basic(up.URL), "safe", ""))
+	id := r.post(call(""), headers...).waits(t)
+	p.decide(id, "grant")
+	for _, more := range []string{answers, `,"requestState":"forged"`, `,"requestState":{"x":2}`, `,"requestState":""`, `,"request\u0053tate":"forged"` + answers} {
+		p.later()
+		if got := r.post(call(more), headers...); got.waits(t) != id || !strings.Contains(got.body, "begin it again") {
+			t.Errorf("with %s: %s", more, got.body)
+		}
+	}
+	if n := len(up.seen()); n != 0 || p.status(id) != "granted" {
+		t.Fatalf("the upstream got %d requests, the approval is %s", n, p.status(id))
+	}
+	for i, more := range []string{`,"requestState":null,"inputResponses":null`, answers, answers} {
+		if got := r.post(call(more), headers...); !strings.Contains(got.message(), "input_required") || len(up.seen()) != i+1 {
+			t.Fatalf("with %q: %d %s, %d requests", more, got.status, got.body, len(up.seen()))
+		}
+	}
+	r.post(call(""), headers...).waits(t)
+}
+
 // A call is claimed once also where it is translated, in either direction, with its questions, and
 // where the program of an upstream runs it.
 func TestApprovalsOfTranslatedCalls(t *testing.T) {

@@ -61,36 +61,32 @@ func (ex *Exchange) approve(upstream string) *refusal.Refusal {
 		return refusal.OfMessage(err) // cannot happen: the message was scanned
 	}
 	m, who := &ex.Message, &ex.caller.id.Principal
-	a := &approval{plane: ex.Services.Approvals, upstream: upstream, retried: requestState(m)}
+	a := &approval{plane: ex.Services.Approvals, upstream: upstream}
 	if a.plane == nil { // the configuration is refused then
 		return ex.notApproved(&plane.ApprovalState{Result: plane.ApprovalUnavailable, RetryAfter: time.Minute})
 	}
 	a.digest = a.plane.Digest(m.Method, called(m), ex.record.View, ex.record.Via, upstream, string(who.AppendKey(nil)),
 		ex.agent(), ex.Live.Config.ControlPlane.Environment, string(params))
-	var ok bool
-	if a.state, ok = a.plane.Continue(a.digest, a.retried); ok && a.retried != "" {
-		ex.approval = a
-		ex.noteApproval(&a.state)
-		return nil
+	continues := continuation(m)
+	if state, ok := requestState(m.Body, m.Spans.Params); ok && continues {
+		if a.state, ok = a.plane.Continue(a.digest, state, ex.reasons()); ok {
+			a.retried, ex.approval = state, a
+			ex.noteApproval(&a.state)
+			return nil
+		}
 	}
 	var refused *refusal.Refusal
 	if a.state, refused = ex.ask(a); refused != nil {
 		return refused
+	}
+	if continues { // no approver has read its requestState and inputResponses: the grant is for the call without them
+		return ex.notApproved(&plane.ApprovalState{Result: plane.ApprovalRequired, ID: a.state.ID, RetryAfter: time.Second})
 	}
 	var nonce [16]byte
 	rand.Read(nonce[:]) // it never fails
 	a.claim = api.ApprovalClaim{Nonce: hex.EncodeToString(nonce[:]), Digest: a.digest.String()}
 	ex.approval = a
 	ex.noteApproval(&a.state)
-	if a.retried == "" {
-		return nil
-	}
-	// A transport may continue a call that it holds without sending it: the grant is used here, and
-	// not given back.
-	a.sends++
-	if err := a.beforeSend(ex.Context); err != nil {
-		return ex.refuseUpstream(a.notSent(ex.Services, err))
-	}
 	return nil
 }
 
@@ -130,10 +126,35 @@ func called(m *mcp.Message) string {
 	return m.Name
 }
 
-// requestState returns the requestState of a request; empty without one.
-func requestState(m *mcp.Message) string {
-	state, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "requestState").Of(m.Body))
-	return state
+// continuation reports whether a request says that it continues another one; null says nothing.
+func continuation(m *mcp.Message) bool {
+	_, state := given(m.Body, m.Spans.Params, "requestState")
+	_, responses := given(m.Body, m.Spans.Params, "inputResponses")
+	return state || responses
+}
+
+// requestState returns the requestState of parameters or a result; empty without one. It is false for
+// one that is not a string.
+func requestState(body []byte, in mcp.Span) (string, bool) {
+	raw, ok := given(body, in, "requestState")
+	if !ok {
+		return "", true
+	}
+	return mcp.StringValue(raw)
+}
+
+// given returns a member of an object; false without one, and for null.
+func given(body []byte, in mcp.Span, name string) ([]byte, bool) {
+	raw := mcp.Find(body, in, name).Of(body)
+	return raw, len(raw) > 0 && raw[0] != 'n'
+}
+
+// reasons returns the rules and policies that ask.
+func (ex *Exchange) reasons() (list []api.ApprovalReason) {
+	for _, a := range ex.asks {
+		list = append(list, api.ApprovalReason{RuleID: a.RuleID, PolicyID: a.PolicyID, Note: a.Note})
+	}
+	return list
 }
 
 // approvalRequest returns what the control plane gets, without the arguments. Of several that ask, the
@@ -144,7 +165,7 @@ func (ex *Exchange) approvalRequest(upstream string) api.ApprovalRequest {
 		Tool: plane.ShowText(called(m)), Method: m.Method, AgentName: ex.agent(), Environment: cp.Environment,
 		Principal: cut(id.Kind.String()+":"+id.Value, api.MaxApprovalName), Client: cut(plane.ShowText(ex.Session.ClientInfo.Name), api.MaxClientName),
 		Upstream: cmp.Or(upstream, federation.Name), View: ex.record.View, Gateway: ex.Services.Gateway, RequestID: ex.record.RequestID,
-		NotSelf: api.SelfAllowed, Show: api.ShowAll,
+		NotSelf: api.SelfAllowed, Show: api.ShowAll, Reasons: ex.reasons(),
 	}
 	if id.Token != nil {
 		r.Persons = slices.Clone(id.Token.Persons)
@@ -159,7 +180,6 @@ func (ex *Exchange) approvalRequest(upstream string) api.ApprovalRequest {
 		}
 	}
 	for _, a := range ex.asks {
-		r.Reasons = append(r.Reasons, api.ApprovalReason{RuleID: a.RuleID, PolicyID: a.PolicyID, Note: a.Note})
 		least(&r.ValidFor, a.ValidFor)
 		least(&r.Expires, a.Expires)
 		r.NotSelf = strict[max(slices.Index(strict, r.NotSelf), slices.Index(strict, a.NotSelf))]
@@ -196,7 +216,7 @@ func (ex *Exchange) notApproved(s *plane.ApprovalState) *refusal.Refusal {
 	if s.Result == plane.ApprovalDenied {
 		told.RetryAfter = 0
 	}
-	refused = refused.WithApproval(told, requestState(&ex.Message) != "")
+	refused = refused.WithApproval(told, continuation(&ex.Message))
 	ex.record.RuleID = "" // a rule that allows the message has not decided
 	for _, a := range ex.asks {
 		if a.RuleID != "" {
@@ -238,7 +258,7 @@ func (a *approval) notSent(s *Services, err error) error {
 	switch {
 	case errors.As(err, &notApproved) && notApproved.state.Result == plane.ApprovalUnavailable: // the grant may have been used
 	case nothing && a.state.Result == plane.ApprovalContinued:
-		a.plane.MayContinue(a.digest, a.retried, a.state.ID, a.state.ApprovedBy)
+		a.plane.MayContinue(a.digest, a.retried, a.state)
 		return err
 	case nothing && a.claimed:
 	default:
@@ -259,8 +279,7 @@ func (a *approval) mayContinue(m *mcp.Message) {
 	a.mu.Lock()
 	passed := a.claimed || a.state.Result == plane.ApprovalContinued
 	a.mu.Unlock()
-	state, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Result, "requestState").Of(m.Body))
-	if passed && state != "" {
-		a.plane.MayContinue(a.digest, state, a.state.ID, a.state.ApprovedBy)
+	if state, ok := requestState(m.Body, m.Spans.Result); ok && passed {
+		a.plane.MayContinue(a.digest, state, a.state)
 	}
 }

@@ -65,6 +65,8 @@ const (
 type ApprovalState struct {
 	Result         string
 	ID, ApprovedBy string
+	// Reasons are what the approval was granted for.
+	Reasons []api.ApprovalReason
 	// RetryAfter is when to ask again.
 	RetryAfter time.Duration
 	// Similar are other open or granted calls of the tool.
@@ -170,7 +172,7 @@ func (a *Approvals) Ask(ctx context.Context, d ApprovalDigest, in api.ApprovalRe
 		return ApprovalState{Result: ApprovalUnavailable, RetryAfter: approvalPause}
 	case answer.Status == api.ApprovalGranted && covers(answer.Reasons, in.Reasons):
 		a.undecided.drop(d)
-		return ApprovalState{Result: ApprovalGranted, ID: answer.ID, ApprovedBy: answer.ApprovedBy}
+		return ApprovalState{Result: ApprovalGranted, ID: answer.ID, ApprovedBy: answer.ApprovedBy, Reasons: answer.Reasons}
 	case answer.Status == api.ApprovalDenied:
 		s.Result = ApprovalDenied
 	}
@@ -213,10 +215,10 @@ func (a *Approvals) Claim(ctx context.Context, id string, c api.ApprovalClaim) s
 	switch {
 	case err == nil && answer.ID == id && answer.Status == api.ApprovalUsed:
 		return ApprovalGranted
-	case status == http.StatusConflict, status == http.StatusNotFound:
-		return ApprovalClaimed
 	case err == nil: // of something else than the control plane
 		err = errors.New("the answer to a claim does not say that the grant was used")
+	case status == http.StatusConflict, status == http.StatusNotFound:
+		return ApprovalClaimed
 	}
 	a.report(ctx, err)
 	return ApprovalUnavailable
@@ -257,19 +259,24 @@ func (a *Approvals) report(ctx context.Context, err error) {
 	}
 }
 
-// Continue returns the approval of the call that is continued with a requestState, once; false for
-// none.
-func (a *Approvals) Continue(d ApprovalDigest, state string) (ApprovalState, bool) {
+// Continue returns the approval of the call that is continued with a requestState, empty for none, once.
+// It is false for no such call, and for one that passed without all of the reasons that ask now.
+func (a *Approvals) Continue(d ApprovalDigest, state string, asks []api.ApprovalReason) (ApprovalState, bool) {
 	if a == nil {
 		return ApprovalState{}, false
 	}
-	return a.continuing.take(sum(d[:], state), a.opts.Now())
+	s, ok := a.continuing.take(sum(d[:], state), a.opts.Now())
+	if !ok || !covers(s.Reasons, asks) {
+		return ApprovalState{}, false
+	}
+	return s, true
 }
 
 // MayContinue remembers that a call which passed by an approval can be continued with a requestState.
-func (a *Approvals) MayContinue(d ApprovalDigest, state, id, by string) {
+func (a *Approvals) MayContinue(d ApprovalDigest, state string, by ApprovalState) {
 	now := a.opts.Now()
-	a.continuing.put(sum(d[:], state), ApprovalState{Result: ApprovalContinued, ID: id, ApprovedBy: by}, now, now.Add(continueWithin))
+	by.Result = ApprovalContinued
+	a.continuing.put(sum(d[:], state), by, now, now.Add(continueWithin))
 }
 
 // recent is a bounded memory by digest. What it forgets is asked for again. The zero value is empty.

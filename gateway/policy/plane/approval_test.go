@@ -107,11 +107,11 @@ func TestWhatTheControlPlaneAnswers(t *testing.T) {
 	}{
 		{"denied", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalDenied}, nil, ApprovalState{Result: ApprovalDenied, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
 		{"granted for other reasons", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: []api.ApprovalReason{{PolicyID: "r"}}}, nil, ApprovalState{Result: ApprovalRequired, ID: "apr_1", RetryAfter: 2 * time.Second}, 1},
-		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 1},
+		{"granted for more", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, nil, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)}, 1},
 		{"no id", api.ApprovalAnswer{Status: api.ApprovalGranted, Reasons: byRule}, nil, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
 		{"limit", api.ApprovalAnswer{}, []error{statusError(429)}, ApprovalState{Result: ApprovalLimit, RetryAfter: 40 * time.Second}, 1},
 		{"refused key", api.ApprovalAnswer{}, []error{statusError(401)}, ApprovalState{Result: ApprovalUnavailable, RetryAfter: 2 * time.Second}, 1},
-		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1"}, 2},
+		{"fails once", api.ApprovalAnswer{ID: "apr_1", Status: api.ApprovalGranted, Reasons: byRule}, []error{statusError(503)}, ApprovalState{Result: ApprovalGranted, ID: "apr_1", Reasons: byRule}, 2},
 	} {
 		now := time.Unix(1e9, 0)
 		p := &fakePlane{answer: tt.answer, err: tt.err}
@@ -168,28 +168,32 @@ func TestContinuations(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := (&fakePlane{}).approvals(t, &now)
 	d := a.Digest("call")
-	a.MayContinue(d, "state", "apr_1", "usr_1")
+	a.MayContinue(d, "state", ApprovalState{Result: ApprovalGranted, ID: "apr_1", ApprovedBy: "usr_1", Reasons: byRule})
 	for _, other := range []struct {
 		d     ApprovalDigest
 		state string
 	}{{a.Digest("other"), "state"}, {d, "stat"}, {d, ""}} {
-		if _, ok := a.Continue(other.d, other.state); ok {
+		if _, ok := a.Continue(other.d, other.state, byRule); ok {
 			t.Errorf("%v %q continues", other.d, other.state)
 		}
 	}
-	if got, ok := a.Continue(d, "state"); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
+	if got, ok := a.Continue(d, "state", byRule); !ok || got.ID != "apr_1" || got.ApprovedBy != "usr_1" || got.Result != ApprovalContinued {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if _, ok := a.Continue(d, "state"); ok {
+	if _, ok := a.Continue(d, "state", byRule); ok {
 		t.Error("continues twice")
 	}
-	a.MayContinue(d, "late", "apr_1", "")
+	a.MayContinue(d, "state", ApprovalState{ID: "apr_1", Reasons: byRule})
+	if _, ok := a.Continue(d, "state", append([]api.ApprovalReason{{PolicyID: "p"}}, byRule...)); ok {
+		t.Error("continues although a policy asks that did not ask before")
+	}
+	a.MayContinue(d, "late", ApprovalState{ID: "apr_1"})
 	now = now.Add(10 * time.Minute)
-	if _, ok := a.Continue(d, "late"); ok {
+	if _, ok := a.Continue(d, "late", nil); ok {
 		t.Error("continues after ten minutes")
 	}
 	for i := range 3 * maxRecent {
-		a.MayContinue(d, fmt.Sprint(i), "apr_1", "")
+		a.MayContinue(d, fmt.Sprint(i), ApprovalState{ID: "apr_1"})
 	}
 	if n := len(a.continuing.entries); n > maxRecent {
 		t.Errorf("%d calls are remembered", n)

@@ -115,17 +115,27 @@ func TestTheOwnerOfAKey(t *testing.T) {
 
 // The person behind a token may be known under several claims, each a text that can be recorded.
 func TestPersonsOfAToken(t *testing.T) {
-	var p parsed
-	payload := `{"sub":"7","email":"Ana@example.com","preferred_username":"7","upn":["x"],"oid":"a\u0000b","name":"Ana"}`
-	var claims map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(payload), &claims); err != nil {
-		t.Fatal(err)
-	}
-	p.claims = map[string]jsontext.Value{}
-	for name, v := range claims {
-		p.claims[name] = jsontext.Value(v)
-	}
-	if got := p.persons(); !slices.Equal(got, []string{"7", "Ana@example.com"}) {
-		t.Errorf("%q", got)
+	for payload, want := range map[string][]string{
+		`{"sub":"7","email":"Ana@example.com","preferred_username":"7","upn":["x"],"oid":"a\u0000b","name":"Ana"}`: {"7", "Ana@example.com"},
+		`{"sub":"7","azp":"web","client_id":"web"}`:                                                                {"7"},
+		// Programs that act for themselves.
+		`{"sub":"job","client_id":"job"}`:         nil,
+		`{"sub":"job@clients","azp":"job"}`:       nil,
+		`{"sub":"job","cid":"job"}`:               nil,
+		`{"sub":"a","oid":"a","idtyp":"app"}`:     nil,
+		`{"sub":"a","oid":"b","idtyp":"user"}`:    {"a", "b"},
+		`{"client_id":"job","email":"a@example"}`: {"a@example"},
+	} {
+		var claims map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(payload), &claims); err != nil {
+			t.Fatal(err)
+		}
+		p := parsed{claims: map[string]jsontext.Value{}}
+		for name, v := range claims {
+			p.claims[name] = jsontext.Value(v)
+		}
+		if got := p.persons(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", payload, got, want)
+		}
 	}
 }

@@ -334,10 +334,21 @@ func (p *parsed) name(claim string) string {
 // personClaims are claims that can name the person behind a token.
 var personClaims = []string{"sub", "email", "preferred_username", "upn", "oid"}
 
-// persons returns the values of personClaims that can be recorded.
+// persons returns the values of personClaims that can be recorded. A program that acts for itself
+// (client_credentials) is no person: its token has the client as its sub (Okta, Keycloak and others,
+// Auth0 with @clients), or says so (idtyp of Entra ID).
 func (p *parsed) persons() (list []string) {
+	if p.name("idtyp") == "app" {
+		return nil
+	}
+	var program []string
+	for _, claim := range []string{"client_id", "azp", "cid"} {
+		if id := p.name(claim); id != "" {
+			program = append(program, id, id+"@clients")
+		}
+	}
 	for _, claim := range personClaims {
-		if name := p.name(claim); name != "" && recordable(name) && !slices.Contains(list, name) {
+		if name := p.name(claim); name != "" && recordable(name) && !slices.Contains(list, name) && !slices.Contains(program, name) {
 			list = append(list, name)
 		}
 	}

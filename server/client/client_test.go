@@ -247,6 +247,8 @@ func TestEveryEndpoint(t *testing.T) {
 
 	testApprovals(t, c, client.New(url, must[api.KeyCreated](t)(c.CreateKey(ctx, api.KeyCreate{Name: "gateway", Scope: "ingest"})).Key, client.WithTransport(rec)))
 
+	testWebhooks(t, c)
+
 	doc := must[[]byte](t)(c.OpenAPI(ctx))
 	for _, err := range []error{
 		c.DeleteKey(ctx, key.ID), c.RemoveMember(ctx, team.ID, "usr_admin"), deleteTeam(ctx, c, team.ID), c.DeletePolicy(ctx, policy.ID),
@@ -257,6 +259,36 @@ func TestEveryEndpoint(t *testing.T) {
 		}
 	}
 	reached(t, doc, rec.seen)
+}
+
+// testWebhooks follows a webhook from its creation to its end.
+func testWebhooks(t *testing.T, c *client.Client) {
+	hook := must[api.Webhook](t)(c.CreateWebhook(t.Context(), api.WebhookCreate{Name: "h", URL: "https://h.example/secret", Events: []string{"agent.created"}}))
+	if got := must[api.Page[api.Webhook]](t)(c.ListWebhooks(t.Context(), client.Page{})); got.Total != 1 || got.Data[0].ID != hook.ID {
+		t.Errorf("webhooks %+v", got)
+	}
+	if got := must[api.Webhook](t)(c.GetWebhook(t.Context(), hook.ID)); got.Secret != "" || strings.Contains(got.URL, "secret") {
+		t.Errorf("webhook %+v", got)
+	}
+	name := "other"
+	if got := must[api.Webhook](t)(c.UpdateWebhook(t.Context(), hook.ID, api.WebhookUpdate{Name: &name})); got.Name != name {
+		t.Errorf("webhook %+v", got)
+	}
+	if got := must[api.Webhook](t)(c.RotateWebhookSecret(t.Context(), hook.ID)); got.Secret == "" || got.Secret == hook.Secret {
+		t.Errorf("rotated %+v", got)
+	}
+	sent := must[api.Delivery](t)(c.TestWebhook(t.Context(), hook.ID))
+	if got := must[api.Page[api.Delivery]](t)(c.ListDeliveries(t.Context(), hook.ID, client.DeliveryQuery{})); got.Total != 1 || got.Data[0].ID != sent.ID {
+		t.Errorf("deliveries %+v", got)
+	}
+	_, err := c.Redeliver(t.Context(), hook.ID, sent.ID) // it waits for its first attempt
+	var refused *client.Error
+	if err != nil && !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	if err := c.DeleteWebhook(t.Context(), hook.ID); err != nil {
+		t.Error(err)
+	}
 }
 
 // testApprovals follows an approval from the gateway that asks to its use.

@@ -211,7 +211,7 @@ var (
 	ApprovalDenied   = define(*Policy.withReason("approval_denied").
 				WithDetail("a person refused this call. Do not send it again: do without it, or ask your user what to do"))
 	ApprovalTooLarge = define(*Policy.withReason("approval_too_large").
-				WithDetail("a person must approve this call, and its arguments cannot be shown: they have more than 64 values, or too long names. Send a call with fewer values"))
+				WithDetail("a person must approve this call, and its arguments cannot be shown: they have more than 64 values, or too long names or address. Send a call with fewer values"))
 	ApprovalLimit = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited, Action: audit.ActionDeny,
 		Message: mcp.MessageRateLimited, Reason: "approval_limit", Kind: "approval_limit",
 		Detail: "a person must approve this call, and too many calls wait for that or were refused. Wait, and do not send other calls of this tool meanwhile"})

@@ -266,7 +266,7 @@ func BenchmarkFederatedStart(b *testing.B) {
 				if time.Since(began) > 20*time.Second {
 					b.Fatalf("not ready:\n%s", gw.out.String())
 				}
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 			ready[i] = append(ready[i], time.Since(began).Seconds()*1e3)
 			if pages := whole(b, gw, keys[i][0]); pages != 5 {

@@ -129,9 +129,9 @@ func TestNoMessageIsLost(t *testing.T) {
 			return Answer{Status: 204}, nil
 		}
 		o.queue(n, subjects)
-		o.run(func(*Sender) { time.Sleep(90 * time.Second) })
+		o.run(func(*Sender) { pass(90 * time.Second) })
 		o.run(func(s *Sender) {
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			if c := s.Counts(); c.Waiting != 0 || c.Failed != 0 || c.Retried == 0 {
 				t.Errorf("counts %+v", c)
 			}
@@ -175,10 +175,10 @@ func TestWebhooksDoNotWaitForEachOther(t *testing.T) {
 			return Answer{Status: 200}, nil
 		}
 		o.run(func(*Sender) {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			began := time.Now()
 			o.queue(40, 20)
-			time.Sleep(30 * time.Second)
+			pass(30 * time.Second)
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			good := 0
@@ -209,7 +209,7 @@ func TestEightAttempts(t *testing.T) {
 			return Answer{Status: 302, Location: "https://elsewhere.example/"}, nil
 		}
 		o.queue(1, 1)
-		o.run(func(*Sender) { time.Sleep(24 * time.Hour) })
+		o.run(func(*Sender) { pass(24 * time.Hour) })
 		if len(o.got) != store.MaxTries || o.deliveries(h, store.DeliveryFailed) != 1 {
 			t.Fatalf("%d attempts, %d failed", len(o.got), o.deliveries(h, store.DeliveryFailed))
 		}
@@ -245,7 +245,7 @@ func TestFailingWebhookIsDisabled(t *testing.T) {
 		o.run(func(*Sender) {
 			for range 80 {
 				o.queue(1, 1)
-				time.Sleep(time.Hour)
+				pass(time.Hour)
 			}
 			if now, err := o.tenant.GetWebhook(t.Context(), h.ID); err != nil || now.Enabled || now.Waiting == 0 {
 				t.Fatalf("%+v, %v", now, err)
@@ -257,7 +257,7 @@ func TestFailingWebhookIsDisabled(t *testing.T) {
 			if _, err := o.tenant.UpdateWebhook(t.Context(), h.ID, store.WebhookUpdate{Enabled: &on}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(7 * time.Hour)
+			pass(7 * time.Hour)
 			if n := o.deliveries(h, store.DeliveryWaiting); n != 0 || len(o.got) == 0 {
 				t.Errorf("%d wait, %d were sent", n, len(o.got))
 			}
@@ -317,3 +317,6 @@ func TestSlack(t *testing.T) {
 		t.Errorf("a grant that nobody used: %q", text)
 	}
 }
+
+// pass waits until a duration has passed on the clock of the test's bubble.
+func pass(d time.Duration) { <-time.After(d) }

@@ -391,11 +391,7 @@ func TestApprovalsWhileProcessesAreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed, err := strconv.ParseUint(os.Getenv("SVC_TEST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("SVC_TEST_SEED=%d", seed)
+	seed := seedOf(t)
 	t.Run("bbolt", func(t *testing.T) { startApprovals(t, calls, 1).run(rand.New(rand.NewPCG(seed, 1))) })
 	if text == "" {
 		return

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -293,11 +292,7 @@ func TestFederationWhileUpstreamsBreakAndStall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed, err := strconv.ParseUint(os.Getenv("SVC_TEST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("SVC_TEST_SEED=%d", seed)
+	seed := seedOf(t)
 	dir := t.TempDir()
 	writeLicense(t, dir)
 	key, hash := newKey(t, "agent")

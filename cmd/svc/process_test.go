@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -303,4 +305,14 @@ control_plane: {url: "http://%[5]s", ingest_key: %[6]q, %[7]s}
 	s.gw.start()
 	t.Cleanup(s.gw.kill)
 	return s
+}
+
+// seedOf returns the seed of a test with random order: SVC_TEST_SEED, or a new one, which it logs.
+func seedOf(t *testing.T) uint64 {
+	seed, err := strconv.ParseUint(os.Getenv("SVC_TEST_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("SVC_TEST_SEED=%d", seed)
+	return seed
 }

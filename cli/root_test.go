@@ -123,6 +123,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		{"traces list", "minCostUsd", "--min-cost"},
 		{"slas create", "p99LatencyMs", "--p99-ms"},
 		{"costs budgets create", "limitUsd", "--limit-usd"},
+		{"webhooks create", "url", "--url-file"},
 		{"agents get", "body", "body"},
 	} {
 		cmd, _, err := root.Find(strings.Fields(row.command))

@@ -54,7 +54,7 @@ func errorDetails(cmd *cobra.Command, err error) []string {
 // flagNames maps fields to the flags that do not have the name of their field.
 var flagNames = map[string]string{
 	"startDate": "since", "endDate": "until", "minCostUsd": "min-cost", "maxCostUsd": "max-cost",
-	"condition.type": "condition", "p99LatencyMs": "p99-ms", "errorRatePercent": "error-rate",
+	"condition.type": "condition", "p99LatencyMs": "p99-ms", "errorRatePercent": "error-rate", "url": "url-file",
 }
 
 // FlagOf returns the flag of a command that sets a field of the API, or the field

@@ -57,6 +57,10 @@ type Record struct {
 	// are empty for calls that nobody has to approve.
 	ApprovalID, Approval, ApprovedBy string
 
+	// Labels are the labels that the caller had when the message was judged, and Sets those that the
+	// answers of this request, or this frame, set. Both are sorted.
+	Labels, Sets []string
+
 	// RPC is request, notification or response; empty when the message was refused before
 	// it was read.
 	RPC string

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/guardrail"
 	"svc/gateway/redis"
 	"svc/gateway/upstream"
@@ -54,6 +55,8 @@ type File struct {
 	Identity Identity `yaml:"identity"`
 	// Policy holds the rules that decide on every message.
 	Policy policy.Config `yaml:"policy"`
+	// DataFlow declares labels, which record what a caller has read, for rules and policies.
+	DataFlow flow.Config `yaml:"data_flow"`
 	// Telemetry exports spans and metrics.
 	Telemetry Telemetry `yaml:"telemetry"`
 	// Audit configures the audit log.

@@ -30,9 +30,10 @@ const (
 	fallbackDeny // everything except the discovery allowlist is denied
 )
 
-// Compile compiles a section that [Config.Validate] has accepted. For a section that was
+// Compile compiles a section that [Config.Validate] has accepted. labels are the declared labels in the
+// order of their bits in [Request.Labels] (flow.Names.List). For a section that was
 // not validated, Compile may return only the first error.
-func Compile(cfg Config) (*Set, error) {
+func Compile(cfg Config, labels ...string) (*Set, error) {
 	s := &Set{rules: make([]*Rule, 0, len(cfg.Rules))}
 	switch a := cfg.DefaultAction; {
 	case a == nil:

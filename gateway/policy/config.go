@@ -104,6 +104,13 @@ type When struct {
 	// into the request in place of a token (redactionStrategy: token of a policy of the
 	// control plane).
 	Restores []string `yaml:"restores"`
+	// LabelsAll lists declared labels (data_flow.labels); the caller must have all of them.
+	LabelsAll []string `yaml:"labels_all"`
+	// LabelsAny lists declared labels; the caller must have at least one.
+	LabelsAny []string `yaml:"labels_any"`
+	// URIPrefix is the beginning of the URI that a resources/read, resources/subscribe, skills/get or
+	// resources/directory/read asks for; the rule never matches other methods.
+	URIPrefix *string `yaml:"uri_prefix"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`
 	// Arguments are conditions on the arguments of a tools/call or prompts/get, by JSON

@@ -5,6 +5,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/flow"
 )
 
 // Direction is the direction of a message.
@@ -93,6 +94,10 @@ type Request struct {
 	Upstream string
 	// Restored are the entities of the values that were put back in place of tokens.
 	Restored []string
+	// Labels are the labels that the caller has, in bits of the names that the rules were compiled with.
+	Labels flow.Labels
+	// URI is the URI that a client asks for, empty for none.
+	URI string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
 	// Body and Arguments are the scanned message and the span of its arguments; zero for

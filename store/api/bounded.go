@@ -21,6 +21,7 @@ type Bound interface{ Max() int }
 // and MaxWarnAt.
 type (
 	entityBound struct{}
+	labelBound  struct{}
 	firedBound  struct{}
 	spanBound   struct{}
 	batchBound  struct{}
@@ -32,6 +33,7 @@ type (
 
 // Max returns the bound.
 func (entityBound) Max() int { return MaxEntities }
+func (labelBound) Max() int  { return MaxLabels }
 
 // Max returns the bound.
 func (firedBound) Max() int { return MaxFired }

@@ -22,6 +22,8 @@ const (
 	MaxConfigYAML = 512 << 10
 	// MaxEntities bounds the entities of a policy condition and of a trace.
 	MaxEntities = 64
+	// MaxLabels bounds the labels of a policy condition and of a trace.
+	MaxLabels = 16
 	// MaxArguments bounds the condition on arguments of a policy, in bytes of its JSON.
 	MaxArguments = 16 << 10
 	// MaxSpans bounds the spans and the quality scores of one trace.

@@ -45,6 +45,10 @@ type Condition struct {
 	Entities  Bounded[string, entityBound] `json:"entities,omitzero"`
 	ToolName  string                       `json:"toolName,omitempty"`
 	Arguments json.RawMessage              `json:"arguments,omitempty"`
+	// LabelsAll and LabelsAny, for data_flow, are names of labels that the gateways declare: the caller
+	// must have all of the first, and one of the second.
+	LabelsAll Bounded[string, labelBound] `json:"labelsAll,omitzero"`
+	LabelsAny Bounded[string, labelBound] `json:"labelsAny,omitzero"`
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is absent unless

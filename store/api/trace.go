@@ -46,7 +46,10 @@ type TraceItem struct {
 	Reason              string        `json:"reason,omitempty"`
 	ErrorKind           string        `json:"errorKind,omitempty"`
 	Approval            TraceApproval `json:"approval,omitzero"`
-	CreatedAt           time.Time     `json:"createdAt"`
+	// Labels are the data-flow labels that the caller had when the call was judged, Sets those that its answer set.
+	Labels    []string  `json:"labels,omitempty"`
+	Sets      []string  `json:"sets,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
 }
 
 // TraceApproval is what a trace says about the approval of its call by a person. All members are empty when nothing asked for one.
@@ -133,6 +136,8 @@ type TraceInput struct {
 	Reason              string                           `json:"reason,omitempty"`
 	ErrorKind           string                           `json:"errorKind,omitempty"`
 	Approval            TraceApproval                    `json:"approval,omitzero"`
+	Labels              Bounded[string, labelBound]      `json:"labels,omitempty"`
+	Sets                Bounded[string, labelBound]      `json:"sets,omitempty"`
 	// ToolCalls is set for a trace that was made of spans that call several tools. It has no JSON form.
 	ToolCalls []ToolCalls `json:"-"`
 }

@@ -27,6 +27,8 @@ type Input struct {
 	AnyTool bool
 	// Asked is the method of the request that a response answers, empty if that is not known.
 	Asked string
+	// Labels are the names of the labels that the caller has.
+	Labels []string
 	// Now returns the current time.
 	Now func() time.Time
 

@@ -8,6 +8,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/guardrail"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
@@ -45,6 +46,9 @@ type Input struct {
 	Limits redis.Store
 	Now    func() time.Time
 	Host   Host
+	// Flow are the declared labels of the configuration, and Labels those that the caller has.
+	Flow   *flow.Names
+	Labels flow.Labels
 	// Restored counts the values that were put back into a request.
 	Restored []plane.Count
 

@@ -53,8 +53,8 @@ type ApprovalReason struct {
 // ApprovalArgument is one value of the arguments of a call, as it would be sent, in a form that is
 // safe to show: control, bidi, tag and zero-width characters are escapes.
 type ApprovalArgument struct {
-	// Pointer is the JSON Pointer of the value in the arguments. That of another parameter of the call begins
-	// with params/.
+	// Pointer is the JSON Pointer of the value in the arguments, in which the name of a member that looks like
+	// an index of an array is in quotation marks. That of another parameter of the call begins with params/.
 	Pointer string `json:"pointer"`
 	// Value is the JSON text of the value, shortened in its middle; Omitted is the number of
 	// characters that were left out.

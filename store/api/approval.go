@@ -9,7 +9,7 @@ import (
 const (
 	SelfForbidden = "true"   // the caller cannot decide, as far as it is known who the caller is
 	SelfAllowed   = "false"  // the caller may decide
-	SelfStrict    = "strict" // nobody can decide while it is not known who the caller is
+	SelfStrict    = "strict" // nobody can grant while it is not known who the caller is
 )
 
 // Values of Approval.Show.

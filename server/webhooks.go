@@ -33,8 +33,8 @@ func newWebhookSecret() string {
 }
 
 // webhooks are the receivers of messages about events. (POST /api/auth/webhook, where the identity
-// provider sends its events, is in webhook.go.) A key that is limited to a team has only the webhooks
-// of its team; other ones are as if they did not exist.
+// provider sends its events, is in identity_webhook.go.) A key that is limited to a team has only the
+// webhooks of its team; other ones are as if they did not exist.
 var webhooks = &kind[store.Webhook, api.WebhookCreate, api.WebhookUpdate]{
 	noun: "webhook", cursor: webhooksList,
 	echo: echo{fixed: []string{"id", "urlDigest", "agentName", "teamId", "createdAt", "updatedAt"}, measured: []string{"waiting", "failingSince"},

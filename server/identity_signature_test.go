@@ -70,7 +70,7 @@ func TestWebhookSignature(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &Server{webhookSecret: []byte(secret)}
-			_, err := s.verifyWebhook(tc.header, []byte(tc.body), now)
+			_, err := s.verifyEvent(tc.header, []byte(tc.body), now)
 			if tc.ok {
 				if err != nil {
 					t.Fatal(err)
@@ -87,7 +87,7 @@ func TestWebhookSignature(t *testing.T) {
 		})
 	}
 	t.Run("no secret configured refuses everything", func(t *testing.T) {
-		if _, err := (&Server{}).verifyWebhook([]string{sign("", at, body)}, []byte(body), now); err == nil {
+		if _, err := (&Server{}).verifyEvent([]string{sign("", at, body)}, []byte(body), now); err == nil {
 			t.Error("accepted")
 		}
 	})
@@ -108,7 +108,7 @@ func FuzzWebhookSignature(f *testing.F) {
 		if ok && (text == "" || len(sum) != sha256.Size || len(header) > maxSignature) {
 			t.Fatalf("%q parsed as %q, %x", header, text, sum)
 		}
-		if _, err := s.verifyWebhook([]string{header}, []byte(body), epoch); err == nil {
+		if _, err := s.verifyEvent([]string{header}, []byte(body), epoch); err == nil {
 			// The time must occur literally, because leading zeros change the signed text.
 			if !strings.Contains(header, fmt.Sprintf("t=%d", at)) || !strings.Contains(strings.ToLower(header), digest) {
 				t.Fatalf("%q was accepted", header)
@@ -143,7 +143,7 @@ func TestRefusedWebhooksAreLogged(t *testing.T) {
 			r.ask("", "POST", "/api/auth/webhook", c.body, signatureHeader, c.header)
 		}
 		lines := func() int { return strings.Count(r.log.String(), "identity webhook refused") }
-		if log := r.log.String(); lines() != 1 || !strings.Contains(log, "reason="+c.why) || !strings.Contains(log, webhookCauses[c.why]) {
+		if log := r.log.String(); lines() != 1 || !strings.Contains(log, "reason="+c.why) || !strings.Contains(log, refusalCauses[c.why]) {
 			t.Errorf("%s: three deliveries are logged as %s", c.why, log)
 		}
 		r.clock.advance(refusedLogEvery)

@@ -82,7 +82,7 @@ func (o *outbox) webhook(name string) store.Webhook {
 // queue queues n events, each about one of some subjects in turn, numbered for each subject.
 func (o *outbox) queue(n, subjects int) {
 	o.t.Helper()
-	if err := o.tenant.NotifyOnce(o.t.Context(), store.Subject{Kind: "test"}, func(string) (string, []store.Event) {
+	if err := o.tenant.NotifyOnce(o.t.Context(), "test", func(string) (string, []store.Event) {
 		events := make([]store.Event, n)
 		for i := range events {
 			id := fmt.Sprint(i % subjects)

@@ -122,20 +122,7 @@ func (t *Tenant) setApproval(tx Tx, was, is *store.Approval) error {
 	if err != nil {
 		return err
 	}
-	notice := store.ApprovalNotice{ID: is.ID, Status: is.Status, Tool: is.Tool, Method: is.Method, AgentID: agent.ID, AgentName: is.AgentName,
-		Environment: is.Environment, Principal: is.Principal, Client: is.Client, Upstream: is.Upstream, Gateway: is.Gateway,
-		ExpiresAt: is.Until, Requests: is.RequestID}
-	for _, r := range is.Reasons {
-		if r.RuleID != "" {
-			notice.RuleIDs = append(notice.RuleIDs, r.RuleID)
-		} else {
-			notice.PolicyIDs = append(notice.PolicyIDs, r.PolicyID)
-		}
-	}
-	if n > 0 {
-		notice.Decision, notice.DecidedBy = is.Decisions[n-1].Decision, is.Decisions[n-1].UserID
-	}
-	return t.notify(tx, store.ApprovalEvent(typ, &notice))
+	return t.notify(tx, store.ApprovalEvent(typ, agent.ID, is))
 }
 
 // approvalByID returns an approval as it is stored, and as it is at a time.

@@ -48,8 +48,15 @@ func (s *httpSink) deliver(ctx context.Context, lines [][]byte) error {
 	}
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location")))
+	switch code := res.StatusCode; code {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		// About the lines, so that sending them again is of no use. Other answers are about the receiver or
+		// its credentials, which somebody will mend.
+		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d", code), true}
+	default:
+		if code/100 != 2 {
+			return fmt.Errorf("answered %d%s", code, hostname.Redirects(code, res.Header.Get("Location")))
+		}
 	}
 	return nil
 }

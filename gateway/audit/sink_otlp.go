@@ -38,6 +38,7 @@ func newOTLPSink(cfg SinkConfig) *otlpSink {
 type rejectedError struct {
 	lines  uint64
 	reason string
+	some   bool // it may accept some of them alone
 }
 
 func (e *rejectedError) Error() string {
@@ -49,7 +50,7 @@ func (e *rejectedError) Error() string {
 func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	body, err := proto.Marshal(s.logs(lines))
 	if err != nil {
-		return &rejectedError{uint64(len(lines)), "they cannot be encoded"}
+		return &rejectedError{uint64(len(lines)), "they cannot be encoded", false}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.http.cfg.URL, bytes.NewReader(body))
 	if err != nil {
@@ -68,14 +69,14 @@ func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	switch {
 	case res.StatusCode/100 == 2:
 		if n := rejectedLogs(answer); err == nil && n > 0 {
-			return &rejectedError{min(n, uint64(len(lines))), "partial success"}
+			return &rejectedError{min(n, uint64(len(lines))), "partial success", false}
 		}
 		return nil
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusBadGateway,
 		res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
 		return fmt.Errorf("answered %d", res.StatusCode)
 	default:
-		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location")))}
+		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location"))), false}
 	}
 }
 

@@ -69,7 +69,7 @@ func TestWebhookSignature(t *testing.T) {
 		{"long", []string{good + ",x=" + strings.Repeat("a", 1000)}, body, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &Server{webhookSecret: []byte(secret)}
+			s := &Server{identitySecret: []byte(secret)}
 			_, err := s.verifyEvent(tc.header, []byte(tc.body), now)
 			if tc.ok {
 				if err != nil {
@@ -101,7 +101,7 @@ func FuzzWebhookSignature(f *testing.F) {
 	for _, s := range []string{good, "", "t=1,v1=", "t=,v1=00", good + ",v1=00", "t=1,t=2", "v1=" + strings.Repeat("0", 64), "t=+1,v1=aa"} {
 		f.Add(s)
 	}
-	s := &Server{webhookSecret: []byte(secret)}
+	s := &Server{identitySecret: []byte(secret)}
 	digest := good[strings.Index(good, "v1=")+3:]
 	f.Fuzz(func(t *testing.T, header string) {
 		text, sum, ok := parseSignature(header)
@@ -133,7 +133,7 @@ func TestRefusedWebhooksAreLogged(t *testing.T) {
 	} {
 		r := newRig(t, func(o *Options) {
 			if c.why == refusedNoSecret {
-				o.WebhookSecret = ""
+				o.IdentitySecret = ""
 			}
 		})
 		if said := strings.Contains(r.log.String(), "IDP_WEBHOOK_SECRET is not set"); said != (c.why == refusedNoSecret) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,20 +64,6 @@ func newSinks(cfgs []SinkConfig, log *slog.Logger) []*sink {
 		sinks = append(sinks, s)
 	}
 	return sinks
-}
-
-func sameSinks(a, b []SinkConfig) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := a[i], b[i]
-		if x.Type != y.Type || x.URL != y.URL || x.Format != y.Format || x.Buffer != y.Buffer || x.Batch != y.Batch ||
-			x.Timeout != y.Timeout || !maps.Equal(x.Headers, y.Headers) {
-			return false
-		}
-	}
-	return true
 }
 
 // send queues a copy of each line of out.

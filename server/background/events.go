@@ -122,18 +122,23 @@ type budgetMark struct {
 	Passed   []int // percentages of the limit
 }
 
+// Spent returns what each of some budgets has spent in its period that contains now, with one query.
+func Spent(ctx context.Context, t store.TenantTraces, now time.Time, budgets []store.Budget) ([]store.NanoUSD, error) {
+	asked := make([]store.SpendQuery, len(budgets))
+	for i := range budgets {
+		from, to := budgets[i].Period.Window(now)
+		asked[i] = store.SpendQuery{Payer: budgets[i].Payer, From: from, To: to}
+	}
+	return t.Spend(ctx, asked)
+}
+
 // budgets queues the events of budgets whose spending has reached a percentage of their limits.
 func (e *Evaluator) budgets(ctx context.Context, t store.Tenant, now time.Time) error {
 	list, err := t.ListBudgets(ctx)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	asked := make([]store.SpendQuery, len(list))
-	for i := range list {
-		from, to := list[i].Period.Window(now)
-		asked[i] = store.SpendQuery{Payer: list[i].Payer, From: from, To: to}
-	}
-	spent, err := e.Traces.TracesOf(t.ID()).Spend(ctx, asked)
+	spent, err := Spent(ctx, e.Traces.TracesOf(t.ID()), now, list)
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,7 @@ var webhooks = &kind[store.Webhook]{
 
 // ListWebhooks returns the webhooks that pass the filter, newest first.
 func (t *Tenant) ListWebhooks(ctx context.Context, f store.WebhookFilter, page store.Page) ([]store.Webhook, int, error) {
-	if f.TeamID == "" {
-		return listOf(ctx, t, webhooks, page, nil)
-	}
-	return listOf(ctx, t, webhooks, page, func(h *store.Webhook) bool { return h.TeamID == f.TeamID })
+	return listOf(ctx, t, webhooks, page, func(h *store.Webhook) bool { return f.TeamID == "" || h.TeamID == f.TeamID })
 }
 
 // GetWebhook returns one webhook.

@@ -329,6 +329,35 @@ func TestWaitingMessagesAreFoundAgain(t *testing.T) {
 	})
 }
 
+// slowStore is a store with so many tenants that their list takes a second.
+type slowStore struct {
+	*memory.Store
+	reads int
+}
+
+func (s *slowStore) ListTenants(ctx context.Context) ([]store.TenantInfo, error) {
+	s.reads++
+	pass(time.Second)
+	return s.Store.ListTenants(ctx)
+}
+
+// Reading the queues takes at most a fifth of the time of a process.
+func TestSlowQueuesAreReadRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowStore{Store: newOutbox(t).store}
+		s := NewSender(EvaluatorOptions{Records: slow}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { s.Run(ctx) })
+		pass(100*time.Second + time.Millisecond)
+		cancel()
+		done.Wait()
+		if slow.reads < 18 || slow.reads > 22 {
+			t.Errorf("%d reads of a second in 100 seconds", slow.reads)
+		}
+	})
+}
+
 // The signature, also while there are two secrets.
 func TestSignature(t *testing.T) {
 	h := &store.Webhook{Secret: "new", OldSecret: "old", OldUntil: epoch.Add(time.Hour)}

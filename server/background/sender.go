@@ -113,7 +113,8 @@ func (s *Sender) send(ctx context.Context) error {
 	defer s.waiting.Store(0)
 	ticker := time.NewTicker(s.Interval)
 	defer ticker.Stop()
-	for s.read(ctx, ticker); ; {
+	s.read(ctx, ticker)
+	for {
 		due := s.start(ctx, &attempts)
 		select {
 		case <-ctx.Done():

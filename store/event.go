@@ -42,8 +42,9 @@ type Event struct {
 	AgentName string `json:"-"`
 }
 
-// ApprovalEvent returns an event of one of the types of approvals.
-func ApprovalEvent(typ string, a *Approval) Event {
+// ApprovalEvent returns an event of one of the types of approvals. agentID is that of the agent, if
+// it is known.
+func ApprovalEvent(typ, agentID string, a *Approval) Event {
 	tool := a.Tool
 	if a.Method == "resources/read" { // a URI, which is what the call is about
 		tool = shortURI(tool)
@@ -65,7 +66,7 @@ func ApprovalEvent(typ string, a *Approval) Event {
 	if n := len(a.Decisions); n > 0 {
 		data["decision"], data["decidedBy"] = a.Decisions[n-1].Decision, ShortPrincipal(a.Decisions[n-1].UserID)
 	}
-	return Event{Type: typ, Subject: Subject{"approval", a.ID, tool}, Data: data, AgentName: a.AgentName, Environment: a.Environment}
+	return Event{Type: typ, Subject: Subject{"approval", a.ID, tool}, Data: data, AgentID: agentID, Environment: a.Environment}
 }
 
 // ShortPrincipal shortens a principal that looks like an e-mail address to the first character of

@@ -58,7 +58,7 @@ func newControlPlane(t testing.TB) *controlPlane {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	srv, err := server.New(server.Options{Records: st, Traces: st, Now: time.Now, WebhookSecret: "whsec_of_the_tests", RateLimit: 100_000, IngestRateLimit: 100_000,
+	srv, err := server.New(server.Options{Records: st, Traces: st, Now: time.Now, IdentitySecret: "whsec_of_the_tests", RateLimit: 100_000, IngestRateLimit: 100_000,
 		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

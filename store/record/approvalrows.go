@@ -105,7 +105,11 @@ func (t *Tenant) setApproval(tx Tx, was, is *store.Approval) error {
 	case len(is.Decisions) == len(was.Decisions):
 		return nil // other terms, a claim or a release
 	}
-	return t.notify(tx, store.ApprovalEvent(typ, is))
+	agent, _, err := AgentByName(tx, is.AgentName)
+	if err != nil {
+		return err
+	}
+	return t.notify(tx, store.ApprovalEvent(typ, agent.ID, is))
 }
 
 // approvalByID returns an approval as it is stored, and as it is at a time.

@@ -70,7 +70,7 @@ func Build(cfg *config.File, from Sources) (*Snapshot, error) {
 		}
 	}
 	var err error
-	if s.Rules, err = policy.Compile(cfg.Policy); err != nil {
+	if s.Rules, err = policy.Compile(cfg.Policy, cfg.DataFlow.Names().List()...); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	if s.Flow, err = flow.Compile(&cfg.DataFlow); err != nil {

@@ -52,7 +52,7 @@ func (ex *Exchange) labeled() flow.Caller {
 	id := ex.Session.Handle.ID
 	switch {
 	case ex.Live.Config.DataFlow.Scope == flow.ScopeSession && ex.Session.Joined:
-		return flow.Caller{Key: "s" + string(id[:])} // keys of principals begin with a digit
+		return flow.Caller{Key: string(id[:]), Session: true}
 	case ex.caller.id.Kind == auth.KindIP && ex.caller.from.Addr.IsValid():
 		return flow.Caller{Address: ex.caller.from.Addr}
 	}
@@ -86,8 +86,9 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	names := table.Names().In(t.Sets)
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), t.Sets, table.Names()); err != nil {
+	// A reload may have removed labels since the request began.
+	names, declared := table.Names().In(t.Sets), ex.Services.Live.Load().Flow.Names()
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), declared.Of(names...), declared); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil

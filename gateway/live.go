@@ -91,6 +91,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	g.tls.Use(certificate)
 	g.activate(next)
+	g.services.Governance.Reloaded()
 	for name, up := range g.services.Targets {
 		if n := targets.ReplaceOpen(up); n > 0 {
 			g.services.Log.Warn("processes of an upstream end after their calls and start again when they are needed: they can open files that the new configuration names",

@@ -73,6 +73,7 @@ func (f *File) Validate(at diag.At) {
 	f.validateFederation(at)
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.Policy.CheckApprovals(at.Field("policy"), len(f.ControlPlane.URL) > 0 && f.ControlPlane.IngestKey != "")
+	f.Policy.CheckLabels(at.Field("policy"), f.DataFlow.Names())
 	f.validateHTTP(at)
 }
 

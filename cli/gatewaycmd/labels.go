@@ -31,11 +31,8 @@ func NewLabelsCmd(env process.Env) *cobra.Command {
 const labelsPrincipal = `PRINCIPAL is the id of an API key, the subject of a token, or an address, as audit lines
 have it. Write key:ID, oauth:SUBJECT, ip:ADDRESS or session:ID where two callers have one name.`
 
-// labelRead bounds the reading of labels, and labelWait the wait for a gateway to clear them.
-const (
-	labelRead = 10 * time.Second
-	labelWait = 10 * time.Second
-)
+// labelWait bounds the reading of labels, and is the default of the wait for a gateway to clear them.
+const labelWait = 10 * time.Second
 
 // heldRow is one row of 'svc labels show'.
 type heldRow struct {
@@ -69,7 +66,7 @@ Run it on the machine of the gateway, as its user or as root. It changes nothing
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), labelRead)
+			ctx, cancel := context.WithTimeout(cmd.Context(), labelWait)
 			defer cancel()
 			rows, err := heldRows(ctx, env, f, strings.Join(args, ""))
 			if err != nil {
@@ -140,6 +137,7 @@ func heldRows(ctx context.Context, env process.Env, f *config.File, principal st
 
 func newLabelsClearCmd(env process.Env) *cobra.Command {
 	file := upstreamFile{env: env}
+	timeout := labelWait
 	cmd := &cobra.Command{
 		Use:   "clear PRINCIPAL",
 		Short: "Clear the labels of a caller",
@@ -150,8 +148,8 @@ Clear labels when the agent begins a new task without what it has read, for exam
 restart with an empty context. What an agent has read stays in its context: clearing the labels of
 an agent that goes on lifts the protection.
 
-The command waits at most 10 seconds for the gateway. Without one, the exit code is 1, and the next
-start of a gateway with this state_dir clears the labels. Run it on the machine of the gateway,
+The command waits until the gateway has done it. Where none runs, the exit code is 1, and the
+next start of a gateway with this state_dir clears the labels. Run it on the machine of the gateway,
 as its user or as root.`,
 		Example: `  svc labels clear build-bot --config svc.yaml
   svc labels clear oauth:alice@example.com --config /etc/svc/svc.yaml`,
@@ -161,7 +159,7 @@ as its user or as root.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), labelWait)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			cleared, err := flow.Clear(ctx, f.StateDirectory(), args[0], f.Auth.OAuth.Issuer)
 			for _, h := range cleared {
@@ -183,5 +181,6 @@ as its user or as root.`,
 		},
 	}
 	file.addFlag(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the gateway")
 	return cmd
 }

@@ -20,7 +20,7 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Message.Method == mcp.MethodListen {
 		defer ex.endsAtStop()()
 	}
-	if ex.Session.Track(ex.Context, ex.route.Upstream, ex.Live.Flow != nil) {
+	if ex.Session.Track(ex.Context, ex.route.Upstream, ex.Live.Verdict.Rules.UsesLabels()) {
 		defer func() {
 			if !ex.unanswered && ex.Context.Err() == nil {
 				ex.Session.Untrack(ex.Context)

@@ -2,17 +2,22 @@ package flow
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // clock is a clock that a test sets.
-type clock struct{ at time.Time }
+type clock struct{ at atomic.Int64 }
 
-func newClock() *clock { return &clock{time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)} }
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
 
-func (c *clock) now() time.Time          { return c.at }
-func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
 func open(t *testing.T, o Options) *Memory {
 	t.Helper()
@@ -49,7 +54,7 @@ func TestLabelsEndAWindowAfterTheLastMessage(t *testing.T) {
 	time := newClock()
 	n := NewNames("private", "untrusted")
 	m := open(t, Options{Names: n, Now: time.now})
-	alice, bob := Caller{Key: "alice"}, Caller{Key: "bob"}
+	alice, bob := Caller{Key: "10:alice"}, Caller{Key: "10:bob"}
 	set(t, m, alice, n, "private", "untrusted")
 	has(t, m, bob, n)
 	time.advance(40e9)
@@ -66,7 +71,7 @@ func TestAReloadKeepsLabels(t *testing.T) {
 	time := newClock()
 	old, names := NewNames("a", "b", "c"), NewNames("b", "b2", "c")
 	m := open(t, Options{Names: old, Now: time.now})
-	alice := Caller{Key: "alice"}
+	alice := Caller{Key: "10:alice"}
 	set(t, m, alice, old, "a", "b")
 	time.advance(20e9)
 	set(t, m, alice, old, "c")

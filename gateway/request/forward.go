@@ -64,7 +64,7 @@ func (ex *Exchange) AnswerSearch() *refusal.Refusal {
 		}
 	}
 	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.dialect.Version, func(upstream, tool string) bool {
-		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.caller.id.Principal, ex.governed.set, upstream, mcp.MethodToolsCall, tool)
+		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.caller.id.Principal, ex.governed.set, upstream, mcp.Tool, tool)
 	})
 	if refused != nil {
 		return refused

@@ -151,6 +151,9 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
+	if err = g.openFlow(cfg); err != nil {
+		return nil, err
+	}
 	if err = g.openFederation(cfg); err != nil {
 		return nil, err
 	}
@@ -245,6 +248,9 @@ func (g *Gateway) Close() error {
 	errs = append(errs, targets.Close(g.services.Targets))
 	if l := g.services.Live.Load(); l != nil {
 		l.Verdict.Guards.Close()
+	}
+	if g.services.Flow != nil {
+		errs = append(errs, g.services.Flow.Close())
 	}
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())

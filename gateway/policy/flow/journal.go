@@ -383,7 +383,7 @@ func (m *Memory) writeLate(late []*held) {
 // compact writes the file anew with what has not ended.
 func (m *Memory) compact() error {
 	now := m.millis()
-	var entries []entry
+	entries := slices.Clone(m.answered) // before what was set since
 	m.mu.RLock()
 	add := func(h *held) {
 		for i, name := range m.names.List() {
@@ -400,5 +400,5 @@ func (m *Memory) compact() error {
 		}
 	}
 	m.mu.RUnlock()
-	return m.file.rewrite(append(entries, m.answered...))
+	return m.file.rewrite(entries)
 }

@@ -36,7 +36,8 @@ type Options struct {
 	// labels of this gateway alone while the store is away, in place of every label.
 	Store    Store
 	FailOpen bool
-	// OnClear is called after an operator has cleared the labels of a caller: for an audit line.
+	// OnClear is called after an operator has cleared the labels of a caller: for an audit line. Open calls it
+	// for requests that no gateway had taken, and Close may.
 	OnClear func(Held)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time

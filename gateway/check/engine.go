@@ -13,6 +13,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/request"
 	"svc/gateway/request/verdict"
 	"svc/gateway/upstream"
@@ -30,6 +31,8 @@ type Engine struct {
 	names           *catalog.Names  // nil if the names are the upstreams' own
 	keys            map[string]bool // nil if authentication is off
 	filters         bool            // lists lack what the rules deny to the caller
+	dataFlow        *flow.Config
+	upstreams       map[string]bool
 }
 
 // prefix is the prefix of the tool names of an upstream.
@@ -41,8 +44,11 @@ func New(f *config.File) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream,
+	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream, dataFlow: &f.DataFlow, upstreams: map[string]bool{},
 		filters: f.FiltersLists(), searches: f.ToolSearch.Enabled && f.ToolSearch.Mode == config.ToolSearchSynthesize}
+	for i := range f.Upstreams {
+		e.upstreams[f.Upstreams[i].Name] = true
+	}
 	if e.federated = f.Federation.Enabled; e.federated {
 		for i := range f.Upstreams {
 			if u := &f.Upstreams[i]; u.Prefix != "" {

@@ -179,10 +179,14 @@ func (l *recordedLines) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		tool, sets := []string{"files_read", "web_get", "mail_list", "other", "web_post"}[l.i%5], []string{`,"sets":["private"]`, `,"sets":["untrusted"]`, `,"sets":["untrusted"]`, "", ""}[l.i%5]
+		caller := l.i / 5
+		if tool == "mail_list" || tool == "other" {
+			caller = l.n - l.i // of nothing else
+		}
 		l.rest = fmt.Appendf(l.rest, `{"seq":%d,"ts":%q,"kind":"request","request_id":"0193a1b2-c3d4-7e5f-8a9b-%012d","trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","action":"allow","labels":["private","untrusted"]%s,`+
 			`"rpc":"request","method":"tools/call","tool":%q,"upstream":"shop","principal":"caller-%d","principal_kind":"key","key_id":"ci","client_ip":"192.0.2.1","dialect":"2025-06-18","status":200,"duration_ms":1.500,"bytes_in":300,"bytes_out":2000,`+
 			`"spans":[{"stage":"policy_eval","duration_ms":0.002},{"stage":"provider","duration_ms":1.000}],"hash":"%064x"}`+"\n",
-			l.i, time.Unix(1_790_000_000, int64(l.i)*int64(time.Millisecond)).UTC().Format(time.RFC3339Nano), l.i, sets, tool, l.i/5%l.callers, l.i)
+			l.i, time.Unix(1_790_000_000, int64(l.i)*int64(time.Millisecond)).UTC().Format(time.RFC3339Nano), l.i, sets, tool, caller%l.callers, l.i)
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]

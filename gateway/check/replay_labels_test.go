@@ -217,7 +217,7 @@ func TestReplayOfManyLines(t *testing.T) {
 			if report.ChangedLines() == 0 || report.Redecided+undecidedLines(report) != uint64(n) || report.Malformed > 0 {
 				t.Errorf("%+v", report)
 			}
-			if took > time.Minute || m.Sys > 200<<20 {
+			if os.Getenv(millionVariable) != "" && (took > time.Minute || m.Sys > 200<<20) { // otherwise other tests have memory, too
 				t.Error("more than a minute, or more than 200 MiB")
 			}
 		})

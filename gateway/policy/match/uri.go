@@ -92,17 +92,19 @@ func CompileURI(prefix string) (URIPrefix, error) {
 //   - dot segments and doubled slashes resolved;
 //   - without query and fragment.
 //
-// The prefix ends at the end of a segment, and the case of paths counts. A nested scheme (url:file:///x)
-// is not looked into.
+// The prefix ends at the end of a segment, and the case of paths counts.
 //
-// Unclear is a URI of this scheme whose readings disagree (escapes decoded once or three times, query and
-// fragment taken for a part of the path; and when those say No, letters of another case, compatibility
-// forms, parameters of segments, dots and spaces at their end), or that has none: no scheme, a scheme of
-// one letter (a drive), more than 8 KiB (1 KiB
-// with letters beyond ASCII, if it is not below the prefix), controls (NUL included), backslashes, bytes that are not UTF-8,
-// user information, a host above 1 KiB, a port that is not a number, a web URL without a host, a file URL with another host,
-// .. after a doubled slash or above the beginning of what has a host of its own kind, paths that begin
-// with two slashes and no host, and the scheme of the prefix within another one.
+// Unclear is a URI of this scheme whose readings disagree: escapes decoded once, twice and three times; query
+// and fragment taken for a part of the path; and where those say No, letters of another case, compatibility
+// forms, parameters of segments, dots and spaces at their end. Unclear is also a URI without a canonical form:
+//
+//   - no scheme, or one of one letter (a drive); the scheme of the prefix within another one;
+//   - more than 8 KiB, a host above 1 KiB, 1 KiB of a path beyond ASCII that is not below the prefix;
+//   - controls (NUL included), backslashes, bytes that are not UTF-8;
+//   - user information, a port that is not a number, a host of no valid form; a web URL without a host, a file
+//     URL with a host that the prefix does not have;
+//   - .. after a doubled slash, or above the beginning of what is neither a web nor a file path; two slashes at the
+//     beginning of a path without a host; segments such as ... and ..;x
 func (p *URIPrefix) Match(uri string) URIMatch {
 	u := ParseURI(uri)
 	return p.MatchURI(&u)

@@ -318,6 +318,7 @@ func TestDataFlow(t *testing.T) {
 	for _, want := range []string{
 		"deny               403", "rule=no-mail-after-secrets", "key:dev    secrets", "shop      shop_read_deploy_config  secrets  -", "openWorldHint",
 		"# - {name: private, tool_name: shop_get_customer}", "key:dev: cleared secrets", "error=labels_cleared",
+		"labels:   secrets, after shop_read_deploy_config", "2 cases, 0 failed",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)

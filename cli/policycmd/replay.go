@@ -16,6 +16,7 @@ import (
 
 type replayOptions struct {
 	file   string
+	was    string
 	audits []string
 	exit   bool
 	format command.Format
@@ -39,10 +40,18 @@ decision; the replay does not show whether the call would have passed. Calls tha
 would need the approval of a person are counted by rule; a line of a call that asked
 for approval is no difference, whatever was decided.
 
+Labels of data_flow are followed from line to line: at the first line no caller has
+one, and a label counts from the end of the call that set it. Name the files in the
+order of their lines, the oldest first. What sets a label is told by tool and upstream;
+entries with uri_prefix or injection_score look at content, which lines do not have.
+With --was those that are the same in both configs are as the lines recorded them. A
+line of which a rule may decide otherwise by such a label is undecidable.
+
 Each AUDIT is read once from its beginning, in bounded memory; "-" is standard
 input. Rotated files are not added automatically: name each of them.`,
 		Example: `  svc policy replay new.yaml /var/log/svc/audit.jsonl
   svc policy replay new.yaml audit.jsonl* -o json
+  svc policy replay new.yaml audit.jsonl --was svc.yaml
   zcat old.jsonl.gz | svc policy replay new.yaml - --exit-code`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -61,6 +70,7 @@ input. Rotated files are not added automatically: name each of them.`,
 			return replayPolicy(env, o)
 		},
 	}
+	cmd.Flags().StringVar(&o.was, "was", "", "gateway config that the audit files were written under, for the labels that they record")
 	cmd.Flags().BoolVar(&o.exit, "exit-code", false, "exit with 1 when a decision would change")
 	command.AddFormatFlag(cmd, &o.format, command.FormatText, command.FormatJSON)
 	return cmd
@@ -72,6 +82,13 @@ func replayPolicy(env process.Env, o replayOptions) error {
 		return err
 	}
 	r := engine.NewReplay()
+	if o.was != "" {
+		_, was, err := LoadPolicy(env, o.was)
+		if err != nil {
+			return err
+		}
+		r.RecordedUnder(&was.DataFlow)
+	}
 	p := command.NewProgress(env, o.audits)
 	for _, path := range o.audits {
 		if err := replayFile(env, r, p, path); err != nil {

@@ -13,6 +13,7 @@ import (
 	"svc/cli/process"
 	"svc/cli/rest"
 	"svc/gateway/audit"
+	"svc/gateway/policy/flow"
 	"svc/server/client"
 )
 
@@ -42,6 +43,10 @@ With --config the rule is shown with its file and line, the conditions that matc
 and the rules that almost matched. A trace does not have the arguments of the call or
 the groups and scopes of its caller; conditions on them are reported as undecided.
 
+Data-flow labels that the caller had are named with the last earlier call that set
+each, from the audit files or the caller's newest 2,000 traces, within the window and
+scope of --config; without it within 7 days.
+
 The exit code is 0 when the request was found, whatever was decided, and 1 when it
 was not.`,
 		Example: `  svc why 01a2065b-030d-709a-97e1-418e3e5563b5
@@ -65,6 +70,7 @@ func (o *whyOptions) run(ctx context.Context, id string) error {
 		return err
 	}
 	why := explain(q)
+	var dataFlow *flow.Config
 	if o.config != "" {
 		doc, file, err := LoadPolicy(env, o.config)
 		if err != nil {
@@ -73,6 +79,10 @@ func (o *whyOptions) run(ctx context.Context, id string) error {
 		if why.Rules, err = rulesOf(doc, file, o.config, q); err != nil {
 			return err
 		}
+		dataFlow = &file.DataFlow
+	}
+	if err := o.setBy(ctx, q, dataFlow); err != nil {
+		return err
 	}
 	if o.format == command.FormatJSON {
 		return command.WriteValue(env.Stdout, o.format, why)

@@ -40,7 +40,10 @@ type decidedRequest struct {
 	Rule        string            `json:"ruleId,omitempty"`
 	Reason      string            `json:"reason,omitempty"`
 	ErrorKind   string            `json:"errorKind,omitempty"`
-	Approval    api.TraceApproval `json:"approval,omitzero"` // of a call that a person has to approve
+	Approval    api.TraceApproval `json:"approval,omitzero"`  // of a call that a person has to approve
+	Labels      []string          `json:"labels,omitempty"`   // that the caller had
+	Sets        []string          `json:"sets,omitempty"`     // that the answer set
+	SetBy       []labelCall       `json:"labelsBy,omitempty"` // by which calls Labels were set
 	Policies    []api.PolicyFired `json:"policiesFired,omitempty"`
 	Guardrail   string            `json:"guardrail,omitempty"`        // only in audit lines
 	Verdict     string            `json:"guardrailVerdict,omitempty"` // only in audit lines
@@ -79,7 +82,7 @@ func countsText(m map[string]int) string {
 func ofTrace(t *api.Trace) *decidedRequest {
 	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Principal: t.Principal, Client: t.Client, Agent: t.AgentName,
 		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
-		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: t.Approval, Policies: t.PoliciesFired}
+		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: t.Approval, Labels: t.Labels, Sets: t.Sets, Policies: t.PoliciesFired}
 	if t.Status == "error" {
 		q.Outcome = "failed"
 	}
@@ -102,6 +105,7 @@ func ofLine(r *audit.Record) *decidedRequest {
 		Rule: r.RuleID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind), ErrorKind: r.ErrorKind}
 	q.Tokens, q.Restored, q.Refused = byEntity(r.Tokens), byEntity(r.Restored), byEntity(r.TokensRefused)
 	q.Approval = api.TraceApproval{Status: r.Approval, ID: r.ApprovalID, By: r.ApprovedBy}
+	q.Labels, q.Sets = r.Labels, r.Sets
 	q.Guardrail, q.Verdict = r.GuardrailName, r.GuardrailVerdict
 	for _, p := range r.PoliciesFired {
 		q.Policies = append(q.Policies, api.PolicyFired(p))
@@ -246,6 +250,11 @@ func writeWhy(w io.Writer, y *why) error {
 		}
 		line("approval", text)
 	}
+	line("labels", strings.Join(y.Labels, ", "))
+	for i := range y.SetBy {
+		line("set by", y.SetBy[i].String())
+	}
+	line("sets", strings.Join(y.Sets, ", "))
 	for _, p := range y.Policies {
 		line("policy", strings.TrimSpace(fmt.Sprintf("%s %s: %s", p.Name, "("+p.ID+")", p.Action)))
 	}

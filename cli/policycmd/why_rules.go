@@ -3,6 +3,7 @@ package policycmd
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"svc/cli/command"
@@ -41,7 +42,8 @@ func rulesOf(doc *config.Document, file *config.File, path string, q *decidedReq
 		return nil, err
 	}
 	out := &whyRules{File: path, Close: []whyRule{}}
-	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != "", Upstream: q.Upstream, Restored: q.restored()}
+	ask := policy.Request{Direction: policy.ClientToServer, Method: q.Method, Tool: q.Tool, HasTool: q.Tool != "", Upstream: q.Upstream, Restored: q.restored(),
+		Labels: file.DataFlow.Names().Of(q.Labels...)}
 	if ask.Method == "" && q.Tool != "" {
 		ask.Method = mcp.MethodToolsCall // traces have no method
 	}
@@ -99,13 +101,17 @@ const changedSince = "matches now: the file has changed since the request"
 // and it names one of them or has a condition that does not match.
 func closeBy(step *whyRule, r *policy.Rule, c *policy.RuleConfig, q *policy.Request, behind, noClaims bool) bool {
 	failed, _ := r.Misses(q)
-	if failed != "" && (failed != policy.ConditionClaims || noClaims) {
+	byURI := failed == policy.ConditionURI && slices.Contains(mcp.URIMethods, q.Method)
+	if failed != "" && !byURI && (failed != policy.ConditionClaims || noClaims) {
 		return false
 	}
 	step.Matched = conditionsOf(c.When)
 	var depends []string
 	if failed == policy.ConditionClaims {
 		depends = append(depends, "the identity of the caller (claims)")
+	}
+	if c.When.URIPrefix != nil {
+		depends = append(depends, "the URI")
 	}
 	if len(c.When.Arguments) > 0 {
 		depends = append(depends, "the arguments")
@@ -150,6 +156,13 @@ func conditionsOf(w *policy.When) string {
 	if len(w.Restores) > 0 {
 		parts = append(parts, "restores: "+strings.Join(w.Restores, ", "))
 	}
+	if len(w.LabelsAll) > 0 {
+		parts = append(parts, "labels_all: "+strings.Join(w.LabelsAll, ", "))
+	}
+	if len(w.LabelsAny) > 0 {
+		parts = append(parts, "labels_any: "+strings.Join(w.LabelsAny, ", "))
+	}
+	text("uri_prefix", w.URIPrefix)
 	if w.Claims != nil {
 		parts = append(parts, "claims")
 	}

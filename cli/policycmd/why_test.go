@@ -131,6 +131,44 @@ rules of svc.yaml:
 	}
 }
 
+// Rules that look at labels are judged with those that the caller had; the URI is not known.
+func TestWhyNamesRulesWithLabels(t *testing.T) {
+	const text = `upstreams: [{name: a, url: "http://127.0.0.1:1/mcp"}]
+data_flow: {labels: [{name: private, tool_name: read}, {name: untrusted, tool_name: web}]}
+policy:
+  rules:
+    - id: both
+      action: deny
+      when: {tool_name: pay, labels_all: [private, untrusted]}
+    - id: one
+      action: deny
+      when: {tool_name: pay, labels_any: [private]}
+    - id: keys
+      action: deny
+      when: {uri_prefix: "file:///keys/"}
+`
+	doc := config.ParseDocument("svc.yaml", []byte(text), config.Options{Getenv: func(string) (string, bool) { return "", false }})
+	for _, c := range []struct {
+		method, tool string
+		want         string
+	}{
+		{"tools/call", "pay", `one (tool_name: "pay", labels_any: private): matches now: the file has changed since the request` + "\n"},
+		{"resources/read", "", `keys (uri_prefix: "file:///keys/"): undecided: depends on the URI` + "\n"},
+	} {
+		got, err := rulesOf(doc, doc.Draft(), "svc.yaml", &decidedRequest{Method: c.method, Tool: c.tool, Kind: "key", Labels: []string{"private"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, r := range got.Close {
+			text += fmt.Sprintf("%s (%s): %s\n", r.Rule, r.Matched, r.Why)
+		}
+		if text != c.want {
+			t.Errorf("%s: %s, want %s", c.method, text, c.want)
+		}
+	}
+}
+
 // A stream that a client opened to listen is explained as one, whether its end has been written or
 // not: a window that was closed is no failure, and no tool may have run.
 func TestWhyOfAStreamThatListens(t *testing.T) {

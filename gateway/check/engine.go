@@ -32,6 +32,8 @@ type Engine struct {
 	keys            map[string]bool // nil if authentication is off
 	filters         bool            // lists lack what the rules deny to the caller
 	flow            *flow.Table     // nil if no labels are declared
+	dataFlow        *flow.Config
+	upstreams       map[string]bool
 }
 
 // prefix is the prefix of the tool names of an upstream.
@@ -43,8 +45,11 @@ func New(f *config.File) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream,
+	e := &Engine{rules: rules, defaultUpstream: f.DefaultUpstream, dataFlow: &f.DataFlow, upstreams: map[string]bool{},
 		filters: f.FiltersLists(), searches: f.ToolSearch.Enabled && f.ToolSearch.Mode == config.ToolSearchSynthesize}
+	for i := range f.Upstreams {
+		e.upstreams[f.Upstreams[i].Name] = true
+	}
 	if e.federated = f.Federation.Enabled; e.federated {
 		for i := range f.Upstreams {
 			if u := &f.Upstreams[i]; u.Prefix != "" {

@@ -11,6 +11,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 )
 
 // Replay re-evaluates the lines of an audit log under another configuration. It is
@@ -18,11 +19,13 @@ import (
 //
 // A line contains everything that rules match on except the caller's claims and the
 // arguments: if the decision depends on them, the line is counted as undecidable,
-// with the reason. Nothing is guessed.
+// with the reason. Nothing is guessed. The labels of callers are followed from line to line, in the order
+// of the lines.
 type Replay struct {
 	engine *Engine
 	rules  map[string]*policy.Rule
 	memo   map[question]judgement
+	labels *follower // nil if no rule looks at labels
 
 	lines, same uint64
 	malformed   uint64
@@ -47,8 +50,10 @@ const (
 type question struct {
 	direction                policy.Direction
 	method, tool, resultType string
-	upstream                 string // only if a rule has the condition
-	restored                 string // entities, separated by spaces
+	upstream                 string      // only if a rule has the condition
+	restored                 string      // entities, separated by spaces
+	labels, may              flow.Labels // that the caller has, and those that it may have in addition
+	crowded                  bool
 	hasTool, identified      bool
 }
 
@@ -61,7 +66,7 @@ type judgement struct {
 
 // NewReplay returns a replay under the rules of e.
 func (e *Engine) NewReplay() *Replay {
-	r := &Replay{engine: e, rules: map[string]*policy.Rule{}, memo: map[question]judgement{},
+	r := &Replay{engine: e, labels: e.newFollower(), rules: map[string]*policy.Rule{}, memo: map[question]judgement{},
 		groups: map[groupKey]*group{}, undecided: map[string]uint64{}, approvals: map[string]uint64{}, skipped: map[string]uint64{}}
 	for _, rule := range e.rules.Rules() {
 		r.rules[rule.ID] = rule
@@ -114,6 +119,9 @@ func skipLine(in *bufio.Reader) error {
 func (r *Replay) record(rec *audit.Record) {
 	if why := r.skip(rec); why != "" {
 		count(r.skipped, why)
+		if r.labels != nil {
+			r.labels.answered(r.engine, rec, yes)
+		}
 		return
 	}
 	q := question{method: rec.Method, tool: rec.Tool, resultType: rec.ResultType, identified: rec.PrincipalKind != "key" && rec.PrincipalKind != "ip"}
@@ -126,6 +134,9 @@ func (r *Replay) record(rec *audit.Record) {
 		for _, c := range rec.Restored {
 			q.restored += c.Entity + " "
 		}
+	}
+	if r.labels != nil {
+		q.labels, q.may, q.crowded = r.labels.has(rec)
 	}
 	uses := r.engine.rules.UsesUpstream()
 	if uses {
@@ -148,6 +159,9 @@ func (r *Replay) record(rec *audit.Record) {
 		}
 		j = r.remembered(answer)
 	}
+	if r.labels != nil {
+		r.labels.answered(r.engine, rec, j.passes(rec))
+	}
 	if j.unknown != "" {
 		count(r.undecided, j.unknown)
 		return
@@ -159,7 +173,9 @@ func (r *Replay) record(rec *audit.Record) {
 func (r *Replay) remembered(q question) judgement {
 	j, ok := r.memo[q]
 	if !ok {
-		j = r.judge(q)
+		if j = r.judge(q); j.unknown == "" && r.labels != nil {
+			j.unknown = r.flowUnknown(&q, &j.decision)
+		}
 		if len(r.memo) < maxMemo {
 			// The strings of a record share memory with its line; copy them.
 			q.method, q.tool, q.resultType = strings.Clone(q.method), strings.Clone(q.tool), strings.Clone(q.resultType)
@@ -205,7 +221,10 @@ func wasCut(s string) bool { return strings.HasSuffix(s, "…") }
 // unknown, a rule with claims may match or not, and the rules after it are
 // undecidable.
 func (r *Replay) judge(q question) judgement {
-	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType, Upstream: q.upstream, Restored: strings.Fields(q.restored)}
+	req := policy.Request{Direction: q.direction, Method: q.method, Tool: q.tool, HasTool: q.hasTool, ResultType: q.resultType, Upstream: q.upstream, Restored: strings.Fields(q.restored), Labels: q.labels}
+	if unknown := r.uriUnknown(&req); unknown != "" {
+		return judgement{unknown: unknown}
+	}
 	if r.engine.rules.UsesUpstream() && (q.upstream == "" || q.upstream == federation.Name && q.direction == policy.ServerToClient) {
 		// The upstream is unknown, or the response was assembled from several
 		// upstreams.

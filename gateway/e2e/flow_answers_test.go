@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"svc/gateway"
+	"svc/store/api"
 )
 
 // What a caller sends to a server without calling it is judged as the call to which it belongs, with the
@@ -97,5 +98,28 @@ func TestACancellationIsJudgedAsItsCall(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", tool, got.status, got.body, want)
 		}
 		running.Body.Close()
+	}
+}
+
+// A policy of the control plane with data_flow blocks a call, and the answer to a question of one.
+func TestPoliciesLookAtLabels(t *testing.T) {
+	t.Parallel()
+	main, mail := flowServer(t), flowServer(t)
+	g := new(governor)
+	g.give(api.GovernancePolicy{Phase: "request", Action: "block",
+		Condition: api.Condition{Type: "data_flow", LabelsAll: []string{"untrusted", "private"}, ToolName: "web_ask"}})
+	const rules = "policy: {default_action: allow, rules: []}\n"
+	r := governedRig(t, strings.Replace(flowConfig(main.URL, mail.URL, ""), flowRules, "\n"+rules, 1)+governance, g)
+	sid := r.begin()
+	answer := `{"jsonrpc":"2.0","id":"svc~main~\"q-1\"","result":{"action":"accept"}}`
+	for _, s := range []struct {
+		body string
+		want int
+	}{
+		{call("7", "web_ask"), 200}, {answer, 202}, {call("8", "crm_find"), 200}, {answer, 403}, {call("9", "web_ask"), 403}, {call("9", "web_get"), 200},
+	} {
+		if got := r.post(s.body, "Mcp-Session-Id", sid); got.status != s.want {
+			t.Errorf("%s: %d %s, want %d", s.body, got.status, got.body, s.want)
+		}
 	}
 }

@@ -98,6 +98,7 @@ var runBy = map[string]string{
 	"docs/operations.md":          "TestOperationsDocument",
 	"docs/operations-gateway.md":  "TestGatewayOperations",
 	"docs/clients-and-servers.md": "TestClientsAndServers",
+	"docs/data-flow.md":           "TestDataFlow",
 	"docs/policy-cookbook.md":     "the tests of gateway/check and gateway/check",
 	"docs/lint/":                  "gateway/check: each page's examples are linted",
 }
@@ -297,6 +298,34 @@ func TestClientsAndServers(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestDataFlow runs the sh blocks of docs/data-flow.md in order, in one shell.
+func TestDataFlow(t *testing.T) {
+	script := ""
+	for _, b := range blocksOf(t, "docs/data-flow.md") {
+		if b.info == "sh" {
+			script += b.text
+		}
+	}
+	if !strings.Contains(script, "svc dev --data-dir demo") {
+		t.Fatal("the document does not start svc dev")
+	}
+	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
+		"sleep 1;", "sleep 0.05;").Replace(script)
+	out := runDocument(t, t.TempDir(), script)
+	for _, want := range []string{
+		"deny               403", "rule=no-mail-after-secrets", "key:dev    secrets", "shop      shop_read_deploy_config  secrets  -", "openWorldHint",
+		"# - {name: private, tool_name: shop_get_customer}", "key:dev: cleared secrets", "error=labels_cleared",
+		"labels:   secrets, after shop_read_deploy_config", "2 cases, 0 failed",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, `"queued":true`); n != 2 {
+		t.Errorf("%d mails were queued, want 2: before the secrets were read, and after the labels were cleared", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -172,6 +173,8 @@ as its user or as root.`,
 			switch {
 			case errors.Is(err, flow.ErrNotTaken):
 				return command.Failed(err, "start the gateway; 'svc labels show' has the labels until then")
+			case errors.Is(err, fs.ErrNotExist):
+				return command.Failed(fmt.Errorf("no gateway has run with this file: state_dir %s does not exist", f.StateDirectory()), "name the file of the running gateway with --config")
 			case err != nil:
 				return command.Failed(err, "run it as the gateway's user, or as root, and look at the log of the gateway")
 			case len(cleared) == 0:

@@ -119,7 +119,11 @@ func skipLine(in *bufio.Reader) error {
 func (r *Replay) record(rec *audit.Record) {
 	if why := r.skip(rec); why != "" {
 		count(r.skipped, why)
-		if r.labels != nil {
+		switch {
+		case r.labels == nil:
+		case rec.Kind == audit.KindEvent:
+			r.labels.event(rec)
+		default:
 			r.labels.answered(r.engine, rec, yes)
 		}
 		return
@@ -193,6 +197,8 @@ func (r *Replay) skip(rec *audit.Record) string {
 		return "checkpoints of the log"
 	case audit.KindSummary:
 		return "summaries of requests that were refused before their caller was identified"
+	case audit.KindEvent:
+		return "events of the gateway"
 	case audit.KindOpen:
 		return "openings of streams, which the line of their request repeats"
 	}

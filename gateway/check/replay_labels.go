@@ -176,6 +176,16 @@ func (f *follower) set(rec *audit.Record, has, may flow.Labels, at time.Time) {
 	}
 }
 
+// labelsCleared is the error_kind of the event line of cleared labels (refusal.LabelsCleared).
+const labelsCleared = "labels_cleared"
+
+// event removes the labels of a caller that an operator has cleared.
+func (f *follower) event(rec *audit.Record) {
+	if rec.ErrorKind == labelsCleared {
+		delete(f.callers, string(f.caller(rec)))
+	}
+}
+
 // sweep removes callers whose labels have ended, and reports whether there is room. It does so 16 times in
 // a window at most, because it looks at all callers.
 func (f *follower) sweep(now int64) bool {

@@ -96,6 +96,8 @@ func TestReplayFollowsLabels(t *testing.T) {
 		{"of the same network", []audit.Record{line("web_get", func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::1" }), line("files_read", func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::2" }),
 			line("web_post", at(1), func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::3" })}, exfiltration, ""},
 		{"in another session", []audit.Record{line("web_get", in("1")), line("files_read", in("1")), line("web_post", at(1), in("2"))}, exfiltration, ""},
+		{"cleared", []audit.Record{line("web_get"), line("files_read"), line("", func(r *audit.Record) { r.Kind, r.Method, r.ErrorKind = audit.KindEvent, "", "labels_cleared" }), line("web_post", at(1))}, "same", ""},
+		{"cleared for another caller", []audit.Record{line("web_get"), line("files_read"), line("", by("other"), func(r *audit.Record) { r.Kind, r.Method, r.ErrorKind = audit.KindEvent, "", "labels_cleared" }), line("web_post", at(1))}, exfiltration, ""},
 		{"after the window", []audit.Record{line("web_get"), line("files_read", at(5)), line("web_post", at(10))}, "same", ""},
 		{"a window that began anew", []audit.Record{line("web_get"), line("files_read", at(5)), line("web_get", at(9)), line("web_post", at(12))}, exfiltration, ""},
 		{"approval", []audit.Record{line("files_read"), line("shell_x", at(1))}, "changed allow  -> approval ask-first", ""},

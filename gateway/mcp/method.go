@@ -105,6 +105,8 @@ var methods = [...]MethodInfo{
 	{Name: MethodResourcesRead, Sender: Client, Mirrored: paramURI},
 	{Name: MethodResourcesSubscribe, Sender: Client},
 	{Name: MethodResourcesUnsubscribe, Sender: Client},
+	{Name: MethodDirectoryRead, Sender: Client},
+	{Name: MethodSkillsGet, Sender: Client},
 	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},
 	{Name: MethodPromptsGet, Sender: Client, Mirrored: paramName},
 	{Name: MethodComplete, Sender: Client},

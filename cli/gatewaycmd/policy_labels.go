@@ -16,8 +16,8 @@ import (
 	"svc/gateway/catalog/pins"
 	"svc/gateway/check"
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/flow"
-	"svc/gateway/policy/match"
 )
 
 // labelRow is one row of 'svc policy labels'.

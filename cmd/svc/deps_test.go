@@ -60,7 +60,7 @@ var forbidden = []struct{ from, to, why string }{
 
 // pure packages use no clock, no network and no process state, so that they can be
 // fuzzed.
-var pure = []string{"gateway/policy", "gateway/policy/arguments", "gateway/policy/match", "gateway/policy/detect", "gateway/mcp", "gateway/base/diag"}
+var pure = []string{"gateway/policy", "gateway/policy/arguments", "gateway/mcp/match", "gateway/policy/detect", "gateway/mcp", "gateway/base/diag"}
 
 // impure are the packages that a pure package may not import.
 var impure = []string{"net/http", "log/slog", "os"}
@@ -85,8 +85,8 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
-	"golang.org/x/text/...":                        {"gateway/policy/arguments", "gateway/policy/detect", "gateway/policy/match", "store/api"},
-	"golang.org/x/net/...":                         {"gateway/policy/match", "gateway/upstream/credentials"},
+	"golang.org/x/text/...":                        {"gateway/policy/arguments", "gateway/policy/detect", "gateway/mcp/match", "store/api"},
+	"golang.org/x/net/...":                         {"gateway/mcp/match", "gateway/upstream/credentials"},
 	"golang.org/x/term":                            {"cli/process", "tui"},
 	"github.com/redis/go-redis/v9/...":             {"gateway/redis", "gateway/redis/redistest", "server/redis"},
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
-	"svc/gateway/policy/match"
 	"svc/gateway/refusal"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"svc/gateway/base/diag"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
-	"svc/gateway/policy/match"
 )
 
 // The values of Config.Prompts and Config.Resources.

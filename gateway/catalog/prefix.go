@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Bounds on visible names.

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
-	"svc/gateway/policy/match"
 )
 
 // cell is a kind of message that a rule matches either completely or, for tool calls, by name:

@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"svc/gateway/config"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
-	"svc/gateway/policy/match"
 	"svc/gateway/upstream"
 )
 

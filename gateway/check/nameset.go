@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // nameSet is a set of tool names. It is immutable and safe for concurrent use.

@@ -3,9 +3,9 @@ package policy
 import (
 	"fmt"
 
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/flow"
-	"svc/gateway/policy/match"
 )
 
 // Set is a compiled list of rules with its default action. It is immutable and safe for

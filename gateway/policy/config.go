@@ -1,8 +1,8 @@
 package policy
 
 import (
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/arguments"
-	"svc/gateway/policy/match"
 )
 
 // Config is the policy section of the gateway file (gateway specification,

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/flow"
-	"svc/gateway/policy/match"
 )
 
 // naive decides as the specification is written: top-down, one rule after the

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/arguments"
-	"svc/gateway/policy/match"
 )
 
 // Condition is the condition of a rule's when that a message did not meet.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // FuzzGlob checks that a compiled pattern matches like path.Match if both have

@@ -7,8 +7,8 @@ import (
 
 	"svc/gateway/base/diag"
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/flow"
-	"svc/gateway/policy/match"
 )
 
 // labelRule holds the compiled conditions on the labels of the caller.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // index finds the rules that may match messages of one direction without evaluating all

@@ -2,7 +2,7 @@ package policy
 
 import (
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // enforced returns the enforced rules and stores the others in observers. The rules keep

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/flow"
-	"svc/gateway/policy/match"
 )
 
 // Rule is a compiled rule. It is immutable and safe for concurrent use.

@@ -8,9 +8,9 @@ import (
 
 	"svc/gateway/base/diag"
 	"svc/gateway/mcp"
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/detect"
-	"svc/gateway/policy/match"
 )
 
 // Values of the enumerated fields.

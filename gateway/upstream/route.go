@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"svc/gateway/base/diag"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Route is one element of the routes section (gateway specification, routes).

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"svc/gateway/base/diag"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Router selects the upstream of a tool: routes are evaluated in order and the first

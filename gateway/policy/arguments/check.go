@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Values of match.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Programs that print the host that Node and Python find in each value of a JSON array; null for

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // maxAuthority bounds host and port in bytes, with escapes.

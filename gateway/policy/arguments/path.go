@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // decodings is how often percent escapes are decoded, because a program may decode a value that

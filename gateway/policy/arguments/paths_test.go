@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 var update = flag.Bool("update", false, "write testdata/paths.tsv and testdata/hosts.tsv again")

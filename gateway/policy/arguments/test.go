@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // test is a compiled [Test].

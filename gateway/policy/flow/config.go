@@ -3,7 +3,7 @@ package flow
 import (
 	"time"
 
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Config is the section data_flow of the gateway file.

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"svc/gateway/mcp"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Answer describes a message of an upstream for [Table.Sets]. Strings are used during the call only.

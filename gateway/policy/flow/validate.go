@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"svc/gateway/base/diag"
-	"svc/gateway/policy/match"
+	"svc/gateway/mcp/match"
 )
 
 // Bounds of the section.

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/detect"
-	"svc/gateway/policy/match"
 	"svc/store/api"
 )
 

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
 	"svc/gateway/policy/arguments"
 	"svc/gateway/policy/detect"
-	"svc/gateway/policy/match"
 	"svc/store/api"
 )
 

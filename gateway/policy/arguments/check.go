@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path"
 	"regexp"
 	"regexp/syntax"
@@ -259,12 +260,18 @@ func (c *checker) hosts(list []string) {
 	}
 	for _, entry := range list {
 		name := strings.TrimPrefix(entry, "*.")
-		host, ok := parseHost(name)
+		host, ok := match.Host(name)
 		switch {
 		case !ok || strings.ContainsAny(name, "*%"):
 			c.report("host_in", "write a host without scheme, port and path, as in api.example.com or *.example.com", "%q is not a host", entry)
-		case name != entry && (endsInNumber(host) || strings.Contains(host, ":")):
+		case name != entry && isAddress(host):
 			c.report("host_in", "write the address alone", "%q: an address has no subdomains", entry)
 		}
 	}
+}
+
+// isAddress reports whether a host in its canonical spelling is an address.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }

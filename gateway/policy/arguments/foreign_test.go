@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"svc/gateway/policy/match"
 )
 
 // Programs that print the host that Node and Python find in each value of a JSON array; null for
@@ -104,8 +106,8 @@ func TestHostsAreThoseOfOtherParsers(t *testing.T) {
 		}
 		read++
 		// Node does not map the hosts of schemes that are not special.
-		scheme, _, _ := cutScheme(strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.TrimSpace(v)))
-		if slices.Contains(special, scheme) && (node[i] == nil || one(*node[i]) != got) {
+		scheme, _, _ := match.CutScheme(strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.TrimSpace(v)))
+		if slices.Contains(match.Special, scheme) && (node[i] == nil || one(*node[i]) != got) {
 			t.Errorf("%q is %s, Node finds %v", v, got, text(node[i]))
 		}
 		if p := python[i]; p != nil && *p != "" && !same(*p, got) {
@@ -123,9 +125,9 @@ func TestHostsAreThoseOfOtherParsers(t *testing.T) {
 // same reports whether a host that a program found without mapping it is, after mapping, the
 // expected host or invalid.
 func same(found, got string) bool {
-	host, ok := parseHost(found)
+	host, ok := match.Host(found)
 	if !ok && strings.Contains(found, ":") {
-		host, ok = parseHost("[" + found + "]")
+		host, ok = match.Host("[" + found + "]")
 	}
 	return !ok || host == got
 }

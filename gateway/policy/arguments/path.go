@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"svc/gateway/policy/match"
 )
 
 // decodings is how often percent escapes are decoded, because a program may decode a value that
@@ -31,13 +33,13 @@ func cleanPath(value string) (clean string, ok bool) {
 		return "", false
 	}
 	for range decodings {
-		next := decodeEscapes(value)
+		next := match.Unescape(value)
 		if next == value {
 			break
 		}
 		value = next
 	}
-	if decodeEscapes(value) != value || strings.ContainsAny(value, "\x00\\") || !utf8.ValidString(value) {
+	if match.Unescape(value) != value || strings.ContainsAny(value, "\x00\\") || !utf8.ValidString(value) {
 		return "", false
 	}
 	clean = path.Clean(value)
@@ -105,7 +107,7 @@ func needsReadings(path string, isURL bool) bool {
 // decodeAll decodes percent escapes as often as programs may.
 func decodeAll(value string) string {
 	for range decodings {
-		value = decodeEscapes(value)
+		value = match.Unescape(value)
 	}
 	return value
 }
@@ -144,7 +146,7 @@ func pathReadings(value string) []string {
 			clean, asURL := path.Clean(text), resolveURL(text)
 			readings = append(readings, clean, asURL)
 			for _, t := range []string{text, clean, asURL} {
-				if decoded := decodeEscapes(t); decoded != t && !slices.Contains(next, decoded) {
+				if decoded := match.Unescape(t); decoded != t && !slices.Contains(next, decoded) {
 					next = append(next, decoded)
 				}
 			}
@@ -159,7 +161,7 @@ func pathReadings(value string) []string {
 func resolveURL(value string) string {
 	var steps []string
 	for s := range strings.SplitSeq(strings.TrimPrefix(value, "/"), "/") {
-		switch dots(decodeEscapes(s)) {
+		switch dots(match.Unescape(s)) {
 		case ".":
 		case "..":
 			steps = steps[:max(0, len(steps)-1)]
@@ -188,47 +190,11 @@ func drive(p string) bool {
 // malformedEscape reports whether some % is not followed by two hexadecimal digits.
 func malformedEscape(s string) bool {
 	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && (i+2 >= len(s) || unhex(s[i+1]) < 0 || unhex(s[i+2]) < 0) {
+		if s[i] == '%' && (i+2 >= len(s) || match.Hex(s[i+1]) < 0 || match.Hex(s[i+2]) < 0) {
 			return true
 		}
 	}
 	return false
-}
-
-// decodeEscapes decodes the percent escapes of a text once; a % without two hexadecimal digits is
-// kept.
-func decodeEscapes(s string) string {
-	i := strings.IndexByte(s, '%')
-	if i < 0 {
-		return s
-	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for ; i >= 0; i = strings.IndexByte(s, '%') {
-		b.WriteString(s[:i])
-		if i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
-			b.WriteByte(byte(unhex(s[i+1])<<4 | unhex(s[i+2])))
-			s = s[i+3:]
-			continue
-		}
-		b.WriteByte('%')
-		s = s[i+1:]
-	}
-	b.WriteString(s)
-	return b.String()
-}
-
-// unhex returns the value of a hexadecimal digit, -1 for another byte.
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }
 
 // control reports whether a character is one that URL parsers drop or reject.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/gateway/policy/match"
 )
 
 var update = flag.Bool("update", false, "write testdata/paths.tsv and testdata/hosts.tsv again")
@@ -182,7 +184,7 @@ func slowWithin(root, value string) (in, ok bool) {
 			return
 		}
 		for _, t := range []string{s, resolve(s, false), resolve(s, true)} {
-			if decoded := decodeEscapes(t); decoded != t {
+			if decoded := match.Unescape(t); decoded != t {
 				read(decoded, left-1)
 			}
 		}

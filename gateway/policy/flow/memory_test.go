@@ -1,0 +1,93 @@
+package flow
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// clock is a clock that a test sets.
+type clock struct{ at time.Time }
+
+func newClock() *clock { return &clock{time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time          { return c.at }
+func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+
+func open(t *testing.T, o Options) *Memory {
+	t.Helper()
+	if o.Window == 0 {
+		o.Window = time.Minute
+	}
+	m, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func set(t *testing.T, m *Memory, c Caller, n *Names, names ...string) {
+	t.Helper()
+	if err := m.Set(t.Context(), c, n.Of(names...), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func has(t *testing.T, m *Memory, c Caller, n *Names, names ...string) {
+	t.Helper()
+	if got := m.Of(t.Context(), c, n); got != n.Of(names...) {
+		t.Errorf("%v has %q, not %q", c, n.In(got), names)
+	}
+}
+
+func TestLabelsEndAWindowAfterTheLastMessage(t *testing.T) {
+	time := newClock()
+	n := NewNames("private", "untrusted")
+	m := open(t, Options{Names: n, Now: time.now})
+	alice, bob := Caller{Key: "alice"}, Caller{Key: "bob"}
+	set(t, m, alice, n, "private", "untrusted")
+	has(t, m, bob, n)
+	time.advance(40e9)
+	set(t, m, alice, n, "private")
+	time.advance(20e9)
+	has(t, m, alice, n, "private")
+	time.advance(39e9)
+	has(t, m, alice, n, "private")
+	time.advance(1e9)
+	has(t, m, alice, n)
+}
+
+func TestAReloadKeepsLabels(t *testing.T) {
+	time := newClock()
+	old, names := NewNames("a", "b", "c"), NewNames("b", "b2", "c")
+	m := open(t, Options{Names: old, Now: time.now})
+	alice := Caller{Key: "alice"}
+	set(t, m, alice, old, "a", "b")
+	time.advance(20e9)
+	set(t, m, alice, old, "c")
+	m.Reconfigure(names, 60e9)
+	has(t, m, alice, names, "b", "c")
+	has(t, m, alice, old, "b", "c") // a request that began before
+	if err := m.Set(t.Context(), alice, old.Of("a"), old); err == nil {
+		t.Error("a label that is not declared any more was set")
+	}
+	m.Reconfigure(names, 20e9)
+	has(t, m, alice, names, "c")
+}
+
+func TestCallersKnownByAddress(t *testing.T) {
+	n := NewNames("a")
+	m := open(t, Options{Names: n})
+	by := func(s string) Caller { return Caller{Key: s, Address: netip.MustParseAddr(s)} }
+	set(t, m, by("2001:db8::1"), n, "a")
+	set(t, m, by("192.0.2.1"), n, "a")
+	has(t, m, by("2001:db8::ffff:1"), n, "a")
+	has(t, m, by("2001:db8:0:1::1"), n)
+	has(t, m, by("::ffff:192.0.2.1"), n, "a")
+	has(t, m, by("192.0.2.2"), n)
+}

@@ -1,0 +1,311 @@
+package match
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxURI bounds a URI that is read, in bytes; a longer one is unclear.
+const maxURI = 8 << 10
+
+// maxDecodings bounds how often the escapes of a URI are decoded.
+const maxDecodings = 3
+
+// defaultPorts are the ports that a URL need not name.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
+
+// URIMatch is the result of comparing a URI with a prefix. What restricts acts on Yes and Unclear, what
+// permits on Yes only.
+type URIMatch uint8
+
+// The results. Unclear is a URI of the scheme of the prefix, or without a readable scheme, that servers
+// may read as one below the prefix and as one beside it.
+const (
+	No URIMatch = iota
+	Yes
+	Unclear
+)
+
+// URIPrefix is a compiled uri_prefix. It is immutable and safe for concurrent use; the zero value
+// matches nothing.
+type URIPrefix struct {
+	scheme, host string
+	path         string // without the last slash; "" is the root
+	loose        string // path as the laxest of servers reads it
+	opaque       bool   // there is no slash after the scheme
+	every        bool   // the scheme alone is given
+}
+
+// CompileURI compiles a prefix: a scheme alone (notes: or notes://), or a URI without user information,
+// query and fragment. It matches the URI itself and those below it, so a slash at its end has no
+// meaning.
+func CompileURI(prefix string) (URIPrefix, error) {
+	scheme, rest, ok := uriScheme(prefix)
+	switch {
+	case !ok:
+		return URIPrefix{}, errors.New("the prefix does not begin with a scheme, such as file: or https:")
+	case len(prefix) > maxURI:
+		return URIPrefix{}, fmt.Errorf("the prefix is longer than %d bytes", maxURI)
+	case strings.ContainsAny(rest, "?#"):
+		return URIPrefix{}, errors.New("the prefix has a query or a fragment; it may only have a scheme, a host and a path")
+	case rest == "" || rest == "//":
+		return URIPrefix{scheme: scheme, every: true}, nil
+	}
+	u, ok := splitURI(scheme, rest)
+	if !ok {
+		return URIPrefix{}, errors.New("the host of the prefix is not valid, is missing, or has user information")
+	}
+	p := URIPrefix{scheme: scheme, host: u.host, opaque: u.opaque}
+	path := Unescape(u.path)
+	if p.path, ok = u.resolve(path); ok && Unescape(path) == path {
+		p.loose, ok = u.resolve(loosely(path))
+	} else {
+		ok = false
+	}
+	if !ok {
+		return URIPrefix{}, errors.New("the path of the prefix has no canonical form: it has a backslash, a control character, bytes that are not UTF-8, escapes of escapes, .. above its beginning, or a segment such as ... or ..;")
+	}
+	return p, nil
+}
+
+// Match compares a URI with the prefix after both were brought into canonical form:
+//
+//   - scheme and host in lower case, host names in ASCII without a dot at their end, addresses in their
+//     usual spelling, the default port of the scheme left out, another port compared; localhost and no
+//     host are equal for file, and so are file:/x and file:///x;
+//   - escapes of the path decoded, up to 3 times;
+//   - dot segments and doubled slashes resolved;
+//   - without query and fragment.
+//
+// The prefix ends at the end of a segment, and the case of paths counts. A nested scheme (url:file:///x)
+// is not looked into.
+//
+// Unclear is a URI of this scheme whose readings disagree (escapes decoded once or three times, query and
+// fragment taken for a part of the path; and when those say No, letters of another case, compatibility
+// forms, parameters of segments, dots and spaces at their end), or that has none: no scheme, a scheme of
+// one letter (a drive), more than 8 KiB, controls (NUL included), backslashes, bytes that are not UTF-8,
+// user information, a port that is not a number, a web URL without a host, a file URL with another host,
+// .. after a doubled slash or above the beginning of what has a host of its own kind, paths that begin
+// with two slashes and no host, and the scheme of the prefix within another one.
+func (p *URIPrefix) Match(uri string) URIMatch {
+	scheme, rest, ok := uriScheme(uri)
+	switch {
+	case p.scheme == "":
+		return No
+	case !ok:
+		return Unclear
+	case scheme != p.scheme:
+		for ok && scheme != p.scheme {
+			scheme, rest, ok = uriScheme(rest)
+		}
+		if ok {
+			return Unclear
+		}
+		return No
+	case p.every:
+		return Yes
+	case len(uri) > maxURI:
+		return Unclear
+	}
+	u, ok := splitURI(scheme, rest)
+	if !ok || u.opaque != p.opaque {
+		return Unclear
+	}
+	at := strings.IndexAny(u.path, "?#")
+	if at < 0 {
+		at = len(u.path)
+	}
+	result, last := p.read(&u, u.path[:at], "/")
+	if at < len(u.path) {
+		if whole, _ := p.read(&u, u.path, "/?#"); whole != result {
+			return Unclear
+		}
+	}
+	switch {
+	case result == Unclear:
+		return Unclear
+	case u.host != p.host:
+		if u.host == "" || p.host == "" || scheme == "file" {
+			return Unclear
+		}
+		return No
+	case result == No:
+		if lax, ok := u.resolve(loosely(last)); !ok || below(lax, p.loose, "/?#") {
+			return Unclear
+		}
+	}
+	return result
+}
+
+// read compares every reading of a path, and returns the last one. A segment ends at one of ends.
+func (p *URIPrefix) read(u *splitted, path, ends string) (result URIMatch, last string) {
+	for i := range maxDecodings {
+		decoded := Unescape(path)
+		if i > 0 && decoded == path {
+			break
+		}
+		path = decoded
+		resolved, ok := u.resolve(path)
+		got := No
+		switch {
+		case !ok:
+			return Unclear, ""
+		case below(resolved, p.path, ends):
+			got = Yes
+		}
+		if i > 0 && got != result {
+			return Unclear, ""
+		}
+		result = got
+	}
+	if Unescape(path) != path {
+		return Unclear, ""
+	}
+	return result, path
+}
+
+// below reports whether a path is prefix, or begins with it and one of ends.
+func below(path, prefix, ends string) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || prefix == "" || strings.IndexByte(ends, rest[0]) >= 0)
+}
+
+// splitted is a URI after its scheme was read: its host in canonical form and its path as it stands,
+// with query and fragment.
+type splitted struct {
+	host, path string
+	opaque     bool
+	web        bool // of one of the Special schemes
+}
+
+// uriScheme cuts the scheme off. A scheme of one letter is a drive.
+func uriScheme(uri string) (scheme, rest string, ok bool) {
+	scheme, rest, ok = CutScheme(uri)
+	return scheme, rest, ok && len(scheme) > 1
+}
+
+func splitURI(scheme, rest string) (u splitted, ok bool) {
+	u = splitted{path: rest, web: slices.Contains(Special, scheme)}
+	if after, hosted := strings.CutPrefix(rest, "//"); hosted {
+		end := strings.IndexAny(after, "/?#")
+		if end < 0 {
+			end = len(after)
+		}
+		if u.host, ok = uriHost(scheme, after[:end], u.web); !ok {
+			return u, false
+		}
+		u.path = after[end:]
+	} else {
+		u.opaque = !strings.HasPrefix(rest, "/")
+	}
+	return u, !(u.web && u.host == "") && !(u.opaque && scheme == "file")
+}
+
+// uriHost returns the host in canonical form, with a space and the port unless that is the default one;
+// "" for none.
+func uriHost(scheme, authority string, web bool) (string, bool) {
+	host, port, ok := SplitPort(authority)
+	if !ok || strings.Contains(authority, "@") {
+		return "", false
+	}
+	if port = strings.TrimLeft(port, "0"); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n > 65535 {
+			return "", false
+		}
+	}
+	switch {
+	case host == "":
+		return "", port == "" && !web
+	case web || scheme == "file" || host[0] == '[':
+		if host, ok = Host(host); !ok {
+			return "", false
+		}
+	default: // a name of the server's own
+		for range maxDecodings {
+			host = Unescape(host)
+		}
+		valid := utf8.ValidString(host)
+		host = strings.TrimSuffix(fold(host), ".")
+		if !valid || host == "" || strings.ContainsFunc(host, func(r rune) bool { return r <= 0x7F && forbidden(r) }) {
+			return "", false
+		}
+	}
+	switch {
+	case scheme == "file" && host == "localhost" && port == "":
+		host = ""
+	case port != "" && port != defaultPorts[scheme]:
+		host += " " + port
+	}
+	return host, true
+}
+
+// resolve returns a decoded path without dot segments, doubled slashes and the last slash.
+func (u *splitted) resolve(path string) (string, bool) {
+	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7F || r == '\\' }) {
+		return "", false
+	}
+	if !u.opaque {
+		path = strings.TrimPrefix(path, "/")
+	}
+	if u.host == "" && strings.HasPrefix(path, "/") {
+		return "", false
+	}
+	out := make([]byte, 0, len(path)+1)
+	doubled, deep := false, 0
+	for path != "" {
+		segment, rest, more := strings.Cut(path, "/")
+		path = rest
+		bare, _, parameters := strings.Cut(segment, ";")
+		switch {
+		case segment == "":
+			doubled = doubled || more
+		case segment == ".":
+		case segment == "..":
+			switch {
+			case doubled || deep == 0 && (u.opaque || u.host != "" && !u.web):
+				return "", false
+			case deep > 0:
+				out, deep = out[:bytes.LastIndexByte(out, '/')], deep-1
+			}
+		case strings.Trim(segment, " .") == "" || parameters && (bare == "." || bare == ".."):
+			return "", false
+		default:
+			out, deep = append(append(out, '/'), segment...), deep+1
+		}
+	}
+	return string(out), true
+}
+
+// loosely returns a decoded path as the laxest of servers reads it: without regard to case, to
+// compatibility forms and invisible characters, to parameters of segments and to dots and spaces at their
+// end.
+func loosely(path string) string {
+	segments := strings.Split(fold(path), "/")
+	for i, s := range segments {
+		s, _, _ = strings.Cut(s, ";")
+		if strings.Trim(s, ".") != "" {
+			s = strings.TrimRight(s, " .")
+		}
+		segments[i] = s
+	}
+	return strings.Join(segments, "/")
+}
+
+// fold returns a text without regard to case, compatibility forms and invisible characters.
+func fold(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.ToLower(strings.ToUpper(norm.NFKC.String(s)))
+}

@@ -26,6 +26,7 @@ func (g *Gateway) build(cfg *config.File) (*request.Snapshot, error) {
 
 // activate puts snapshot l in force for every later request. It cannot fail.
 func (g *Gateway) activate(l *request.Snapshot) {
+	g.services.Flow.Reconfigure(l.Flow.Names(), l.Config.DataFlow.Window)
 	if old := g.services.Live.Swap(l); old != nil {
 		old.Verdict.Guards.Close()
 	}
@@ -91,6 +92,7 @@ func (g *Gateway) Reload(ctx context.Context) (err error) {
 	}
 	g.tls.Use(certificate)
 	g.activate(next)
+	g.services.Governance.Reloaded()
 	for name, up := range g.services.Targets {
 		if n := targets.ReplaceOpen(up); n > 0 {
 			g.services.Log.Warn("processes of an upstream end after their calls and start again when they are needed: they can open files that the new configuration names",

@@ -189,6 +189,13 @@ func (g *Gateway) openGovernance(cfg *config.File, opts Options) (err error) {
 	g.services.Governance, err = plane.Open(plane.Options{
 		Source: opts.Governance, Status: opts.SinkStatus, Origin: c.URL, StateDir: cfg.StateDirectory(),
 		Interval: c.Governance.RefreshInterval, Timeout: c.Traces.Timeout, Environment: c.Environment,
+		Labels: func() []string {
+			current := cfg // until the first configuration is active
+			if live := g.services.Live.Load(); live != nil {
+				current = live.Config
+			}
+			return current.DataFlow.Names().List()
+		},
 		Detectors: plane.Built{}, TokenKeys: append([][]byte{g.sessionKey}, previous...), Logger: g.services.Log, Now: g.services.Now,
 	})
 	return err

@@ -23,7 +23,7 @@ func wirePolicy(p store.Policy, fires int64) api.Policy {
 // wireCondition converts a condition to the fields of its type. A pii_detected for any
 // entity has an empty list of entities.
 func wireCondition(k store.PolicyCondition) api.Condition {
-	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: k.Arguments}
+	out := api.Condition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: k.Arguments, LabelsAll: k.LabelsAll, LabelsAny: k.LabelsAny}
 	if k.Type == "pii_detected" && out.Entities == nil {
 		out.Entities = []string{}
 	}
@@ -34,7 +34,7 @@ func storeCondition(k *api.Condition) *store.PolicyCondition {
 	if k == nil {
 		return nil
 	}
-	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: compact(k.Arguments)}
+	return &store.PolicyCondition{Type: k.Type, Threshold: k.Threshold, Entities: k.Entities, ToolName: k.ToolName, Arguments: compact(k.Arguments), LabelsAll: k.LabelsAll, LabelsAny: k.LabelsAny}
 }
 
 // compact returns a value of a body without white space.

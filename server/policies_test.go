@@ -226,6 +226,16 @@ func TestPolicyConditions(t *testing.T) {
 		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"not":{"match":"all","equals":1}}}}`, "condition.arguments./a.not.match"},
 		{`{"type":"tool_arguments","toolName":"t","arguments":{"/a":{"one_of":[` + strings.Repeat("1,", 9000) + `1]}}}`, "condition.arguments"},
 		{`{"type":"tool_name","toolName":"t","arguments":{"/a":{"equals":1}}}`, "condition.arguments"},
+		{`{"type":"data_flow","labelsAll":["untrusted","private"],"labelsAny":["x-1_y"],"toolName":"send_*"}`, ""},
+		{`{"type":"data_flow","labelsAny":["untrusted"]}`, ""},
+		{`{"type":"data_flow"}`, "condition.labelsAny"},
+		{`{"type":"data_flow","labelsAll":[],"labelsAny":[]}`, "condition.labelsAny"},
+		{`{"type":"data_flow","labelsAll":["Private"]}`, "condition.labelsAll[0]"},
+		{`{"type":"data_flow","labelsAny":["a","` + strings.Repeat("b", 33) + `"]}`, "condition.labelsAny[1]"},
+		{`{"type":"data_flow","labelsAny":"private"}`, "condition.labelsAny"},
+		{`{"type":"data_flow","labelsAny":["a"],"entities":["EMAIL"]}`, "condition.entities"},
+		{`{"type":"tool_name","toolName":"t","labelsAny":["a"]}`, "condition.labelsAny"},
+		{`{"type":"always","labelsAll":["a"]}`, "condition.labelsAll"},
 		{`{"type":"budget_exceeded"}`, ""},
 		{`{"type":"always"}`, ""},
 		{`{"type":"always","threshold":1}`, "condition.threshold"},
@@ -244,6 +254,23 @@ func TestPolicyConditions(t *testing.T) {
 	}
 	a := r.ask(r.admin, "POST", "/api/policies", `{"name":"any","phase":"request","action":"warn","condition":{"type":"pii_detected"}}`).want(201).data()
 	toObject(t, a["condition"]).has(t, "type", "entities").is(t, "entities", "[]") // empty = any
+}
+
+// TestConditionsOnLabels: labels are returned unchanged, are in the governance bundle, and are for
+// requests alone.
+func TestConditionsOnLabels(t *testing.T) {
+	r := newRig(t)
+	const labels = `"labelsAll":["private","untrusted"],"labelsAny":["x"]`
+	id := r.ask(r.admin, "POST", "/api/policies", `{"name":"x","phase":"request","action":"block","condition":{"type":"data_flow","toolName":"send",`+labels+`}}`).want(201).data().id(t)
+	got := r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200)
+	if !strings.Contains(string(got.raw), labels) {
+		t.Errorf("read back: %s", got.raw)
+	}
+	r.ask(r.admin, "PUT", "/api/policies/"+id, string(got.raw[len(`{"data":`):len(got.raw)-1])).want(200)
+	r.ask(r.admin, "PUT", "/api/policies/"+id, `{"phase":"response"}`).wantDetail("phase")
+	if b := r.ask(r.admin, "GET", "/api/governance", "").want(200); !strings.Contains(string(b.raw), labels) {
+		t.Errorf("bundle: %s", b.raw)
+	}
 }
 
 // TestConditionsOnArguments: conditions are returned unchanged, are in the governance

@@ -47,6 +47,9 @@ type PolicyCondition struct {
 	// Arguments is the condition of tool_arguments on the arguments of a call, as
 	// JSON.
 	Arguments json.RawMessage `json:",omitempty"`
+	// LabelsAll and LabelsAny are the labels of data_flow.
+	LabelsAll []string `json:",omitempty"`
+	LabelsAny []string `json:",omitempty"`
 }
 
 // MaxPolicies bounds the policies of a tenant: gateways reject a larger bundle as a
@@ -129,6 +132,7 @@ func (up PolicyUpdate) Apply(p *Policy, now time.Time) {
 // Clone returns a copy that shares no memory with the policy.
 func (k PolicyCondition) Clone() PolicyCondition {
 	k.Threshold, k.Entities, k.Arguments = copied(k.Threshold), slices.Clone(k.Entities), slices.Clone(k.Arguments)
+	k.LabelsAll, k.LabelsAny = slices.Clone(k.LabelsAll), slices.Clone(k.LabelsAny)
 	return k
 }
 
@@ -138,6 +142,9 @@ func (p *Policy) Object() *Object {
 		"entities": append([]string{}, p.Condition.Entities...), "toolName": p.Condition.ToolName}
 	if p.Condition.Arguments != nil { // only where set, so that digests made before the field existed stay valid
 		condition["arguments"] = p.Condition.Arguments
+	}
+	if len(p.Condition.LabelsAll)+len(p.Condition.LabelsAny) > 0 {
+		condition["labelsAll"], condition["labelsAny"] = p.Condition.LabelsAll, p.Condition.LabelsAny
 	}
 	fields := map[string]any{"name": p.Name, "phase": p.Phase, "on": p.On, "condition": condition,
 		"action": p.Action, "redactionStrategy": p.RedactionStrategy, "enabled": p.Enabled}

@@ -134,6 +134,11 @@ func conditionOf(c api.Condition) string {
 		return "tool " + clean(c.ToolName)
 	case "tool_arguments":
 		return "tool " + clean(c.ToolName) + " with " + clean(string(c.Arguments))
+	case "data_flow":
+		if c.ToolName != "" {
+			return clean(c.Labels() + " at tool " + c.ToolName)
+		}
+		return clean(c.Labels())
 	case "budget_exceeded":
 		return "budget exceeded"
 	}

@@ -86,6 +86,8 @@ func conditionText(c api.Condition) string {
 		return fmt.Sprintf("%s >= %s", c.Type, command.Number(*c.Threshold))
 	case len(c.Entities) > 0:
 		return c.Type + " " + strings.Join(c.Entities, ",")
+	case len(c.LabelsAll)+len(c.LabelsAny) > 0:
+		return strings.TrimSpace(c.Type + " " + c.Labels() + " " + c.ToolName)
 	case len(c.Arguments) > 0:
 		return c.Type + " " + c.ToolName + " " + string(c.Arguments)
 	case c.ToolName != "":
@@ -102,9 +104,9 @@ type policyFields struct {
 
 	name, phase, on, condition, action, strategy, message, toolName, arguments, argumentsFile string
 
-	threshold *float64
-	entities  []string
-	enabled   *bool
+	threshold                      *float64
+	entities, labelsAll, labelsAny []string
+	enabled                        *bool
 }
 
 // Flags adds the flags. A new policy has defaults, an update changes only what is given.
@@ -125,10 +127,12 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("entities", completeEntities); err != nil {
 		panic(err) // only when registered twice
 	}
-	f.StringVar(&p.toolName, "tool-name", "", "for tool_name and tool_arguments: name or glob of a tool")
+	f.StringVar(&p.toolName, "tool-name", "", "for tool_name, tool_arguments and data_flow: name or glob of a tool")
 	f.StringVar(&p.arguments, "arguments", "", "for tool_arguments: JSON object from JSON Pointers to matchers")
 	f.StringVar(&p.argumentsFile, "arguments-file", "", `file with the JSON of --arguments, "-" for standard input`)
 	cmd.MarkFlagsMutuallyExclusive("arguments", "arguments-file")
+	f.StringSliceVar(&p.labelsAll, "labels-all", nil, "for data_flow: labels of which the caller has all, comma-separated")
+	f.StringSliceVar(&p.labelsAny, "labels-any", nil, "for data_flow: labels of which the caller has at least one")
 	command.EnumFlag(cmd, &p.action, "action", api.Actions, "action when the condition holds")
 	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact replaces a match")
 	f.StringVar(&p.message, "message", "", "message for the client when the policy blocks")
@@ -153,14 +157,14 @@ func completeEntities(_ *cobra.Command, _ []string, typed string) ([]string, cob
 // conditionValue builds the condition; nil when its type was not given.
 func (p *policyFields) conditionValue() (*api.Condition, error) {
 	if p.condition == "" {
-		for _, name := range []string{"threshold", "entities", "tool-name", "arguments", "arguments-file"} {
+		for _, name := range []string{"threshold", "entities", "tool-name", "arguments", "arguments-file", "labels-all", "labels-any"} {
 			if p.cmd.Flags().Changed(name) {
 				return nil, command.Usagef("a condition is replaced as a whole", "--%s belongs to --condition", name)
 			}
 		}
 		return nil, nil
 	}
-	k := &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName}
+	k := &api.Condition{Type: p.condition, Threshold: p.threshold, Entities: p.entities, ToolName: p.toolName, LabelsAll: p.labelsAll, LabelsAny: p.labelsAny}
 	var err error
 	k.Arguments, err = p.argumentsValue()
 	return k, err

@@ -36,7 +36,7 @@ type whyRule struct {
 
 // rulesOf finds the deciding rule, and the rules that nearly matched.
 func rulesOf(doc *config.Document, file *config.File, path string, q *decidedRequest) (*whyRules, error) {
-	set, err := policy.Compile(file.Policy)
+	set, err := policy.Compile(file.Policy, file.DataFlow.Names().List()...)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type prefix struct{ text, upstream string }
 
 // New returns the engine of a valid configuration.
 func New(f *config.File) (*Engine, error) {
-	rules, err := policy.Compile(f.Policy)
+	rules, err := policy.Compile(f.Policy, f.DataFlow.Names().List()...)
 	if err != nil {
 		return nil, err
 	}

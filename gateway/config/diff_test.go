@@ -52,6 +52,7 @@ func TestHotReloadColumn(t *testing.T) {
 		"auth.oauth.enabled": "yes", "auth.oauth.issuer": "no", "auth.oauth.audience": "no", "auth.oauth.jwks_url": "no",
 		"auth.oauth.required_scopes": "yes", "auth.oauth.jwks_cache_ttl": "yes", "auth.oauth.leeway": "yes",
 		"auth.oauth.metadata_path": "no", "auth.oauth.public_url": "no", "auth.oauth.cimd": "yes",
+		"data_flow": "partial", "data_flow.scope": "no", "data_flow.window": "yes", "data_flow.labels": "yes",
 	} {
 		i := slices.IndexFunc(effects, func(e struct {
 			path   string

@@ -58,6 +58,7 @@ func (f *File) Validate(at diag.At) {
 	f.Auth.Validate(at.Field("auth"))
 	f.Identity.Validate(at.Field("identity"))
 	f.Policy.Validate(at.Field("policy"))
+	f.DataFlow.Validate(at.Field("data_flow"))
 	f.Telemetry.Validate(at.Field("telemetry"))
 	f.Audit.Validate(at.Field("audit"))
 	f.ToolSearch.Validate(at.Field("tool_search"))
@@ -72,6 +73,7 @@ func (f *File) Validate(at diag.At) {
 	f.validateFederation(at)
 	f.ControlPlane.Validate(at.Field("control_plane"))
 	f.Policy.CheckApprovals(at.Field("policy"), len(f.ControlPlane.URL) > 0 && f.ControlPlane.IngestKey != "")
+	f.Policy.CheckLabels(at.Field("policy"), f.DataFlow.Names())
 	f.validateHTTP(at)
 }
 

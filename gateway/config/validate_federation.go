@@ -20,6 +20,7 @@ func (f *File) validateFederation(at diag.At) {
 		names = append(names, federation.Name)
 	}
 	f.Policy.CheckUpstreams(at.Field("policy"), names)
+	f.DataFlow.CheckUpstreams(at.Field("data_flow"), names)
 	f.validateViews(at.Field("views"))
 	for i := range f.Upstreams {
 		u, here := &f.Upstreams[i], at.Field("upstreams").Index(i)

@@ -14,6 +14,8 @@ const (
 	MethodResourcesRead         = "resources/read"
 	MethodResourcesSubscribe    = "resources/subscribe"
 	MethodResourcesUnsubscribe  = "resources/unsubscribe"
+	MethodDirectoryRead         = "resources/directory/read"
+	MethodSkillsGet             = "skills/get"
 	MethodPromptsList           = "prompts/list"
 	MethodPromptsGet            = "prompts/get"
 	MethodComplete              = "completion/complete"
@@ -141,6 +143,9 @@ var methodByName = func() map[string]*MethodInfo {
 	}
 	return byName
 }()
+
+// URIMethods are the methods with which a client asks for what has the URI params.uri.
+var URIMethods = []string{MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe, MethodSkillsGet, MethodDirectoryRead}
 
 // Methods returns the table of methods.
 func Methods() []MethodInfo { return slices.Clone(methods[:]) }

@@ -8,6 +8,13 @@ import (
 // relatedTask is the member of _meta that names the task of a message, of 2025-11-25.
 const relatedTask = "io.modelcontextprotocol/related-task"
 
+// RelatedTask returns the handle of the task that the _meta of a message of 2025-11-25 names, empty for
+// none.
+func RelatedTask(m *Message) string {
+	handle, _ := StringValue(Find(m.Body, Find(m.Body, m.Spans.Meta, relatedTask), "taskId").Of(m.Body))
+	return handle
+}
+
 // SameReferences reports whether two scanned messages of a server contain the same
 // references, in the same order. References are the values that a client sends back
 // unchanged so that its next request finds the task (taskId, taskIds), the state

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/match"
 )
 
@@ -17,6 +18,10 @@ type Set struct {
 	observers []*Rule
 	// usesUpstream is set when a rule has when.upstream.
 	usesUpstream bool
+	// labels are the labels that rules look at.
+	labels flow.Labels
+	// usesURI is set when a rule has when.uri_prefix.
+	usesURI bool
 	// arguments has the pointers of all when.arguments.
 	arguments arguments.Plan
 }
@@ -35,6 +40,7 @@ const (
 // not validated, Compile may return only the first error.
 func Compile(cfg Config, labels ...string) (*Set, error) {
 	s := &Set{rules: make([]*Rule, 0, len(cfg.Rules))}
+	names := flow.NewNames(labels...)
 	switch a := cfg.DefaultAction; {
 	case a == nil:
 	case *a == "allow":
@@ -45,12 +51,16 @@ func Compile(cfg Config, labels ...string) (*Set, error) {
 		return nil, fmt.Errorf("compile policy: default_action is %q", *a)
 	}
 	for i := range cfg.Rules {
-		r, err := newRule(i, &cfg.Rules[i], &s.arguments)
+		r, err := newRule(i, &cfg.Rules[i], names, &s.arguments)
 		if err != nil {
 			return nil, fmt.Errorf("compile policy: rules[%d] %q: %w", i, cfg.Rules[i].ID, err)
 		}
 		s.rules = append(s.rules, r)
 		s.usesUpstream = s.usesUpstream || len(r.upstreams) > 0
+		s.usesURI = s.usesURI || r.uri != nil
+		if r.labels != nil {
+			s.labels |= r.labels.all | r.labels.any
+		}
 	}
 	enforced := s.enforced()
 	for d := range s.index {
@@ -70,6 +80,12 @@ func (s *Set) Order() []string {
 
 // UsesUpstream reports whether a decision may depend on the upstream of a message.
 func (s *Set) UsesUpstream() bool { return s.usesUpstream }
+
+// UsesLabels reports whether a decision may depend on the labels of the caller.
+func (s *Set) UsesLabels() bool { return s.labels != 0 }
+
+// UsesURI reports whether a decision may depend on the URI that a client asks for.
+func (s *Set) UsesURI() bool { return s.usesURI }
 
 // JudgesServers reports whether any rule, enforced or not, may match a message of a
 // server.

@@ -96,7 +96,8 @@ type Request struct {
 	Restored []string
 	// Labels are the labels that the caller has, in bits of the names that the rules were compiled with.
 	Labels flow.Labels
-	// URI is the URI that a client asks for, empty for none.
+	// URI is the URI that a client asks for with one of [mcp.URIMethods]; empty for none, and for a URI that
+	// is not a string.
 	URI string
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
@@ -128,6 +129,9 @@ func RequestOf(m *mcp.Message, d Direction, claims *Claims) Request {
 	}
 	if d == ClientToServer {
 		q.Body, q.Arguments = m.Body, m.Spans.Arguments
+		if slices.Contains(mcp.URIMethods, m.Method) {
+			q.URI = m.URI
+		}
 	} else if m.IsError && m.ErrorCode == mcp.CodeURLElicitation {
 		q.Method, q.ResultType = mcp.MethodElicit, mcp.ResultInputRequired
 	}

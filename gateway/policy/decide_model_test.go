@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"svc/gateway/policy/flow"
+	"svc/gateway/policy/match"
 )
 
 // naive decides as the specification is written: top-down, one rule after the
@@ -50,6 +53,17 @@ func naiveMatch(r *RuleConfig, q *Request) bool {
 	if len(w.Upstream) > 0 && !slices.Contains(w.Upstream, q.Upstream) {
 		return false
 	}
+	has := modelNames.In(q.Labels)
+	if slices.ContainsFunc(w.LabelsAll, func(l string) bool { return !slices.Contains(has, l) }) ||
+		w.LabelsAny != nil && !slices.ContainsFunc(w.LabelsAny, func(l string) bool { return slices.Contains(has, l) }) {
+		return false
+	}
+	if w.URIPrefix != nil {
+		unclear := strings.Contains(q.URI, "%") && (r.Action == "deny" || r.Approval != nil)
+		if q.Method != "resources/read" || !unclear && !strings.HasPrefix(q.URI, *w.URIPrefix+"/") {
+			return false
+		}
+	}
 	c := w.Claims
 	if c == nil || len(c.Groups)+len(c.GroupsIn)+len(c.ScopesIn)+len(c.SubjectIn) == 0 {
 		return true
@@ -68,6 +82,9 @@ func naiveMatch(r *RuleConfig, q *Request) bool {
 		any(UnreadableSubject, c.SubjectIn, []string{q.Claims.Subject}) &&
 		(may(UnreadableGroups) || !slices.ContainsFunc(c.Groups, func(g string) bool { return !slices.Contains(q.Claims.Groups, g) }))
 }
+
+// modelNames are the labels of generated rules and requests.
+var modelNames = flow.NewNames("private", "untrusted")
 
 // modelTools are the tool names of generated rules and requests.
 var modelTools = rapid.SampledFrom([]string{"a", "ab", "abc", "abd", "b", "ba", "bc_x", "ab_x", "x", "aé"})
@@ -108,6 +125,14 @@ func modelWhen() *rapid.Generator[When] {
 			w.Claims = claims.Draw(t, "claims")
 		}
 		w.Upstream = rapid.SampledFrom([][]string{nil, nil, {"u1"}, {"u1", "u2"}}).Draw(t, "upstream")
+		if w.Direction != nil && *w.Direction != "client_to_server" {
+			return w
+		}
+		w.LabelsAll = rapid.SampledFrom([][]string{nil, nil, nil, {"private"}, {"private", "untrusted"}}).Draw(t, "labels_all")
+		w.LabelsAny = rapid.SampledFrom([][]string{nil, nil, nil, {"untrusted"}, {"private", "untrusted"}}).Draw(t, "labels_any")
+		if len((&match.Written{Name: w.ToolName, Prefix: w.ToolPrefix, Glob: w.ToolGlob, Regex: w.ToolRegex, NameIn: w.ToolNameIn}).Keys()) == 0 && w.Method == "" {
+			w.URIPrefix = rapid.SampledFrom([]*string{nil, ptr("file:///a"), ptr("file:///a/b")}).Draw(t, "uri_prefix")
+		}
 		return w
 	})
 }
@@ -123,6 +148,10 @@ func modelRequest() *rapid.Generator[Request] {
 		if q.Method == "tools/call" {
 			q.Tool, q.HasTool = modelTools.Draw(t, "tool"), true
 		}
+		if q.Method == "resources/read" {
+			q.URI = rapid.SampledFrom([]string{"file:///a/x", "file:///a/b/x", "file:///c", "file:///%25252525252e"}).Draw(t, "uri")
+		}
+		q.Labels = modelNames.Of(rapid.SampledFrom([][]string{nil, {"private"}, {"untrusted"}, {"private", "untrusted"}}).Draw(t, "labels")...)
 		if rapid.Bool().Draw(t, "verified") {
 			q.Claims = &Claims{Subject: rapid.SampledFrom([]string{"s1", "s10", "sx"}).Draw(t, "subject"),
 				Groups: groups.Draw(t, "of"), Scopes: groups.Draw(t, "scopes"), Unreadable: Unreadable(rapid.IntRange(0, 14).Draw(t, "unreadable") / 2)}
@@ -137,12 +166,17 @@ func drawActions(t *rapid.T, list []RuleConfig) {
 	for i := range list {
 		r, w := &list[i], list[i].When
 		r.Action = rapid.SampledFrom([]string{"allow", "deny", "approval"}).Draw(t, "action")
+		if r.Action == "allow" && (w.LabelsAll != nil || w.LabelsAny != nil) {
+			r.Action = "deny"
+		}
 		if r.Action != "approval" {
 			continue
 		}
 		r.Action = "allow"
 		if (w.Method == "" || Approvable(w.Method)) && (w.Direction == nil || *w.Direction == "client_to_server") {
 			r.Approval = withDefaults()
+		} else if w.LabelsAll != nil || w.LabelsAny != nil {
+			r.Action = "deny"
 		}
 	}
 }
@@ -153,7 +187,7 @@ func TestDecideModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Rules: rules(rapid.SliceOfN(when, 0, 12).Draw(t, "rules")...)}
 		drawActions(t, cfg.Rules)
-		s, err := Compile(cfg)
+		s, err := Compile(cfg, modelNames.List()...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,8 @@ const (
 	ConditionResultType Condition = "result_type"
 	ConditionUpstream   Condition = "upstream"
 	ConditionRestores   Condition = "restores"
+	ConditionLabels     Condition = "labels"
+	ConditionURI        Condition = "uri_prefix"
 	ConditionClaims     Condition = "claims"
 	ConditionArguments  Condition = "arguments"
 )
@@ -78,6 +80,8 @@ func (s *Set) matchedFor(r *Rule, q *Request, d Decision) string {
 	switch {
 	case d.Reason == ReasonClaimsUnreadable:
 		return "claims of the token cannot be read, and the rule may apply to the caller"
+	case r.uri != nil && r.uri.match(q) == match.Unclear:
+		return "the URI has no single plain form, and a rule that denies or asks for approval matches then"
 	case r.arguments == nil || q.AnyArguments || q.outcome == arguments.Holds:
 		return ""
 	case d.Reason != "":
@@ -146,6 +150,14 @@ func (r *Rule) misses(q *Request) (Condition, string) {
 	}
 	if r.restores != nil && !r.restoresAny(q) {
 		return ConditionRestores, "no value of " + match.Brief(r.restores) + " was put back in place of a token"
+	}
+	if r.labels != nil {
+		if why := r.labels.misses(q.Labels); why != "" {
+			return ConditionLabels, why
+		}
+	}
+	if r.uri != nil && !r.meetsURI(q) {
+		return ConditionURI, r.missesURI(q)
 	}
 	if r.claims != nil {
 		if why := r.claims.misses(q.Claims); why != "" && !r.claims.match(q.Claims, r.permits()) {

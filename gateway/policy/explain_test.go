@@ -23,7 +23,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 		if a := rapid.SampledFrom([]string{"", "allow", "deny"}).Draw(t, "default"); a != "" {
 			cfg.DefaultAction = &a
 		}
-		s, err := Compile(cfg)
+		s, err := Compile(cfg, modelNames.List()...)
 		if err != nil {
 			t.Fatal(err)
 		}

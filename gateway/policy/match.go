@@ -85,6 +85,8 @@ func (x *index) enterAny(r *Rule) {
 		byKey(x.methods, []string{r.method})
 	case r.Approval != nil:
 		byKey(x.methods, approvable)
+	case r.uri != nil:
+		byKey(x.methods, mcp.URIMethods)
 	default:
 		x.any = enter(x.any, r)
 	}
@@ -103,7 +105,7 @@ func enter(list []entry, r *Rule) []entry {
 	if n := len(list); n > 0 && (list[n-1].unconditional() || list[n-1].rule() == int32(r.Index)) {
 		return list
 	}
-	if r.claims == nil && r.arguments == nil && r.upstreams == nil && r.restores == nil && !r.inputRequired && !r.tool.IsPattern() {
+	if r.claims == nil && r.arguments == nil && r.upstreams == nil && r.restores == nil && r.labels == nil && r.uri == nil && !r.inputRequired && !r.tool.IsPattern() {
 		e |= 1
 	}
 	return append(list, e)
@@ -180,12 +182,14 @@ func (s *Set) meets(r *Rule, q *Request) bool {
 }
 
 // meets checks the conditions that the list does not imply: the method of rules that are
-// indexed by a claim, the result type, the upstream, restored values, patterns and claims.
+// indexed by a claim, the result type, the upstream, restored values, labels, the URI, patterns and claims.
 func (r *Rule) meets(q *Request) bool {
 	return (r.method == "" || r.method == q.Method) && (r.Approval == nil || Approvable(q.Method)) &&
 		(!r.inputRequired || q.ResultType == mcp.ResultInputRequired) &&
 		(r.upstreams == nil || slices.Contains(r.upstreams, q.Upstream)) &&
 		(r.restores == nil || r.restoresAny(q)) &&
+		(r.labels == nil || r.labels.match(q.Labels)) &&
+		(r.uri == nil || r.meetsURI(q)) &&
 		r.tool.MatchPattern(q.Tool) &&
 		(r.claims == nil || r.claims.match(q.Claims, r.permits()))
 }

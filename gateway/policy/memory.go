@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
+
+	"svc/gateway/policy/flow"
 )
 
 // memorySlots bounds the number of cached decisions, because tool names are arbitrary
@@ -19,7 +21,7 @@ const maxRemembered = 256
 // client cannot construct keys that collide.
 //
 // Decisions for callers with claims are not cached, because the number of distinct claims
-// is not bounded; nor are decisions for which arguments were read, or for messages into which
+// is not bounded; nor are decisions about the URI that a client asks for, where rules look at it, decisions for which arguments were read, or for messages into which
 // values were put back.
 type Memory struct {
 	rules *Set
@@ -36,14 +38,16 @@ type requestKey struct {
 	HasTool    bool
 	ResultType string
 	Upstream   string
+	Labels     flow.Labels // those that rules look at
 }
 
-// keyOf returns the key of a request; ok is false for a request that is not cached.
-func keyOf(q *Request) (key requestKey, ok bool) {
-	if q.Claims != nil || q.AnyArguments || q.Restored != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
+// keyOf returns the key of a request for the rules of a Set; ok is false for a request that is not cached.
+func (s *Set) keyOf(q *Request) (key requestKey, ok bool) {
+	if q.URI != "" && s.usesURI || q.Claims != nil || q.AnyArguments || q.Restored != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
 	}
-	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType, Upstream: q.Upstream}, true
+	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType, Upstream: q.Upstream,
+		Labels: q.Labels & s.labels}, true
 }
 
 // clone copies the strings of the key, because the strings of a request point into the
@@ -66,6 +70,15 @@ func NewMemory(rules *Set) *Memory { return &Memory{rules: rules, seed: maphash.
 // UsesUpstream is [Set.UsesUpstream].
 func (m *Memory) UsesUpstream() bool { return m.rules.UsesUpstream() }
 
+// UsesLabels is [Set.UsesLabels].
+func (m *Memory) UsesLabels() bool { return m.rules.UsesLabels() }
+
+// UsesURI is [Set.UsesURI].
+func (m *Memory) UsesURI() bool { return m.rules.UsesURI() }
+
+// DecideFlow is [Set.DecideFlow].
+func (m *Memory) DecideFlow(q *Request) *Rule { return m.rules.DecideFlow(q) }
+
 // JudgesServers is [Set.JudgesServers].
 func (m *Memory) JudgesServers() bool { return m.rules.JudgesServers() }
 
@@ -78,7 +91,7 @@ func (m *Memory) Decide(q *Request) Decision {
 // Observe returns the decision for q, and the rules in mode observe that would have
 // decided before. The list must not be changed.
 func (m *Memory) Observe(q *Request) (Decision, []Observed) {
-	key, ok := keyOf(q)
+	key, ok := m.rules.keyOf(q)
 	if !ok {
 		decision := m.rules.decide(q)
 		return decision, m.rules.Observed(q, decision)
@@ -87,6 +100,7 @@ func (m *Memory) Observe(q *Request) (Decision, []Observed) {
 	if key.Upstream != "" {
 		h ^= maphash.String(m.seed, key.Upstream) << 2
 	}
+	h ^= uint64(key.Labels) << 32
 	slot := &m.slots[h%memorySlots]
 	if r := slot.Load(); r != nil && r.key == key {
 		return r.decision, r.observed

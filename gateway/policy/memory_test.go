@@ -55,7 +55,8 @@ func TestDecisionsAreThoseOfTheRules(t *testing.T) {
 // cached at all: a field missing from the key would return the decision about another
 // request.
 func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
-	same, ok := keyOf(&Request{})
+	s := &Set{labels: 1, usesURI: true}
+	same, ok := s.keyOf(&Request{})
 	if !ok {
 		t.Fatal("the zero request is not remembered")
 	}
@@ -74,7 +75,7 @@ func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 			field.SetString("other")
 		case reflect.Bool:
 			field.SetBool(true)
-		case reflect.Int, reflect.Uint8, reflect.Int8:
+		case reflect.Int, reflect.Uint8, reflect.Uint16, reflect.Int8:
 			if field.CanInt() {
 				field.SetInt(1)
 			} else {
@@ -87,12 +88,17 @@ func TestEveryFieldOfARequestIsPartOfItsKey(t *testing.T) {
 		default:
 			t.Fatalf("Request.%s is a %s: extend this test", fields.Field(i).Name, field.Kind())
 		}
-		key, ok := keyOf(&q)
+		key, ok := s.keyOf(&q)
 		if ok && key == same {
 			t.Errorf("two requests that differ in %s have the same key", fields.Field(i).Name)
 		}
 		if key.clone() != key {
 			t.Errorf("the copy of a key with %s is another key", fields.Field(i).Name)
 		}
+	}
+	// Labels and URIs that no rule looks at do not split the cache.
+	s = &Set{labels: 2}
+	if key, ok := s.keyOf(&Request{Labels: 1, URI: "file:///x"}); !ok || key != same {
+		t.Errorf("labels and URIs that no rule looks at are part of the key %+v", key)
 	}
 }

@@ -20,7 +20,7 @@ func TestObserveModel(t *testing.T) {
 		for i := range cfg.Rules {
 			cfg.Rules[i].Mode = rapid.SampledFrom([]string{"", "enforce", "observe"}).Draw(t, "mode")
 		}
-		s, err := Compile(cfg)
+		s, err := Compile(cfg, modelNames.List()...)
 		if err != nil {
 			t.Fatal(err)
 		}

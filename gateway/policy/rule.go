@@ -7,6 +7,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy/arguments"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/match"
 )
 
@@ -38,15 +39,17 @@ type Rule struct {
 	toolKey       string // the matcher as in the configuration, for explanations
 	toolText      string
 	inputRequired bool
-	upstreams     []string // empty for any
-	restores      []string // entities; nil for a rule that does not ask
+	upstreams     []string   // empty for any
+	restores      []string   // entities; nil for a rule that does not ask
+	labels        *labelRule // nil without conditions on labels
+	uri           *uriRule   // nil without uri_prefix
 	claims        *claimRule
 	arguments     *arguments.Condition // nil without conditions on arguments
 }
 
-// newRule compiles a rule and adds its conditions on arguments to the plan. It returns
+// newRule compiles a rule, with labels of the declared names, and adds its conditions on arguments to the plan. It returns
 // errors only for a configuration that was not validated.
-func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
+func newRule(i int, c *RuleConfig, names *flow.Names, plan *arguments.Plan) (*Rule, error) {
 	action := slices.Index(actionNames[:], c.Action)
 	if action < 0 {
 		return nil, fmt.Errorf("action is %q", c.Action)
@@ -61,7 +64,7 @@ func newRule(i int, c *RuleConfig, plan *arguments.Plan) (*Rule, error) {
 	if err := r.setAction(c); err != nil {
 		return nil, err
 	}
-	if err := r.setConditions(c.When); err != nil {
+	if err := r.setConditions(c.When, names); err != nil {
 		return nil, err
 	}
 	if c.When.Arguments != nil {
@@ -125,7 +128,7 @@ func (r *Rule) setAction(c *RuleConfig) error {
 }
 
 // setConditions sets the conditions.
-func (r *Rule) setConditions(w *When) error {
+func (r *Rule) setConditions(w *When, names *flow.Names) error {
 	switch d := w.Direction; {
 	case d == nil || *d == clientToServer:
 		r.direction = ClientToServer
@@ -160,5 +163,9 @@ func (r *Rule) setConditions(w *When) error {
 		return err
 	}
 	r.toolKey, r.toolText = written.Text()
-	return nil
+	if r.labels, err = newLabelRule(r, w, names); err != nil {
+		return err
+	}
+	r.uri, err = newURIRule(r, w)
+	return err
 }

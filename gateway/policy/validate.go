@@ -113,6 +113,7 @@ func (r *RuleConfig) validate(at diag.At) {
 	r.validateRedact(at)
 	r.validateRate(at)
 	r.validateApproval(at)
+	r.validateFlow(at)
 	switch {
 	case r.Action == Guardrail.String() && (r.Guardrail == nil || *r.Guardrail == ""):
 		at.Field("guardrail").Hint("name one of the endpoints under guardrails").

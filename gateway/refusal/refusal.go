@@ -374,6 +374,10 @@ var (
 	// Not a refusal: the definition of a tool has changed. The audit line is of kind event.
 	ToolChanged = define(Refusal{Kind: "tool_definition_changed"})
 
+	// The labels that an answer sets for its caller could not be stored, so that the answer is withheld.
+	Labels = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal, Action: audit.ActionDeny,
+		Message: "labels_unavailable", Reason: "labels_unavailable", Kind: "labels_unavailable"})
+
 	Audit = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal,
 		Message: "audit_unavailable", Reason: "audit_unavailable", Kind: "audit_unavailable"})
 	Panic = define(Refusal{Status: http.StatusInternalServerError, Code: mcp.CodeInternal,

@@ -62,6 +62,8 @@ var words = map[string]Words{
 		"Run svc approvals list, and decide; look why the agent asks so often."},
 	"approval_unavailable": {"A call needs an approval, and the control plane does not answer, or refuses the ingest key. Nothing was sent to the upstream.",
 		"Check control_plane.url and ingest_key; the log has the error. It recovers by itself."},
+	"labels_unavailable": {"An answer sets labels of data_flow for its caller, and they could not be stored, so that the answer was withheld. The tool may have run.",
+		"Look at the disk of state_dir, and at Redis; the log has the error. It recovers by itself."},
 	"governance_too_large": {"Over 4 MiB of text in a message that a policy would score.",
 		"Split the message, or use warn."},
 	"governance_unavailable": {"The gateway has never fetched policies, and governance.fail_open is false.",

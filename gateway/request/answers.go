@@ -8,6 +8,7 @@ import (
 	"svc/gateway/catalog"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/flow"
 	"svc/gateway/refusal"
 	"svc/gateway/request/multiplex"
 	"svc/gateway/request/verdict"
@@ -34,6 +35,10 @@ type Answered struct {
 	// Legacy is set if the client is of a revision with sessions, and the answer may have a form that
 	// only 2026-07-28 allows.
 	Legacy bool
+	// Replays is set if the client resumes a stream, on which messages of any call may arrive again.
+	Replays bool
+	// Searched is set if the gateway itself answers the request from the tools of all upstreams.
+	Searched bool
 	// Seen stores which upstream returned a URI; nil when that is not needed.
 	Seen Seen
 	// Metrics counts callouts to guardrails; may be nil.
@@ -52,6 +57,8 @@ type Moment struct {
 	Snapshot *verdict.Snapshot
 	Host     verdict.Host
 	Upstream *upstream.Upstream
+	// Flow are the data-flow labels; nil if none are declared.
+	Flow *flow.Table
 }
 
 // Taken is the outcome of all steps for one message.
@@ -61,6 +68,8 @@ type Taken struct {
 	Final bool
 	// Body is the message for the client; nil for a message that is refused.
 	Body []byte
+	// Sets are the labels that the message sets when it is passed on.
+	Sets flow.Labels
 }
 
 // IsAnswer reports whether m is the answer to the request. A response with the id of another
@@ -107,13 +116,19 @@ func (r *Answered) take(at Moment, m *mcp.Message, frame, final, own bool) Taken
 	if r.Seen != nil && at.Upstream != nil {
 		uris = r.Seen.URIs(m)
 	}
+	sent := m.Body
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
 	t.Count(r.Metrics)
 	if t.Refused != nil {
 		abandon(at.Upstream, m)
 		return t
 	}
-	r.Sessions.LearnTask(in.Context, in.Caller, t.Task, at.Upstream)
+	tool := ""
+	if at.Flow != nil && in.Asked.Method == mcp.MethodToolsCall {
+		tool = in.Asked.Name
+	}
+	r.Sessions.LearnTask(in.Context, in.Caller, t.Task, at.Upstream, tool)
+	t.Sets = r.sets(at.Flow, in.Upstream, m, sent)
 	if len(uris) > 0 {
 		r.Seen.LearnURIs(in.Context, in.Caller, at.Upstream.Name, uris)
 	}

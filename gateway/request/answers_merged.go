@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"svc/gateway/mcp"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/request/verdict"
 	"svc/gateway/upstream"
@@ -13,13 +14,17 @@ import (
 // part is judged as the answer of its own upstream: a refused part is omitted, and the others
 // remain. The gateway's own content is not judged (decision FED30).
 func (r *Answered) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Parts, note func(*verdict.Result, *mcp.Message)) Taken {
-	if at.Snapshot.Rules.JudgesServers() || !r.Input.Policies.Empty(plane.Response) {
-		if mcp.Scan(r.join(at, parts(), note), m) != nil { // assembled from scanned parts: cannot happen
+	t := Taken{Final: true}
+	labels := at.Flow != nil && (at.Flow.Scores() || r.Input.Asked.Method == mcp.MethodResourcesList) // other lists set none
+	if labels || at.Snapshot.Rules.JudgesServers() || !r.Input.Policies.Empty(plane.Response) {
+		var body []byte
+		body, t.Sets = r.join(at, parts(), note)
+		if mcp.Scan(body, m) != nil { // assembled from scanned parts: cannot happen
 			return Taken{Result: verdict.Unreadable(), Final: true}
 		}
 	}
 	at.Host.Score(m)
-	t := Taken{Final: true, Body: m.Body}
+	t.Body = m.Body
 	if r.Input.Asked.Method == mcp.MethodDiscover {
 		t.Body, _ = r.Allowed.FilterSupported(m)
 	}
@@ -40,8 +45,9 @@ type part struct {
 
 // join judges the parts, and returns the answer assembled from those that remain. Parts that wait
 // for guardrails are judged concurrently, all others one after the other, so that rate limits are
-// taken in the order of the parts. note is called in that order, and the answer has it.
-func (r *Answered) join(at Moment, parts *upstream.Parts, note func(*verdict.Result, *mcp.Message)) []byte {
+// taken in the order of the parts. note is called in that order, and the answer has it. sets are the
+// labels of the parts that remain.
+func (r *Answered) join(at Moment, parts *upstream.Parts, note func(*verdict.Result, *mcp.Message)) (body []byte, sets flow.Labels) {
 	one := *r
 	one.Pins = nil // the upstreams' lists were compared when they were read
 	one.Input.Filtered = true
@@ -82,13 +88,14 @@ func (r *Answered) join(at Moment, parts *upstream.Parts, note func(*verdict.Res
 			continue
 		}
 		if p.taken.Refused == nil {
+			sets |= p.taken.Sets
 			left[i] = p.message.Spans.Result.Of(p.message.Body)
 		} else { // a refused part does not deny the request
 			p.taken.LeaveOut(p.upstream)
 		}
 		note(&p.taken.Result, &p.message)
 	}
-	return parts.Join(left)
+	return parts.Join(left), sets
 }
 
 // of returns the request for a part, with the part's upstream.
@@ -100,7 +107,7 @@ func (r *Answered) of(p *part) *Answered {
 
 // judge judges a part.
 func (r *Answered) judge(at Moment, p *part) {
-	p.taken = r.take(Moment{Snapshot: at.Snapshot, Host: partHost{at.Host}}, &p.message, false, true, false)
+	p.taken = r.take(Moment{Snapshot: at.Snapshot, Host: partHost{at.Host}, Flow: at.Flow}, &p.message, false, true, false)
 }
 
 // partHost is the host for a part of an answer: only the whole answer is scored.

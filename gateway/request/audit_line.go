@@ -104,6 +104,7 @@ func (ex *Exchange) account(status, bytesOut int) error {
 	r.Status = status
 	r.BytesOut = int64(bytesOut)
 	r.Duration = now.Sub(ex.start)
+	r.Sets = ex.labels.all()
 	ex.describe()
 	ex.buffers.Spans = ex.times.appendSpans(ex.buffers.Spans[:0], now)
 	r.Spans = ex.buffers.Spans

@@ -21,6 +21,7 @@ import (
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/policy/detect"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/request/multiplex"
@@ -59,6 +60,7 @@ type Services struct {
 	Approvals *plane.Approvals
 	Gateway   string // the name of this gateway at the control plane
 	Limits    redis.Store
+	Flow      *flow.Memory // data-flow labels of callers
 	Bodies    *bodies.Counter
 
 	Refused    *Counters // counts of refused requests without an identified caller
@@ -135,6 +137,7 @@ type Exchange struct {
 	reply    mcp.Message      // the plain response that is sent to the client
 	streamed streams.Counts
 	began    bool // the header of an event stream is sent
+	labels   labels
 	// executed is set when the upstream has begun to respond.
 	executed bool
 	// unanswered is set when a stream ended without the answer or an error in its place: the

@@ -20,7 +20,7 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Message.Method == mcp.MethodListen {
 		defer ex.endsAtStop()()
 	}
-	if ex.Session.Track(ex.Context, ex.route.Upstream) {
+	if ex.Session.Track(ex.Context, ex.route.Upstream, ex.Live.Flow != nil) {
 		defer func() {
 			if !ex.unanswered && ex.Context.Err() == nil {
 				ex.Session.Untrack(ex.Context)
@@ -146,8 +146,10 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 		return relayWithout(ex, resp, &o, body)
 	}
 	ex.record.ReplacedSurrogates += replaced
-	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream}
+	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.Live.Flow}
 	t := expected.Whole(at, m, resp, ex.noteAnswer)
+	t.Sets |= expected.setsHeader(at.Flow, at.Upstream, resp.Header, ex.Live.ForwardHeaders)
+	ex.label(at.Flow, at.Upstream, &t, m)
 	ex.noteAnswer(&t.Result, m)
 	if t.Refused != nil {
 		return t.Refused
@@ -168,6 +170,9 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 // acknowledge responds to a notification or a client's response with the upstream's status and no
 // body.
 func acknowledge(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
+	if refused := ex.labelHeader(resp.Header); refused != nil {
+		return refused
+	}
 	if err := ex.account(resp.Status, 0); err != nil {
 		return &refusal.Audit
 	}

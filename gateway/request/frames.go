@@ -37,16 +37,24 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 		return nil, false, nil
 	}
 	f.final = f.answers.IsAnswer(m)
-	t := f.take(Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up}, m)
+	t := f.take(Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up, Flow: live.Flow}, m)
+	sets := ex.label(live.Flow, f.up, &t, m)
+	if live.Flow != nil && t.Refused == nil {
+		asked, _ := f.answers.origin(f.up.Name, m)
+		ex.Session.Asked(ex.Context, m, asked)
+	}
 	if ex.HTTP.Method == http.MethodPost && !t.Final { // otherwise several upstreams share the exchange
 		ex.noteGoverned(&t.Result)
 		t.Governed.Note(&ex.record)
 	}
-	if err := f.record(live, &t.Result, m, dialect, replaced); err != nil {
+	if err := f.record(live, &t.Result, m, sets, dialect, replaced); err != nil {
 		return nil, false, err
 	}
 	if t.Final {
 		ex.noteAnswer(&t.Result, m)
+	}
+	if t.Final && t.Kind == refusal.Labels.Kind {
+		return nil, true, streams.ErrLabels
 	}
 	return t.Body, t.Final, nil
 }
@@ -117,14 +125,14 @@ func (f *frames) judgeRound(at Moment, first string) map[string]*question {
 
 // record writes the audit line of a frame that a rule matched, of each frame of a listen stream,
 // and with audit.frames of all. A frame whose line cannot be written is not forwarded.
-func (f *frames) record(l *Snapshot, j *verdict.Result, m *mcp.Message, dialect string, replaced int) error {
+func (f *frames) record(l *Snapshot, j *verdict.Result, m *mcp.Message, sets []string, dialect string, replaced int) error {
 	ex := f.ex
 	if j.Action == "" && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
 		return nil
 	}
 	rec := audit.Record{
 		Kind: audit.KindFrame, Time: ex.Services.Now(), RPC: m.Kind.String(), Direction: directionDown,
-		UpstreamDialect: dialect, BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID,
+		UpstreamDialect: dialect, BytesOut: int64(len(m.Body)), ReplacedSurrogates: replaced, SubscriptionID: m.SubscriptionID, Sets: sets,
 	}
 	ex.fill(&rec, m, f.up)
 	j.NoteAnswer(&rec, policy.Allow, m)

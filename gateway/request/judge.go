@@ -22,6 +22,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 	return verdict.Input{
 		Context: ex.Context, Direction: way, Caller: &ex.caller.id.Principal, Limits: ex.Services.Limits, Now: ex.Services.Now,
 		Asked: &ex.Message, HasAsked: ex.hasMessage, Decided: ex.decision.Action, Policies: ex.governed.set,
+		Origin: ex.labels.origin, Belongs: ex.labels.belongs,
 		Modern: ex.dialect.Modern, Resumed: ex.HTTP.Method == http.MethodGet, Translated: ex.record.UpstreamDialect != "",
 	}
 }
@@ -30,6 +31,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 func (ex *Exchange) answers() Answered {
 	in := ex.input(policy.ServerToClient)
 	return Answered{
+		Replays: in.Resumed && ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "", Searched: ex.Services.Search.Takes(&ex.Message),
 		Input: in, Legacy: !in.Modern && (in.Translated || ex.Services.Federation != nil), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
 		Sessions: ex.Services.Sessions, Names: ex.Services.Names, Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
 	}
@@ -43,6 +45,9 @@ func (ex *Exchange) Judge() *refusal.Refusal {
 	in.Snapshot, in.Host = &ex.Live.Verdict, requestHost{ex}
 	if in.Snapshot.Rules.UsesUpstream() {
 		ex.route.Upstream, in.Upstream = ex.Services.ToJudge(ex.Context, &ex.Session)
+	}
+	if ex.Live.Flow != nil {
+		ex.readLabels(&in)
 	}
 	if refused := ex.restore(&in); refused != nil {
 		return refused

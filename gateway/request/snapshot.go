@@ -9,6 +9,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/guardrail"
 	"svc/gateway/redis"
 	"svc/gateway/request/verdict"
@@ -20,7 +21,9 @@ type Snapshot struct {
 	Config *config.File
 	Rules  *policy.Set
 	// Verdict is the configuration of the decisions about messages.
-	Verdict   verdict.Snapshot
+	Verdict verdict.Snapshot
+	// Flow are the data-flow labels; nil if none are declared.
+	Flow      *flow.Table
 	Callers   *CallerRules
 	Admission Admission
 	// ForwardHeaders are forward_headers in canonical form.
@@ -67,8 +70,11 @@ func Build(cfg *config.File, from Sources) (*Snapshot, error) {
 		}
 	}
 	var err error
-	if s.Rules, err = policy.Compile(cfg.Policy); err != nil {
+	if s.Rules, err = policy.Compile(cfg.Policy, cfg.DataFlow.Names().List()...); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if s.Flow, err = flow.Compile(&cfg.DataFlow); err != nil {
+		return nil, fmt.Errorf("data_flow: %w", err)
 	}
 	s.Verdict = verdict.Snapshot{
 		Rules:       policy.NewMemory(s.Rules), // a reload begins with an empty cache

@@ -23,6 +23,9 @@ type relayed struct {
 
 // relay forwards an event stream. After the first byte, every outcome is sent inside it.
 func relay(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
+	if refused := ex.labelHeader(resp.Header); refused != nil {
+		return refused
+	}
 	if refused := accountOpening(ex); refused != nil {
 		return refused
 	}

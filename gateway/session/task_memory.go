@@ -18,13 +18,13 @@ type TaskMemory struct {
 
 	mu      sync.Mutex // guards the fields below
 	entries map[Key]*list.Element
-	order   *list.List // of *entry, most recently used first
+	order   *list.List // of *taskEntry, most recently used first
 }
 
 type taskEntry struct {
-	key      Key
-	upstream string
-	expires  time.Time
+	key     Key
+	origin  Origin
+	expires time.Time
 }
 
 // NewTaskMemory returns an empty map of at most max entries, at least one, that expire after ttl. now
@@ -36,39 +36,40 @@ func NewTaskMemory(max int, ttl time.Duration, now func() time.Time) *TaskMemory
 	return &TaskMemory{max: max, ttl: ttl, now: now, entries: make(map[Key]*list.Element), order: list.New()}
 }
 
-// Learn stores the upstream of a task, in place of the previous one.
-func (m *TaskMemory) Learn(_ context.Context, key Key, upstream string) {
+// Learn stores the origin of a task, in place of the previous one. The strings must not share memory
+// with a message.
+func (m *TaskMemory) Learn(_ context.Context, key Key, o Origin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	expires := m.now().Add(m.ttl)
 	if el, ok := m.entries[key]; ok {
 		e := el.Value.(*taskEntry)
-		e.upstream, e.expires = upstream, expires
+		e.origin, e.expires = o, expires
 		m.order.MoveToFront(el)
 		return
 	}
 	if m.order.Len() >= m.max {
 		m.drop(m.order.Back())
 	}
-	m.entries[key] = m.order.PushFront(&taskEntry{key, upstream, expires})
+	m.entries[key] = m.order.PushFront(&taskEntry{key, o, expires})
 }
 
-// Upstream returns the upstream of a task. ok is false when it was never stored, has expired or
-// was evicted.
-func (m *TaskMemory) Upstream(_ context.Context, key Key) (upstream string, ok bool) {
+// Origin returns the origin of a task. ok is false when it was never stored, has expired or was
+// evicted.
+func (m *TaskMemory) Origin(_ context.Context, key Key) (o Origin, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	el, ok := m.entries[key]
 	if !ok {
-		return "", false
+		return Origin{}, false
 	}
 	e := el.Value.(*taskEntry)
 	if !m.now().Before(e.expires) {
 		m.drop(el)
-		return "", false
+		return Origin{}, false
 	}
 	m.order.MoveToFront(el)
-	return e.upstream, true
+	return e.origin, true
 }
 
 // Forget removes the entry of a task.

@@ -24,16 +24,16 @@ func newMemory(max int, ttl time.Duration) (*TaskMemory, *clock) {
 // want checks the upstream of a task in the map; "" means none.
 func want(t *testing.T, m *TaskMemory, key Key, upstream string) {
 	t.Helper()
-	got, ok := m.Upstream(t.Context(), key)
-	if got != upstream || ok != (upstream != "") {
+	got, ok := m.Origin(t.Context(), key)
+	if got.Upstream != upstream || ok != (upstream != "") {
 		t.Errorf("got %q, %v, want %q", got, ok, upstream)
 	}
 }
 
 func TestTaskIsFoundWhereItWasLearned(t *testing.T) {
 	m, _ := newMemory(10, time.Hour)
-	m.Learn(t.Context(), task("1"), "a")
-	m.Learn(t.Context(), task("2"), "b")
+	m.Learn(t.Context(), task("1"), Origin{Upstream: "a"})
+	m.Learn(t.Context(), task("2"), Origin{Upstream: "b"})
 	want(t, m, task("1"), "a")
 	want(t, m, task("2"), "b")
 	want(t, m, task("3"), "")
@@ -41,7 +41,7 @@ func TestTaskIsFoundWhereItWasLearned(t *testing.T) {
 
 func TestEntryExpiresAfterItWasLearned(t *testing.T) {
 	m, c := newMemory(10, time.Hour)
-	m.Learn(t.Context(), task("1"), "a")
+	m.Learn(t.Context(), task("1"), Origin{Upstream: "a"})
 	c.advance(time.Hour - time.Nanosecond)
 	want(t, m, task("1"), "a") // a read does not extend its life
 	c.advance(time.Nanosecond)
@@ -53,9 +53,9 @@ func TestEntryExpiresAfterItWasLearned(t *testing.T) {
 
 func TestOverwritingRefreshesTheExpiry(t *testing.T) {
 	m, c := newMemory(10, time.Hour)
-	m.Learn(t.Context(), task("1"), "a")
+	m.Learn(t.Context(), task("1"), Origin{Upstream: "a"})
 	c.advance(59 * time.Minute)
-	m.Learn(t.Context(), task("1"), "b")
+	m.Learn(t.Context(), task("1"), Origin{Upstream: "b"})
 	c.advance(59 * time.Minute)
 	want(t, m, task("1"), "b")
 	if m.Len() != 1 {
@@ -66,10 +66,10 @@ func TestOverwritingRefreshesTheExpiry(t *testing.T) {
 func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 	m, _ := newMemory(3, time.Hour)
 	for _, id := range []string{"1", "2", "3"} {
-		m.Learn(t.Context(), task(id), "a")
+		m.Learn(t.Context(), task(id), Origin{Upstream: "a"})
 	}
 	want(t, m, task("1"), "a") // now the second is the least recently used
-	m.Learn(t.Context(), task("4"), "a")
+	m.Learn(t.Context(), task("4"), Origin{Upstream: "a"})
 	want(t, m, task("2"), "")
 	for _, id := range []string{"1", "3", "4"} {
 		want(t, m, task(id), "a")
@@ -78,8 +78,8 @@ func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 
 func TestForgottenTaskIsUnknown(t *testing.T) {
 	m, _ := newMemory(10, time.Hour)
-	m.Learn(t.Context(), task("1"), "a")
-	m.Learn(t.Context(), task("2"), "a")
+	m.Learn(t.Context(), task("1"), Origin{Upstream: "a"})
+	m.Learn(t.Context(), task("2"), Origin{Upstream: "a"})
 	m.Forget(t.Context(), task("1"))
 	m.Forget(t.Context(), task("3"))
 	want(t, m, task("1"), "")
@@ -90,7 +90,7 @@ func TestMapIsBounded(t *testing.T) {
 	for _, max := range []int{0, 1, 100} {
 		m, _ := newMemory(max, time.Hour)
 		for i := range 1000 {
-			m.Learn(t.Context(), task(fmt.Sprint(i)), "a")
+			m.Learn(t.Context(), task(fmt.Sprint(i)), Origin{Upstream: "a"})
 		}
 		if n := m.Len(); n != max && (max != 0 || n != 1) {
 			t.Errorf("%d entries, want at most %d", n, max)
@@ -121,9 +121,9 @@ func TestMemoryIsSafeForConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 500 {
 				key := task(fmt.Sprint(i % 100))
-				m.Learn(t.Context(), key, "a")
-				if up, ok := m.Upstream(t.Context(), key); ok && up != "a" {
-					t.Errorf("got %q", up)
+				m.Learn(t.Context(), key, Origin{Upstream: "a"})
+				if o, ok := m.Origin(t.Context(), key); ok && o.Upstream != "a" {
+					t.Errorf("got %q", o)
 				}
 			}
 		})

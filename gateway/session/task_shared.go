@@ -29,19 +29,19 @@ func NewSharedTasks(local *TaskMemory, store TaskStore, ttl time.Duration) *Shar
 	return &SharedTasks{local: local, store: store, ttl: ttl}
 }
 
-// Learn stores the upstream of a task here and in the store. The store logs its own failures.
-func (s *SharedTasks) Learn(ctx context.Context, key Key, upstream string) {
-	s.local.Learn(ctx, key, upstream)
-	_ = s.store.Put(ctx, taskName(key), upstream, s.ttl)
+// Learn stores the origin of a task here and in the store. The store logs its own failures.
+func (s *SharedTasks) Learn(ctx context.Context, key Key, o Origin) {
+	s.local.Learn(ctx, key, o)
+	_ = s.store.Put(ctx, taskName(key), o.text(), s.ttl)
 }
 
-// Upstream returns the upstream of a task: that in the store, because another replica may have
-// stored a newer one, or else the local one.
-func (s *SharedTasks) Upstream(ctx context.Context, key Key) (upstream string, ok bool) {
-	if upstream, ok, err := s.store.Get(ctx, taskName(key)); err == nil && ok {
-		return upstream, true
+// Origin returns the origin of a task: that in the store, because another replica may have stored a
+// newer one, or else the local one.
+func (s *SharedTasks) Origin(ctx context.Context, key Key) (o Origin, ok bool) {
+	if text, ok, err := s.store.Get(ctx, taskName(key)); err == nil && ok {
+		return originOf(text), true
 	}
-	return s.local.Upstream(ctx, key)
+	return s.local.Origin(ctx, key)
 }
 
 // taskName returns the name of an entry in the store.

@@ -2,18 +2,56 @@ package session
 
 import (
 	"context"
+	"strings"
 
 	"svc/gateway/auth"
 	"svc/gateway/mcp"
 )
 
-// Map stores upstreams by key: [TaskMemory], or [SharedTasks].
+// Origin is where something comes from that a later message refers to: a task, a question of a server
+// or a request in flight. It is the call that made it.
+type Origin struct {
+	Upstream string
+	// Method, Tool and URI are those of the call, as its client sent them. Each is empty where it is not
+	// known or the call has none.
+	Method, Tool, URI string
+}
+
+// Detach returns a copy whose strings share no memory with the message of the call.
+func (o Origin) Detach() Origin {
+	return Origin{o.Upstream, strings.Clone(o.Method), strings.Clone(o.Tool), strings.Clone(o.URI)}
+}
+
+// text returns the origin of a task for a store: the upstream, and after a line feed the tool if it is
+// known. Names of upstreams have no line feed.
+func (o Origin) text() string {
+	if o.Tool == "" {
+		return o.Upstream
+	}
+	return o.Upstream + "\n" + o.Tool
+}
+
+// originOf parses the result of text.
+func originOf(text string) (o Origin) {
+	o.Upstream, o.Tool, _ = strings.Cut(text, "\n")
+	return o.ofTask()
+}
+
+// ofTask returns the origin of a task: only calls of tools make tasks with a tool.
+func (o Origin) ofTask() Origin {
+	if o.Method = ""; o.Tool != "" {
+		o.Method = mcp.MethodToolsCall
+	}
+	return o
+}
+
+// Map stores origins by key: [TaskMemory], or [SharedTasks].
 type Map interface {
-	// Learn stores the upstream of a task. Requests about a task that cannot be stored go to
+	// Learn stores the origin of a task. Requests about a task that cannot be stored go to
 	// default_upstream.
-	Learn(ctx context.Context, key Key, upstream string)
-	// Upstream returns the upstream of a task; ok is false when it is unknown.
-	Upstream(ctx context.Context, key Key) (upstream string, ok bool)
+	Learn(ctx context.Context, key Key, o Origin)
+	// Origin returns the origin of a task; ok is false when it is unknown.
+	Origin(ctx context.Context, key Key) (o Origin, ok bool)
 }
 
 // Tasks finds the upstreams of tasks (gateway specification, task_affinity). It decides where a
@@ -24,9 +62,10 @@ type Tasks struct{ Map Map }
 // MaxListenTasks bounds the tasks of one subscriptions/listen that are looked up.
 const MaxListenTasks = 64
 
-// Learn stores the upstream of a caller's task.
-func (t *Tasks) Learn(ctx context.Context, who *auth.Principal, handle, upstream string) {
-	t.Map.Learn(ctx, taskKey(who, handle), upstream)
+// Learn stores the upstream of a caller's task, and the tool that made it, as its client names it; empty
+// where that is not known.
+func (t *Tasks) Learn(ctx context.Context, who *auth.Principal, handle, upstream, tool string) {
+	t.Map.Learn(ctx, taskKey(who, handle), Origin{Upstream: upstream, Tool: strings.Clone(tool)}.ofTask())
 }
 
 // taskKey returns the key of a caller's task.
@@ -40,15 +79,15 @@ func taskKey(who *auth.Principal, handle string) Key {
 func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (upstream string) {
 	switch {
 	case mcp.TaskFollowUp(m.Method):
-		return t.At(ctx, who, m.TaskID)
+		return t.At(ctx, who, m.TaskID).Upstream
 	case m.Method == mcp.MethodListen:
 		handles, alone := mcp.ListenTasks(m)
 		if !alone || len(handles) == 0 || len(handles) > MaxListenTasks {
 			return ""
 		}
-		found := t.At(ctx, who, handles[0])
+		found := t.At(ctx, who, handles[0]).Upstream
 		for _, handle := range handles[1:] {
-			if t.At(ctx, who, handle) != found {
+			if t.At(ctx, who, handle).Upstream != found {
 				return ""
 			}
 		}
@@ -57,11 +96,10 @@ func (t *Tasks) Of(ctx context.Context, who *auth.Principal, m *mcp.Message) (up
 	return ""
 }
 
-// At returns the upstream of a caller's task, empty when it is unknown.
-func (t *Tasks) At(ctx context.Context, who *auth.Principal, handle string) string {
-	if handle == "" {
-		return ""
+// At returns the origin of a caller's task, zero when it is unknown.
+func (t *Tasks) At(ctx context.Context, who *auth.Principal, handle string) (o Origin) {
+	if handle != "" {
+		o, _ = t.Map.Origin(ctx, taskKey(who, handle))
 	}
-	name, _ := t.Map.Upstream(ctx, taskKey(who, handle))
-	return name
+	return o
 }

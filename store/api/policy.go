@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -16,7 +18,7 @@ var (
 	// Actions are what a policy does when its condition holds.
 	Actions = []string{"block", "redact", "warn"}
 	// ConditionTypes are the conditions a policy may have.
-	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "tool_arguments", "budget_exceeded", "always"}
+	ConditionTypes = []string{"injection_score", "pii_detected", "tool_name", "tool_arguments", "data_flow", "budget_exceeded", "always"}
 	// RedactionStrategies are the ways to redact a match.
 	RedactionStrategies = []string{"mask", "remove", "hash", "replace", "token"}
 )
@@ -33,11 +35,12 @@ var EntitySynonyms = []string{
 const (
 	conditionToolName      = "tool_name"
 	conditionToolArguments = "tool_arguments"
+	conditionDataFlow      = "data_flow"
 )
 
 // Condition is the condition under which a policy fires. Threshold is for
 // injection_score, Entities for pii_detected (empty means any entity), ToolName, a glob,
-// for tool_name and tool_arguments, Arguments for tool_arguments: a JSON object that
+// for tool_name, tool_arguments and, where the policy is not for every message, data_flow, Arguments for tool_arguments: a JSON object that
 // maps JSON Pointers into the arguments of a call to matchers.
 type Condition struct {
 	Type      string                       `json:"type"`
@@ -49,6 +52,18 @@ type Condition struct {
 	// must have all of the first, and one of the second.
 	LabelsAll Bounded[string, labelBound] `json:"labelsAll,omitzero"`
 	LabelsAny Bounded[string, labelBound] `json:"labelsAny,omitzero"`
+}
+
+// Labels describes the labels of a data_flow condition in words, as in "private and untrusted".
+func (k *Condition) Labels() string {
+	text := strings.Join(k.LabelsAll, " and ")
+	if len(k.LabelsAny) == 0 {
+		return text
+	}
+	if text != "" {
+		text += ", and "
+	}
+	return text + "any of " + strings.Join(k.LabelsAny, ", ")
 }
 
 // Policy is a governance rule of the control plane. RedactionStrategy is absent unless
@@ -117,6 +132,9 @@ func (b *PolicyCreate) Validate() map[string]string {
 	if b.Condition != nil && b.Condition.Type == conditionToolArguments && b.Phase == "response" {
 		c.add("phase", "must be request for tool_arguments: responses have no arguments")
 	}
+	if b.Condition != nil && b.Condition.Type == conditionDataFlow && b.Phase == "response" {
+		c.add("phase", "must be request for data_flow: labels restrict what is sent")
+	}
 	return c.details()
 }
 
@@ -146,11 +164,16 @@ func (c *check) condition(k *Condition) {
 	case k.Threshold != nil:
 		c.add("condition.threshold", "is only allowed for injection_score")
 	}
-	if k.Type == conditionToolName || k.Type == conditionToolArguments {
+	switch {
+	case k.Type == conditionToolName || k.Type == conditionToolArguments:
 		c.line("condition.toolName", k.ToolName)
-	} else if k.ToolName != "" {
-		c.add("condition.toolName", "is only allowed for tool_name and tool_arguments")
+	case k.ToolName == "":
+	case k.Type == conditionDataFlow:
+		c.line("condition.toolName", k.ToolName)
+	default:
+		c.add("condition.toolName", "is only allowed for tool_name, tool_arguments and data_flow")
 	}
+	c.labels(k)
 	if k.Type == conditionToolArguments {
 		c.arguments(k.Arguments)
 	} else if k.Arguments != nil {
@@ -168,6 +191,30 @@ func (c *check) condition(k *Condition) {
 		if !ValidID(e) {
 			c.add(fmt.Sprintf("condition.entities[%d]", i), "must be an entity name such as EMAIL")
 		}
+	}
+}
+
+// label is the form of a label's name.
+var label = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+// labels checks the labels of a condition.
+func (c *check) labels(k *Condition) {
+	for _, l := range []struct {
+		field string
+		names []string
+	}{{"condition.labelsAll", k.LabelsAll}, {"condition.labelsAny", k.LabelsAny}} {
+		if len(l.names) > 0 && k.Type != conditionDataFlow {
+			c.add(l.field, "is only allowed for data_flow")
+			continue
+		}
+		for i, name := range l.names {
+			if !label.MatchString(name) {
+				c.add(fmt.Sprintf("%s[%d]", l.field, i), "must be a label: a lower-case letter, then lower-case letters, digits, - and _, at most 32 characters")
+			}
+		}
+	}
+	if k.Type == conditionDataFlow && len(k.LabelsAll)+len(k.LabelsAny) == 0 {
+		c.add("condition.labelsAny", "is required for data_flow, or labelsAll")
 	}
 }
 

@@ -372,8 +372,15 @@ func testPolicies(t testing.TB, o Opened) {
 	if got := must(tn.GetPolicy(ctx, withArguments.ID))(t); string(got.Condition.Arguments) != string(judged.Condition.Arguments) || got.Object().Digest() != withArguments.Object().Digest() {
 		t.Errorf("a condition on arguments is %s", got.Condition.Arguments)
 	}
-	if err := tn.DeletePolicy(ctx, withArguments.ID); err != nil {
-		t.Error(err)
+	flow := store.PolicyCreate{Name: "labels", Condition: store.PolicyCondition{Type: "data_flow", LabelsAll: []string{"a", "b"}, LabelsAny: []string{"c"}}}
+	withLabels := must(tn.CreatePolicies(ctx, flow))(t)[0]
+	if got := must(tn.GetPolicy(ctx, withLabels.ID))(t); !cmp.Equal(got.Condition, flow.Condition) || got.Object().Digest() != withLabels.Object().Digest() {
+		t.Errorf("a condition on labels is %+v", got.Condition)
+	}
+	for _, id := range []string{withArguments.ID, withLabels.ID} {
+		if err := tn.DeletePolicy(ctx, id); err != nil {
+			t.Error(err)
+		}
 	}
 	if got := must(tn.GetPolicy(ctx, p.ID))(t); got.Message != in.Message {
 		t.Errorf("the message is %q", got.Message)

@@ -52,6 +52,7 @@ const (
 	toolName
 	toolArguments
 	budgetExceeded
+	dataFlow
 )
 
 // Policy is a compiled policy of the control plane. It is immutable.
@@ -73,6 +74,8 @@ type Policy struct {
 	arguments *arguments.Condition // of tool_arguments; plan has its pointers
 	plan      *arguments.Plan
 	strategy  string
+	// labelsAll and labelsAny are of data_flow, which may have a toolName.
+	labelsAll, labelsAny []string
 }
 
 // covers reports whether the policy applies to an entity: an entity of its condition, or
@@ -102,6 +105,7 @@ type Bundle struct {
 	others   *Set // for agents that no policy, no budget and no team names
 	policies int
 	unknown  []string // entities in policies that no detector finds
+	labels   []string // of policies with data_flow, sorted
 
 	tokens      *detect.Tokens // nil for a gateway without a key for them
 	makesTokens bool           // a policy replaces by tokens
@@ -112,6 +116,9 @@ func (b *Bundle) Policies() int { return b.policies }
 
 // Unknown returns the entities in policies that no detector can find.
 func (b *Bundle) Unknown() []string { return b.unknown }
+
+// Labels returns the labels that policies look at, sorted.
+func (b *Bundle) Labels() []string { return b.labels }
 
 // For returns the policies for an agent's messages; nil when there are none. A name that
 // no policy has is looked up under the name that the control plane gives the agent.
@@ -141,12 +148,16 @@ type phasePolicies struct {
 	scanner   Scanner // nil when no policy needs entities
 	injection bool    // texts are scored for prompt injection
 	mustScore bool    // a policy acts on the score
+	labels    bool    // a policy looks at labels
 }
 
 // Scans reports whether texts are scanned in a phase.
 func (s *Set) Scans(p Phase) bool {
 	return s != nil && (s.sides[p].scanner != nil || s.sides[p].injection)
 }
+
+// UsesLabels reports whether a policy looks at the labels of the caller.
+func (s *Set) UsesLabels() bool { return s != nil && s.sides[Request].labels }
 
 // Empty reports whether a phase has no policies.
 func (s *Set) Empty(p Phase) bool { return s == nil || len(s.sides[p].policies) == 0 }

@@ -66,9 +66,11 @@ func Compile(g *api.Governance, d Detectors, secrets ...[]byte) (*Bundle, error)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(c.unknown)
-	c.unknown = slices.Compact(c.unknown)
-	b := &Bundle{policies: len(g.Policies), agents: make(map[string]*Set, len(c.own)), unknown: c.unknown, tokens: c.tokens, makesTokens: c.makesTokens}
+	for _, list := range []*[]string{&c.unknown, &c.labels} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	b := &Bundle{policies: len(g.Policies), agents: make(map[string]*Set, len(c.own)), unknown: c.unknown, labels: c.labels, tokens: c.tokens, makesTokens: c.makesTokens}
 	b.others = c.set(c.all, [phases][]*Policy{}, every)
 	for agent, own := range c.own {
 		b.agents[agent] = c.set(c.all, own, slices.Concat(every, resets[agent]))
@@ -140,6 +142,7 @@ type compiler struct {
 	// of its own agent.
 	plans   map[string]*arguments.Plan
 	unknown []string
+	labels  []string
 
 	tokens      *detect.Tokens
 	makesTokens bool
@@ -242,6 +245,16 @@ func (c *compiler) condition(p *Policy, in *api.Condition, phase Phase, on strin
 			return errors.New("tool_arguments is for the phase request alone")
 		}
 		return c.takeArguments(p, in.Arguments, on)
+	case "data_flow":
+		p.condition = dataFlow
+		if phase != Request || len(in.LabelsAll)+len(in.LabelsAny) == 0 {
+			return errors.New("data_flow needs labelsAll or labelsAny, and is for the phase request alone")
+		}
+		p.labelsAll, p.labelsAny = in.LabelsAll, in.LabelsAny
+		c.labels = append(append(c.labels, in.LabelsAll...), in.LabelsAny...)
+		if in.ToolName != "" {
+			return p.takeTool(in)
+		}
 	default:
 		return fmt.Errorf("the condition %q is not known", in.Type)
 	}
@@ -292,6 +305,7 @@ func (c *compiler) set(all, own [phases][]*Policy, resets []time.Time) *Set {
 			if p.condition == injectionScore {
 				side.injection, side.mustScore = true, side.mustScore || p.Action != Warn
 			}
+			side.labels = side.labels || p.condition == dataFlow
 			if p.scans() {
 				scans, any = true, any || len(p.entities) == 0
 				names = append(names, p.entities...)

@@ -29,11 +29,24 @@ type Input struct {
 	Asked string
 	// Labels are the names of the labels that the caller has.
 	Labels []string
+	// Continues is set for a message of a client that belongs to an earlier call, such as an answer to a
+	// question. Policies with data_flow then look at that call. Nobody can be asked about such a
+	// message, so one of them with approval blocks it.
+	Continues *Continued
 	// Now returns the current time.
 	Now func() time.Time
 
 	// Tokens says whose tokens replace matches in an answer.
 	Tokens Tokens
+}
+
+// Continued is the call that a message of a client belongs to.
+type Continued struct {
+	// Tool is the tool that was called; HasTool is set when there is one.
+	Tool    string
+	HasTool bool
+	// AnyTool is set when it is not known which call it was: policies of any tool apply.
+	AnyTool bool
 }
 
 // Tokens is what is known about an answer in which tokens replace values.
@@ -114,7 +127,7 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 		}
 		v.Fired = append(v.Fired, p)
 		switch {
-		case p.Approval != nil:
+		case p.Approval != nil && in.Continues == nil:
 			v.Asks = append(v.Asks, p)
 		case p.Action == Block && v.Block == nil:
 			v.Block = p
@@ -137,6 +150,9 @@ func (s *Set) Judge(phase Phase, in *Input) (v Verdict) {
 // holds reports whether the condition of a policy holds. Conditions that do not examine
 // the message spare ping, which keeps a session alive, and cancellations, which end work.
 func (s *Set) holds(p *Policy, in *Input, values *argumentValues, v *Verdict) bool {
+	if p.condition == dataFlow {
+		return p.meetsFlow(in)
+	}
 	if p.Approval != nil && !policy.Approvable(in.Message.Method) {
 		return false
 	}
@@ -154,6 +170,24 @@ func (s *Set) holds(p *Policy, in *Input, values *argumentValues, v *Verdict) bo
 		return false
 	}
 	return p.condition == always || s.overBudget(in.Now())
+}
+
+// meetsFlow reports whether the condition data_flow of a policy holds.
+func (p *Policy) meetsFlow(in *Input) bool {
+	call := Continued{Tool: in.Tool, HasTool: in.HasTool, AnyTool: in.AnyTool}
+	method := in.Message.Method
+	if in.Continues != nil {
+		call = *in.Continues
+	} else if p.Approval != nil && !policy.Approvable(method) {
+		return false
+	}
+	if method == mcp.MethodPing || method == mcp.NotificationCancelled ||
+		p.toolName != "" && !call.AnyTool && (!call.HasTool || !p.matchesTool(call.Tool)) {
+		return false
+	}
+	has := func(label string) bool { return slices.Contains(in.Labels, label) }
+	return !slices.ContainsFunc(p.labelsAll, func(label string) bool { return !has(label) }) &&
+		(len(p.labelsAny) == 0 || slices.ContainsFunc(p.labelsAny, has))
 }
 
 // scan scans every text of a message once, for all policies.

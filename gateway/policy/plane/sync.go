@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,8 @@ type Options struct {
 	Environment string
 	// Detectors find the entities of policies.
 	Detectors Detectors
+	// Labels returns the labels that the gateway declares now; nil if it declares none.
+	Labels func() []string
 	// TokenKeys are the session keys that the keys of tokens are derived from: the current one
 	// first, then previous ones, which only open tokens.
 	TokenKeys [][]byte
@@ -75,10 +78,12 @@ type Syncer struct {
 	etag    string // of the current bundle
 	unsaved *state // could not be written yet
 
-	failing  atomic.Pointer[string]
-	fetched  atomic.Int64 // Unix microseconds of the last valid response
-	failures atomic.Uint64
-	rejected atomic.Uint64
+	failing atomic.Pointer[string]
+	// undeclared are the labels that were logged as not declared.
+	undeclared atomic.Pointer[string]
+	fetched    atomic.Int64 // Unix microseconds of the last valid response
+	failures   atomic.Uint64
+	rejected   atomic.Uint64
 }
 
 // Stats is the state of a [Syncer].
@@ -122,6 +127,9 @@ func Open(opts Options) (*Syncer, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Labels == nil {
+		opts.Labels = func() []string { return nil }
+	}
 	if opts.Timeout <= 0 {
 		opts.Timeout = defaultTimeout
 	}
@@ -154,6 +162,7 @@ func (s *Syncer) restore() {
 	s.etag = saved.ETag
 	s.current.Store(b)
 	s.opts.Logger.Info("governance policies of the last run are in force", "policies", b.Policies(), "fetched", saved.Fetched)
+	s.warn(b)
 }
 
 // Bundle returns the current bundle; nil while there has never been one. Later updates do
@@ -313,10 +322,36 @@ func (s *Syncer) take(g *api.Governance, etag string) error {
 	s.etag = etag
 	s.current.Store(b)
 	s.opts.Logger.Info("governance policies in effect", "policies", b.Policies(), "etag", etag)
+	s.warn(b)
+	return nil
+}
+
+// warn logs what policies of a bundle refer to and this gateway does not have.
+func (s *Syncer) warn(b *Bundle) {
 	if unknown := b.Unknown(); len(unknown) > 0 {
 		s.opts.Logger.Warn("policies use entities that this gateway cannot detect", "entities", unknown)
 	}
-	return nil
+	s.warnOfLabels(b)
+}
+
+// warnOfLabels logs the labels that policies look at and no caller can have, each list once.
+func (s *Syncer) warnOfLabels(b *Bundle) {
+	declared := s.opts.Labels()
+	unknown := slices.DeleteFunc(slices.Clone(b.Labels()), func(l string) bool { return slices.Contains(declared, l) })
+	text := strings.Join(unknown, " ")
+	if before := s.undeclared.Swap(&text); text != "" && (before == nil || *before != text) {
+		s.opts.Logger.Warn("policies look at labels that data_flow.labels of this gateway does not declare, so that no caller ever has them", "labels", unknown)
+	}
+}
+
+// Reloaded logs the labels that policies look at and that a new configuration no longer declares.
+func (s *Syncer) Reloaded() {
+	if s == nil {
+		return
+	}
+	if b := s.Bundle(); b != nil {
+		s.warnOfLabels(b)
+	}
 }
 
 // save writes a bundle that is not saved yet. After a failure it is retried with the next

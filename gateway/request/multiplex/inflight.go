@@ -14,9 +14,9 @@ const (
 	inFlightTTL    = time.Hour // for a request whose client disconnected and never canceled it
 )
 
-// InFlight is the set of requests in flight at upstreams other than the default one,
-// so that their cancellation can be routed. It is sharded over several maps, so that
-// requests do not contend for one lock.
+// InFlight is a set of requests of one side that have no answer yet, with the calls to which they
+// belong: those of clients, so that their cancellation can be routed, or the questions of upstreams. It
+// is sharded over several maps, so that requests do not contend for one lock.
 type InFlight [inFlightShards]*session.TaskMemory
 
 // NewInFlight returns an empty set.
@@ -28,30 +28,39 @@ func NewInFlight(now func() time.Time) *InFlight {
 	return f
 }
 
-// of returns the map of a request of a client's session, and its key there.
-func (f *InFlight) of(id session.ID, request []byte) (*session.TaskMemory, session.Key) {
-	key := session.KeyOf("call", "", string(id[:]), string(request))
+// of returns the map of a request in a client's session, and its key there.
+func (f *InFlight) of(id session.ID, r reference) (*session.TaskMemory, session.Key) {
+	key := session.KeyOf(r.kind, r.upstream, string(id[:]), string(r.value))
 	return f[key[0]%inFlightShards], key
 }
 
-// Add records the upstream of a request. request is its JSON-RPC id.
-func (f *InFlight) Add(ctx context.Context, id session.ID, request []byte, upstream string) {
-	m, key := f.of(id, request)
-	m.Learn(ctx, key, upstream)
+// reference is how a message names an earlier one.
+type reference struct {
+	kind     string // call, question or progress
+	upstream string // that chose the value; empty if the client did
+	value    []byte // JSON
+}
+
+// call refers to a request of a client by its id.
+func call(id []byte) reference { return reference{"call", "", id} }
+
+// Add records the call to which a request belongs.
+func (f *InFlight) Add(ctx context.Context, id session.ID, r reference, o session.Origin) {
+	m, key := f.of(id, r)
+	m.Learn(ctx, key, o)
 }
 
 // Remove removes a request.
-func (f *InFlight) Remove(ctx context.Context, id session.ID, request []byte) {
-	m, key := f.of(id, request)
+func (f *InFlight) Remove(ctx context.Context, id session.ID, r reference) {
+	m, key := f.of(id, r)
 	m.Forget(ctx, key)
 }
 
-// Upstream returns the upstream of a request; false when it is at the default upstream
-// or unknown.
-func (f *InFlight) Upstream(ctx context.Context, id session.ID, request []byte) (string, bool) {
-	if len(request) == 0 {
-		return "", false
+// Origin returns the call to which a request belongs; zero when it is unknown.
+func (f *InFlight) Origin(ctx context.Context, id session.ID, r reference) (o session.Origin) {
+	if len(r.value) > 0 {
+		m, key := f.of(id, r)
+		o, _ = m.Origin(ctx, key)
 	}
-	m, key := f.of(id, request)
-	return m.Upstream(ctx, key)
+	return o
 }

@@ -117,7 +117,7 @@ func newSet(t *testing.T) *set {
 	})
 	memory := session.NewMemory(10, s.Discard)
 	s.State = session.State{Upstream: memory, Settings: memory}
-	s.inFlight, s.tasks = NewInFlight(time.Now), &session.Tasks{Map: session.NewTaskMemory(10, time.Hour, time.Now)}
+	s.inFlight, s.questions, s.tasks = NewInFlight(time.Now), NewInFlight(time.Now), &session.Tasks{Map: session.NewTaskMemory(10, time.Hour, time.Now)}
 	t.Cleanup(s.background.Stop)
 	return s
 }
@@ -404,22 +404,27 @@ func TestInFlight(t *testing.T) {
 	f := NewInFlight(time.Now)
 	one, other := session.NewID(), session.NewID()
 	for i := range 100 {
-		f.Add(t.Context(), one, fmt.Append(nil, i), fmt.Sprint("up", i))
+		f.Add(t.Context(), one, call(fmt.Append(nil, i)), session.Origin{Upstream: fmt.Sprint("up", i)})
 	}
 	for i := range 100 {
-		id := fmt.Append(nil, i)
-		if name, ok := f.Upstream(t.Context(), one, id); !ok || name != fmt.Sprint("up", i) {
-			t.Fatalf("%s: %s %v", id, name, ok)
+		id := call(fmt.Append(nil, i))
+		if o := f.Origin(t.Context(), one, id); o.Upstream != fmt.Sprint("up", i) {
+			t.Fatalf("%s: %+v", id.value, o)
 		}
-		if _, ok := f.Upstream(t.Context(), other, id); ok {
-			t.Fatalf("%s was found in another session", id)
+		for _, of := range []reference{{"question", "", id.value}, {"call", "up", id.value}} {
+			if o := f.Origin(t.Context(), one, of); o != (session.Origin{}) {
+				t.Fatalf("%+v was found for %+v", o, of)
+			}
+		}
+		if f.Origin(t.Context(), other, id) != (session.Origin{}) {
+			t.Fatalf("%s was found in another session", id.value)
 		}
 		f.Remove(t.Context(), one, id)
-		if _, ok := f.Upstream(t.Context(), one, id); ok {
-			t.Fatalf("%s was not removed", id)
+		if f.Origin(t.Context(), one, id) != (session.Origin{}) {
+			t.Fatalf("%s was not removed", id.value)
 		}
 	}
-	if _, ok := f.Upstream(t.Context(), one, nil); ok {
+	if f.Origin(t.Context(), one, call(nil)) != (session.Origin{}) {
 		t.Error("a message without an id was found")
 	}
 }

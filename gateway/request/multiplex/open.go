@@ -36,14 +36,12 @@ type Replicas struct {
 // otherwise in this process, with ended sessions written to a file.
 func Open(opts Options, state StateOptions) *Sessions {
 	s := New(opts)
-	if s.Several() {
-		local := session.NewTaskMemory(state.MaxTasks, state.TaskTTL, state.Now)
-		s.tasks = &session.Tasks{Map: local}
-		if state.Replicas != nil {
-			s.tasks.Map = session.NewSharedTasks(local, state.Replicas.Tasks, state.TaskTTL)
-		}
-		s.inFlight = NewInFlight(state.Now)
+	local := session.NewTaskMemory(state.MaxTasks, state.TaskTTL, state.Now)
+	s.tasks = &session.Tasks{Map: local}
+	if state.Replicas != nil {
+		s.tasks.Map = session.NewSharedTasks(local, state.Replicas.Tasks, state.TaskTTL)
 	}
+	s.inFlight, s.questions = NewInFlight(state.Now), NewInFlight(state.Now)
 	if state.Replicas != nil {
 		shared := session.NewShared(maxSessions, state.Replicas.Sessions, opts.Sealer, s.Discard)
 		s.State, s.Replicated = session.State{Upstream: shared, Settings: shared}, true
@@ -72,18 +70,24 @@ func (s *Sessions) Close() error {
 }
 
 // LearnTask stores which upstream created a task, before its caller learns the task's
-// handle. It does nothing with one upstream, or without a task.
-func (s *Sessions) LearnTask(ctx context.Context, who *auth.Principal, task string, up *upstream.Upstream) {
-	if s.tasks != nil && task != "" {
-		s.tasks.Learn(ctx, who, task, up.Name)
+// handle, and by which tool if data flow looks at that; tool is empty otherwise. It does nothing
+// without a task, and with one upstream if there is no tool.
+func (s *Sessions) LearnTask(ctx context.Context, who *auth.Principal, task string, up *upstream.Upstream, tool string) {
+	if task != "" && up != nil && (s.Several() || tool != "") {
+		s.tasks.Learn(ctx, who, task, up.Name, tool)
 	}
+}
+
+// Task returns the origin of a task of a caller, zero when it is not known.
+func (s *Sessions) Task(ctx context.Context, who *auth.Principal, task string) session.Origin {
+	return s.tasks.At(ctx, who, task)
 }
 
 // TaskUpstream returns the upstream that created a task of a caller, empty when it is
 // not known.
 func (s *Sessions) TaskUpstream(ctx context.Context, who *auth.Principal, task string) string {
-	if s.tasks == nil {
+	if !s.Several() {
 		return ""
 	}
-	return s.tasks.At(ctx, who, task)
+	return s.tasks.At(ctx, who, task).Upstream
 }

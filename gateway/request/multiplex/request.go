@@ -208,9 +208,9 @@ func (r *Request) Follow(ctx context.Context) *upstream.Upstream {
 	case r.follows != nil:
 		return r.follows
 	case r.Message.Method == mcp.NotificationCancelled && r.Several():
-		name, _ := s.inFlight.Upstream(ctx, r.Handle.ID, r.Message.Spans.RequestID.Of(r.Message.Body))
-		return s.opts.Upstreams[name]
-	case s.tasks != nil:
+		o := s.inFlight.Origin(ctx, r.Handle.ID, call(r.Message.Spans.RequestID.Of(r.Message.Body)))
+		return s.opts.Upstreams[o.Upstream]
+	case s.Several():
 		if name := s.tasks.Of(ctx, r.Who, r.Message); r.View.Has(name) {
 			return s.opts.Upstreams[name]
 		}
@@ -276,20 +276,25 @@ func (r *Request) lost(ctx context.Context, up *upstream.Upstream, resp *upstrea
 	return !r.Sessions.alive(ctx, r.Client(), up, r.SessionAt(r.There))
 }
 
-// Track records the upstream of the request until Untrack, so that its cancellation can be routed; false
-// when nothing needs to be recorded.
-func (r *Request) Track(ctx context.Context, up *upstream.Upstream) bool {
-	if r.Message.Kind != mcp.Request || !r.Several() || up.Name == r.Sessions.opts.Default {
+// Track records the upstream of the request until Untrack, so that its cancellation can be routed, or in
+// any session if labeled is set, because data flow judges the cancellation as the call; false when
+// nothing needs to be recorded.
+func (r *Request) Track(ctx context.Context, up *upstream.Upstream, labeled bool) bool {
+	if r.Message.Kind != mcp.Request || !r.Joined || !labeled && (!r.Several() || up.Name == r.Sessions.opts.Default) {
 		return false
 	}
-	r.Sessions.inFlight.Add(ctx, r.Handle.ID, r.Message.ID, up.Name)
+	o := session.Origin{Upstream: up.Name}
+	if labeled {
+		o = OriginOf(up.Name, r.Message).Detach()
+	}
+	r.Sessions.inFlight.Add(ctx, r.Handle.ID, call(r.Message.ID), o)
 	return true
 }
 
 // Untrack removes the record of Track. It is not called when the client disconnected first: the upstream
 // may still work on the request, and the client may still cancel it.
 func (r *Request) Untrack(ctx context.Context) {
-	r.Sessions.inFlight.Remove(ctx, r.Handle.ID, r.Message.ID)
+	r.Sessions.inFlight.Remove(ctx, r.Handle.ID, call(r.Message.ID))
 }
 
 // RejectStopped sends an error response to a server request on behalf of the client when the client's

@@ -59,8 +59,9 @@ type Sessions struct {
 	// then the state is not queried for a session there.
 	reopened atomic.Bool
 
-	inFlight *InFlight      // nil with one upstream
-	tasks    *session.Tasks // nil with one upstream
+	inFlight  *InFlight // requests of clients
+	questions *InFlight // of upstreams, in sessions
+	tasks     *session.Tasks
 }
 
 // New returns sessions without a state.

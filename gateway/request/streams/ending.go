@@ -25,6 +25,7 @@ var (
 	ErrInvalidFrame = errors.New("frame is not a message")
 	ErrAudit        = errors.New("audit line was not written")
 	ErrDenied       = errors.New("the answer was denied")
+	ErrLabels       = errors.New("the labels of the answer were not stored")
 )
 
 // Ending describes a stream that ended before its request had a response.
@@ -88,6 +89,8 @@ func (e *Ending) Refusal() refusal.Refusal {
 		return refusal.Overloaded
 	case errors.Is(e.Err, ErrDenied):
 		return refusal.Answer
+	case errors.Is(e.Err, ErrLabels):
+		return refusal.Labels
 	case errors.Is(e.Err, ErrTruncated), errors.Is(e.Cause, ErrTruncated):
 		return refusal.Truncated
 	case errors.Is(e.Err, ErrInvalidFrame), errors.Is(e.Err, mcp.ErrEventTooLarge):

@@ -27,6 +27,9 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	}
 	about := plane.Input{Message: m, Now: in.Now}
 	in.nameTool(m, &about)
+	if set.UsesLabels() {
+		about.Labels = in.Flow.In(in.Labels)
+	}
 	if phase == plane.Response && set.MakesTokens() {
 		about.Tokens = in.Host.Tokens(in.Upstream)
 		if !in.Resumed {

@@ -40,6 +40,7 @@ func (in *Input) decide(m *mcp.Message) (decision policy.Decision, observed []po
 	if in.Snapshot.Rules.UsesUpstream() {
 		q.Upstream = in.Upstream
 	}
+	q.Labels = in.Labels
 	if !in.Translated || in.Direction != policy.ServerToClient {
 		return in.Snapshot.Rules.Observe(&q)
 	}

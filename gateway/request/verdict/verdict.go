@@ -13,6 +13,7 @@ import (
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/refusal"
+	"svc/gateway/session"
 )
 
 // Snapshot is the part of a configuration that decisions depend on.
@@ -51,6 +52,10 @@ type Input struct {
 	Labels flow.Labels
 	// Restored counts the values that were put back into a request.
 	Restored []plane.Count
+	// Origin is the call to which a client's message belongs that is no call, and Belongs is set if there
+	// is one: the labels of the caller restrict the message as they do the call.
+	Origin  session.Origin
+	Belongs bool
 
 	// The fields below are for responses and frames.
 
@@ -174,6 +179,9 @@ func Unreadable() (r Result) {
 	r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	return r
 }
+
+// Withhold withholds a message that was allowed, because its labels could not be set.
+func (r *Result) Withhold(refused *refusal.Refusal) { r.refuse(refused, audit.ActionDeny) }
 
 // LeaveOut changes the refusal of an upstream's part of a response into the omission of the
 // part, without denying the request.

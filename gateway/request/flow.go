@@ -1,0 +1,229 @@
+package request
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"svc/gateway/auth"
+	"svc/gateway/mcp"
+	"svc/gateway/policy/detect"
+	"svc/gateway/policy/flow"
+	"svc/gateway/refusal"
+	"svc/gateway/request/multiplex"
+	"svc/gateway/request/verdict"
+	"svc/gateway/session"
+	"svc/gateway/upstream"
+)
+
+// labels are the data-flow labels of a request.
+type labels struct {
+	read bool // has is known
+	has  flow.Labels
+	// origin is the call to which the message belongs, if belongs is set.
+	origin  session.Origin
+	belongs bool
+
+	mu   sync.Mutex // guards sets: frames of several upstreams set labels concurrently
+	sets []string   // by all messages so far, sorted
+}
+
+// add adds the names of labels that a message has set.
+func (l *labels) add(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		if i, known := slices.BinarySearch(l.sets, name); !known {
+			l.sets = slices.Insert(l.sets, i, name)
+		}
+	}
+}
+
+// all returns the names that were set so far. The list must not be changed.
+func (l *labels) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clip(l.sets)
+}
+
+// labeled returns whose labels the request reads and sets.
+func (ex *Exchange) labeled() flow.Caller {
+	id := ex.Session.Handle.ID
+	switch {
+	case ex.Live.Config.DataFlow.Scope == flow.ScopeSession && ex.Session.Joined:
+		return flow.Caller{Key: string(id[:]), Session: true}
+	case ex.caller.id.Kind == auth.KindIP && ex.caller.from.Addr.IsValid():
+		return flow.Caller{Address: ex.caller.from.Addr}
+	}
+	return flow.Caller{Key: string(ex.caller.id.Principal.AppendKey(nil))}
+}
+
+// readLabels sets the labels that the caller has in the input of the verdict on its message, which are
+// read once for the request, and the call to which the message belongs.
+func (ex *Exchange) readLabels(in *verdict.Input) {
+	names := ex.Live.Flow.Names()
+	if !ex.labels.read {
+		ex.labels.read, ex.labels.has = true, ex.Services.Flow.Of(ex.Context, ex.labeled(), names)
+		ex.record.Labels = names.In(ex.labels.has)
+	}
+	in.Flow, in.Labels = names, ex.labels.has
+	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall {
+		return
+	}
+	name := in.Upstream
+	if !in.Snapshot.Rules.UsesUpstream() {
+		_, name = ex.Services.ToJudge(ex.Context, &ex.Session)
+	}
+	ex.labels.origin, ex.labels.belongs = ex.Session.Origin(ex.Context, name)
+	in.Origin, in.Belongs = ex.labels.origin, ex.labels.belongs
+}
+
+// label sets the labels of a message of an upstream that is about to be passed on, and returns their
+// names. A message whose labels cannot be set is withheld.
+func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m *mcp.Message) []string {
+	own := ex.HTTP.Method == http.MethodPost && up != nil && !ex.executed // the gateway's own error, in place of the upstream's answer
+	if t.Sets == 0 || t.Refused != nil || own {
+		return nil
+	}
+	// A reload may have removed labels since the request began.
+	names, declared := table.Names().In(t.Sets), ex.Services.Live.Load().Flow.Names()
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), declared.Of(names...), declared); err != nil {
+		abandon(up, m)
+		t.Withhold(refusal.Labels.After(time.Second))
+		t.Body = nil
+		return nil
+	}
+	ex.labels.add(names)
+	return names
+}
+
+// labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it
+// has fields that the configuration forwards.
+func (ex *Exchange) labelHeader(header mcp.Header) *refusal.Refusal {
+	if ex.Live.Flow == nil || len(ex.Live.ForwardHeaders) == 0 {
+		return nil
+	}
+	answers := ex.answers()
+	t := Taken{Sets: answers.setsHeader(ex.Live.Flow, ex.route.Upstream, header, ex.Live.ForwardHeaders)}
+	ex.label(ex.Live.Flow, ex.route.Upstream, &t, new(mcp.Message))
+	return t.Refused
+}
+
+// setsHeader returns the labels of fields of an upstream's header that are forwarded.
+func (r *Answered) setsHeader(table *flow.Table, up *upstream.Upstream, header mcp.Header, forward []string) flow.Labels {
+	if table == nil || up == nil || !slices.ContainsFunc(forward, header.Has) {
+		return 0
+	}
+	return r.setsAs(table, up.Name, new(mcp.Message), nil)
+}
+
+// origin returns the call to which a message of an upstream belongs, as far as it is known. unknown is
+// set for a message that may belong to any call at that upstream.
+func (r *Answered) origin(upstream string, m *mcp.Message) (o session.Origin, unknown bool) {
+	in := &r.Input
+	o.Upstream = upstream
+	switch method := in.Asked.Method; {
+	case in.Resumed: // a standalone stream has messages of no call, a resumed one those of any
+		return o, r.Replays || m.Kind == mcp.Response
+	case in.Belongs:
+		return in.Origin, in.Origin.Method == ""
+	case mcp.TaskFollowUp(method):
+		o = r.ofTask(upstream, in.Asked.TaskID)
+		return o, o.Tool == ""
+	case in.Asked.Kind == mcp.Request:
+		o = multiplex.OriginOf(upstream, in.Asked)
+		return o, method == mcp.MethodTasksList
+	}
+	return o, false
+}
+
+// ofTask returns the call that made a task.
+func (r *Answered) ofTask(upstream, handle string) session.Origin {
+	o := r.Sessions.Task(r.Input.Context, r.Input.Caller, handle)
+	o.Upstream, o.Method = upstream, mcp.MethodToolsCall
+	return o
+}
+
+// sets returns the labels that a message of an upstream sets when it is passed on. sent is the message
+// before rules and policies.
+func (r *Answered) sets(table *flow.Table, upstream string, m *mcp.Message, sent []byte) flow.Labels {
+	if table == nil || !says(m) {
+		return 0
+	}
+	return r.setsAs(table, upstream, m, sent)
+}
+
+// setsAs is sets for a message with text of its own.
+func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, sent []byte) flow.Labels {
+	a := flow.Answer{Upstream: upstream, Asked: r.Input.Asked.Method, Body: sent}
+	if r.Searched {
+		a.Asked = mcp.MethodToolsList
+	} else {
+		o, unknown := r.origin(upstream, m)
+		a.Tool, a.URI, a.Unknown = o.Tool, o.URI, unknown
+	}
+	if table.Scores() {
+		a.Score = score(m)
+	}
+	labels := table.Sets(&a)
+	if task := aboutTask(m); task != "" { // in addition, because the message may belong to another call
+		a.Tool = r.ofTask(upstream, task).Tool
+		a.Unknown = a.Tool == ""
+		labels |= table.Sets(&a)
+	}
+	return labels
+}
+
+// aboutTask returns the handle of the task that a message of an upstream is about by its own account.
+func aboutTask(m *mcp.Message) string {
+	if m.Method == mcp.NotificationTasks || m.Method == mcp.NotificationTaskStatus {
+		return m.TaskID
+	}
+	return mcp.RelatedTask(m)
+}
+
+// says reports whether a message of an upstream has text of its own: more than the form of a message,
+// as the answer to a ping or the news that a list has changed.
+func says(m *mcp.Message) bool {
+	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
+		text, ok := texts.Next()
+		switch {
+		case !ok:
+			return false
+		case text.At == m.Spans.ID, text.At == m.Spans.SubscriptionID, text.At == m.Spans.Method && mcp.MethodOf(m.Method).Name != "":
+			continue
+		case text.At == m.Spans.ResultType && m.ResultType == mcp.ResultComplete:
+			continue
+		}
+		switch string(mcp.TextValue(text.At.Of(m.Body))) {
+		case "jsonrpc", "2.0", "id", "method", "params", "result", "_meta", "resultType", mcp.MetaSubscriptionID:
+		default:
+			return true
+		}
+	}
+}
+
+// maxScored bounds the text of a message that is scored, in bytes. A message with more has the highest
+// score.
+const maxScored = 4 << 20
+
+// score returns the highest injection score of the texts of a message.
+func score(m *mcp.Message) (highest float64) {
+	scored := 0
+	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
+		text, ok := texts.Next()
+		if !ok {
+			return highest
+		}
+		if text.Kind == mcp.TextNumber {
+			continue
+		}
+		value := mcp.TextValue(text.At.Of(m.Body))
+		if scored += len(value); scored > maxScored {
+			return 1
+		}
+		s, _ := detect.ScoreInjection(value)
+		highest = max(highest, s)
+	}
+}

@@ -3,11 +3,14 @@ package flow
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"svc/gateway/base/retry"
 )
 
 // Caller is whose labels are remembered: the typed principal, or with scope session the session.
@@ -15,117 +18,218 @@ type Caller struct {
 	// Key is equal for two callers exactly when they are the same (auth.Principal.AppendKey; with scope
 	// session the id of the session where there is one).
 	Key string
-	// Session is set when Key is the id of a session. It is not stored as it is.
+	// Session is set when Key is the id of a session. Only its digest is stored.
 	Session bool
 	// Address is set for callers who are known by their address only, and by no session of theirs.
 	Address netip.Addr
 }
 
-// Bounds of a Memory.
-const (
-	maxCallers   = 65536
-	maxAddresses = 16384
-)
-
 // Options are what a Memory is opened with.
 type Options struct {
+	// StateDir is the folder of the file, which is made with the first label; without a folder, labels
+	// are lost at the end of the process.
+	StateDir string
 	// Names are the declared names, and Window is the time after which a label ends.
 	Names  *Names
 	Window time.Duration
+	// Store shares labels between replicas; nil for a gateway alone. FailOpen says that a caller has the
+	// labels of this gateway alone while the store is away, in place of every label.
+	Store    Store
+	FailOpen bool
+	// OnClear is called after an operator has cleared the labels of a caller: for an audit line.
+	OnClear func(Held)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Log gets failures; nil discards them.
+	Log *slog.Logger
 }
 
 // Memory remembers the labels of callers across reloads and, with a file in state_dir, across
 // restarts; replicas share them in Redis. It is bounded and safe for concurrent use.
+//
+// The file has every label that Set returned for, after a kill too, and loses at most the last second
+// to a loss of power: it is written before Set returns, and flushed to the disk once a second. After a
+// restart a label may last longer, by at most a 64th of the window or two seconds, because renewals are
+// not written one by one.
 type Memory struct {
-	now   func() time.Time
-	start time.Time // of the clock, which steps of the wall clock do not affect
+	options Options
+	start   time.Time // of the clock, which steps of the wall clock do not affect
 
-	mu        sync.RWMutex // of all below; the times in held are changed with a read lock, too
-	names     *Names
-	window    int64
-	callers   places
-	addresses places
+	mu     sync.RWMutex // of what follows, and of the lists of labels; their times change with a read lock
+	names  *Names
+	window int64
+	places [2]places // of callers with keys, and of addresses
+
+	dirtyMu sync.Mutex
+	dirty   []*held // have times that the file or the store does not have
+
+	file     journal
+	answered []entry       // requests to clear that were done in the last minute; of the lock of file
+	refused  retry.Repeats // logs callers without a place
+	failed   retry.Repeats // logs errors of the file
+	away     retry.Repeats // logs errors of the store
+
+	stop chan struct{}
+	done chan struct{}
 }
 
-// places are callers of one kind.
-type places struct {
-	at  map[string]*held
-	max int
-	// lost has the labels of callers for whom there was no place. Whoever has no place has them, too.
-	lost held
-	// sweptAt is the time when no caller could be removed.
-	sweptAt int64
+// Stats are figures for metrics.
+type Stats struct {
+	// Callers and Addresses are remembered; with MaxCallers and MaxAddresses of them there is no room.
+	Callers, Addresses int
+	// NoRoom counts labels that were set for callers without a place since the start.
+	NoRoom uint64
 }
 
-// held are the times when a caller's labels were set last, in milliseconds of the clock, by the bit of
-// the label; 0 is never.
-type held struct{ at [MaxNames]atomic.Int64 }
+// Bounds of a Memory.
+const (
+	MaxCallers   = 65536
+	MaxAddresses = 16384
+)
 
-// Open returns a Memory.
+// tickInterval is the time between two writes of renewals.
+const tickInterval = time.Second
+
+// Open reads the file, if there is one, and returns a Memory. It must be closed.
 func Open(o Options) (*Memory, error) {
-	m := &Memory{now: o.Now, names: o.Names, window: o.Window.Milliseconds()}
-	if m.now == nil {
-		m.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	m.start = m.now()
-	m.callers = places{at: map[string]*held{}, max: maxCallers}
-	m.addresses = places{at: map[string]*held{}, max: maxAddresses}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Memory{options: o, names: o.Names, window: o.Window.Milliseconds(), stop: make(chan struct{}), done: make(chan struct{})}
+	m.start = o.Now()
+	m.places = [2]places{newPlaces(MaxCallers, lostCaller), newPlaces(MaxAddresses, lostAddress)}
+	if o.StateDir != "" {
+		if err := m.openFile(context.Background(), o.StateDir); err != nil {
+			return nil, fmt.Errorf("labels of callers: %w", err)
+		}
+	}
+	go m.run()
 	return m, nil
 }
 
-// millis returns the time of the clock. It begins with the wall clock's and never steps.
+// millis returns the time of the clock in milliseconds. It begins with the wall clock's and never steps.
 func (m *Memory) millis() int64 {
-	now := m.now()
-	return m.start.UnixMilli() + now.Sub(m.start).Milliseconds()
+	return m.start.UnixMilli() + m.options.Now().Sub(m.start).Milliseconds()
 }
+
+// wall returns the time of the wall clock that belongs to a time of millis.
+func (m *Memory) wall(at int64) int64 { return at + m.options.Now().UnixMilli() - m.millis() }
+
+// slack is by how much later than now the file and the store count a label as set, so that they need
+// not be written for each renewal.
+func (m *Memory) slack() int64 { return m.window / 64 }
 
 // Of returns the labels that a caller has now, in bits of names. When they cannot be known (the memory is
 // full of labels that have not ended, or Redis is away and the store does not fail open) it returns every
-// label.
+// label. It makes at most one call to the store.
 func (m *Memory) Of(ctx context.Context, c Caller, names *Names) Labels {
-	now := m.millis()
+	if len(names.List()) == 0 {
+		return 0
+	}
+	if m.options.Store != nil {
+		return m.ofShared(ctx, &c, names)
+	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	p, key := m.place(&c)
-	l := Labels(0)
-	if h := p.at[key]; h != nil {
-		l = h.labels(now, m.window)
-	} else if l = p.lost.labels(now, m.window); len(p.at) >= p.max {
-		return names.Every()
+	return m.own(&c, m.millis(), names)
+}
+
+// own returns the labels of a caller in this process. It needs mu.
+func (m *Memory) own(c *Caller, now int64, names *Names) Labels {
+	p, h := m.find(c)
+	if h == nil {
+		if h = p.lost; len(p.at) >= p.max {
+			return names.Every()
+		}
 	}
-	return translate(l, m.names, names)
+	return translate(h.now(now, m.window), m.names, names)
 }
 
 // Set adds labels to a caller, or begins their windows anew. It returns after a label that the caller
-// did not have is in the file, so that a message that set it may be passed on. An error says that this
-// was not possible: the message must be withheld.
+// did not have is in the file and in the store, so that a message that set it may be passed on. An error
+// says that this was not possible: the message must be withheld.
 func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) error {
 	if l == 0 {
 		return nil
 	}
 	now := m.millis()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.mu.RLock()
 	own := translate(l, names, m.names)
-	if own.Len() != l.Len() {
-		return errors.New("a label is not declared in the configuration in force")
-	}
-	p, key := m.place(&c)
-	h := p.at[key]
-	if h == nil {
-		if h = &p.lost; len(p.at) < p.max || p.sweep(now, m.window) {
-			h = &held{}
-			p.at[key] = h
+	_, h := m.find(&c)
+	if h != nil && own.Len() == l.Len() {
+		if saved, shared := m.renew(h, own, now); saved && shared {
+			m.mu.RUnlock()
+			return nil
 		}
 	}
-	for i := range MaxNames {
-		if own>>i&1 != 0 {
-			h.at[i].Store(now)
+	m.mu.RUnlock()
+	m.mu.Lock()
+	if own = translate(l, names, m.names); own.Len() != l.Len() {
+		m.mu.Unlock()
+		return errors.New("a label was set that the configuration in force does not declare: try again")
+	}
+	h = m.ensure(&c, now)
+	saved, _ := m.renew(h, own, now)
+	m.mu.Unlock()
+	until := now + max(m.slack(), 2*tickInterval.Milliseconds())
+	if !saved {
+		if m.file.path != "" {
+			if err := m.record(ctx, entry{At: m.wall(until), Caller: h.id, Labels: names.In(l)}); err != nil {
+				return fmt.Errorf("the label is not in state_dir: %w", err)
+			}
 		}
+		m.stamp(h, names.In(l), now, func(l *label) { raise(&l.saved, until) })
+	}
+	if m.options.Store != nil {
+		return m.share(ctx, &c, h, names.In(l), now)
 	}
 	return nil
+}
+
+// renew begins windows anew, and reports whether the file and the store have the labels for at least half a
+// window: then the renewal may be written later. It needs mu for reading.
+func (m *Memory) renew(h *held, l Labels, now int64) (saved, shared bool) {
+	h.raise(l, now)
+	late := false
+	saved, shared = true, m.options.Store == nil || !h.many // the store has the callers of many one by one
+	for i := range h.labels {
+		if b := &h.labels[i]; l>>i&1 != 0 {
+			there := b.saved.Load()
+			saved, late = saved && there+m.window/2 > now, late || there < now
+			if m.options.Store != nil {
+				there = b.shared.Load()
+				shared, late = shared && there+m.window/2 > now, late || there < now
+			}
+		}
+	}
+	if late && saved && shared {
+		m.later(h)
+	}
+	return saved, shared
+}
+
+// later marks a caller for the next write of renewals.
+func (m *Memory) later(h *held) {
+	if h.dirty.CompareAndSwap(false, true) {
+		m.dirtyMu.Lock()
+		m.dirty = append(m.dirty, h)
+		m.dirtyMu.Unlock()
+	}
+}
+
+// stamp changes some labels of a caller, unless they were cleared since now.
+func (m *Memory) stamp(h *held, names []string, now int64, change func(*label)) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	l := m.names.Of(names...)
+	for i := range h.labels {
+		if b := &h.labels[i]; l>>i&1 != 0 && b.at.Load() >= now {
+			change(b)
+		}
+	}
 }
 
 // Reconfigure applies the names and the window of a new configuration. Labels stay, those whose names are
@@ -134,9 +238,9 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Equal(names.List(), m.names.List()) {
-		for _, p := range [...]*places{&m.callers, &m.addresses} {
-			p.lost.rename(m.names, names)
-			for _, h := range p.at {
+		for i := range m.places {
+			m.places[i].lost.rename(m.names, names)
+			for _, h := range m.places[i].at {
 				h.rename(m.names, names)
 			}
 		}
@@ -144,70 +248,53 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 	m.names, m.window = names, window.Milliseconds()
 }
 
-// Close ends the Memory.
-func (m *Memory) Close() error { return nil }
-
-// place returns where a caller belongs, and its key there.
-func (m *Memory) place(c *Caller) (*places, string) {
-	if c.Address.IsValid() && !c.Session {
-		return &m.addresses, network(c.Address)
-	}
-	return &m.callers, c.Key
+// Stats returns the current figures.
+func (m *Memory) Stats() Stats {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return Stats{Callers: len(m.places[0].at), Addresses: len(m.places[1].at), NoRoom: m.places[0].refused + m.places[1].refused}
 }
 
-// network returns the text of an address, or for IPv6 of its /64.
-func network(a netip.Addr) string {
-	a = a.Unmap().WithZone("")
-	if a.Is6() {
-		return netip.PrefixFrom(a, 64).Masked().String()
-	}
-	return a.String()
-}
-
-// sweep removes callers whose labels have ended, and reports whether there is room.
-func (p *places) sweep(now, window int64) bool {
-	if now-p.sweptAt < 1000 && p.sweptAt != 0 {
-		return false
-	}
-	for key, h := range p.at {
-		if h.labels(now, window) == 0 {
-			delete(p.at, key)
-		}
-	}
-	if len(p.at) < p.max {
-		return true
-	}
-	p.sweptAt = now
-	return false
-}
-
-// labels returns the labels that have not ended.
-func (h *held) labels(now, window int64) (l Labels) {
-	for i := range h.at {
-		if at := h.at[i].Load(); at != 0 && now-at < window {
-			l |= 1 << i
-		}
-	}
-	return l
-}
-
-// rename moves the times from the bits of some names to those of others.
-func (h *held) rename(from, to *Names) {
-	var old [MaxNames]int64
-	for i := range h.at {
-		old[i] = h.at[i].Swap(0)
-	}
-	for i, name := range to.List() {
-		if j, ok := slices.BinarySearch(from.List(), name); ok {
-			h.at[i].Store(old[j])
+// run writes renewals, and does what commands ask for.
+func (m *Memory) run() {
+	defer close(m.done)
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-ticker.C:
+			m.tick()
 		}
 	}
 }
 
-// translate returns a set in the bits of other names. Labels without such a name are left out.
-func translate(l Labels, from, to *Names) Labels {
-	if from == to || l == 0 {
-		return l
+// tick writes what is late, and removes callers whose labels have ended.
+func (m *Memory) tick() {
+	m.dirtyMu.Lock()
+	late := m.dirty
+	m.dirty = nil
+	m.dirtyMu.Unlock()
+	for _, h := range late {
+		h.dirty.Store(false)
 	}
-	return to.Of(from.In(l)...)
+	m.writeLate(late)
+	m.shareLate(late)
+	now := m.millis()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.places {
+		if p := &m.places[i]; len(p.at) >= p.max || now-p.swept >= time.Minute.Milliseconds() {
+			p.sweep(now, m.window)
+		}
+	}
+}
+
+// Close writes what is late and closes the file.
+func (m *Memory) Close() error {
+	close(m.stop)
+	<-m.done
+	m.tick()
+	return m.file.close()
 }

@@ -49,7 +49,7 @@ func TestLabelsEndAWindowAfterTheLastMessage(t *testing.T) {
 	time := newClock()
 	n := NewNames("private", "untrusted")
 	m := open(t, Options{Names: n, Now: time.now})
-	alice, bob := Caller{Key: "alice"}, Caller{Key: "bob"}
+	alice, bob := Caller{Key: "10:alice"}, Caller{Key: "10:bob"}
 	set(t, m, alice, n, "private", "untrusted")
 	has(t, m, bob, n)
 	time.advance(40e9)
@@ -66,7 +66,7 @@ func TestAReloadKeepsLabels(t *testing.T) {
 	time := newClock()
 	old, names := NewNames("a", "b", "c"), NewNames("b", "b2", "c")
 	m := open(t, Options{Names: old, Now: time.now})
-	alice := Caller{Key: "alice"}
+	alice := Caller{Key: "10:alice"}
 	set(t, m, alice, old, "a", "b")
 	time.advance(20e9)
 	set(t, m, alice, old, "c")

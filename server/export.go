@@ -95,7 +95,7 @@ var exportColumns = []string{"id", "createdAt", "agentId", "agentName", "status"
 	"modelProvider", "modelName", "toolName", "inputTokens", "outputTokens", "costUsd", "durationMs", "injectionScore",
 	"piiDetected", "policiesFired", "requestId", "principal", "ruleId", "reason", "errorKind",
 	"cacheReadTokens", "cacheCreationTokens", "client", "clientVersion",
-	"approval", "approvalId", "approvedBy"}
+	"approval", "approvalId", "approvedBy", "labels", "sets"}
 
 // writeCSV writes each trace as a CSV record (RFC 4180), after a record with the
 // column names. Lists are joined with semicolons.
@@ -125,6 +125,7 @@ func writeCSV(b *bytes.Buffer, traces []store.Trace, first bool) error {
 			cell(t.RequestID), cell(t.Principal), cell(t.RuleID), cell(t.Reason), cell(t.ErrorKind),
 			strconv.FormatInt(t.CacheReadTokens, 10), strconv.FormatInt(t.CacheCreationTokens, 10),
 			cell(t.Client.Name), cell(t.Client.Version), t.Approval.Status, cell(t.Approval.ID), cell(t.Approval.By),
+			cell(strings.Join(t.Labels, ";")), cell(strings.Join(t.Sets, ";")),
 		})
 		if err != nil {
 			return err

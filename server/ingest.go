@@ -323,6 +323,7 @@ func (s *Server) fromWire(t *store.Trace, in *api.TraceInput) {
 		CreatedAt:      in.CreatedAt.UTC(),
 		RequestID:      in.RequestID, Principal: in.Principal,
 		ClientName: in.Client.Name, ClientVersion: in.Client.Version, RuleID: in.RuleID, Reason: in.Reason, ErrorKind: in.ErrorKind, Approval: store.TraceApproval(in.Approval),
+		Labels: in.Labels, Sets: in.Sets,
 	}
 	if in.Blocked {
 		t.Status = store.TraceError

@@ -179,7 +179,7 @@ func TestIngestApproval(t *testing.T) {
 	if _, some := r.ask(r.admin, "GET", "/api/traces/b", "").want(200).data()["approval"]; some {
 		t.Error("a trace without an approval has one")
 	}
-	if csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw); !strings.HasSuffix(csv, ",granted,apr_1,bob@example.com\r\n") {
+	if csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw); !strings.HasSuffix(csv, ",granted,apr_1,bob@example.com,,\r\n") {
 		t.Error(csv)
 	}
 	for body, field := range map[string]string{
@@ -188,6 +188,34 @@ func TestIngestApproval(t *testing.T) {
 		strings.Replace(trace, "apr_1", "apr 1", 1):                                         "approval.id",
 		strings.Replace(trace, "bob@example.com", strings.Repeat("x", api.MaxName+1), 1):    "approval.by",
 		strings.Replace(trace, `"by":"bob@example.com"`, `"by":"bob","note":"anything"`, 1): "approval.note",
+	} {
+		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
+	}
+}
+
+// A trace has the labels of its caller and those that its answer set, where there are any.
+func TestIngestLabels(t *testing.T) {
+	r := newRig(t)
+	const trace = `{"id":"a","agentName":"a","status":"success","labels":["private","untrusted"],"sets":["private"]}`
+	r.ask(r.admin, "POST", "/api/traces", trace).want(201)
+	r.ask(r.admin, "POST", "/api/traces", `{"id":"b","agentName":"a","status":"success","labels":[],"sets":null}`).want(201)
+	for _, got := range []object{
+		r.ask(r.admin, "GET", "/api/traces/a", "").want(200).data(),
+		r.ask(r.admin, "GET", "/api/traces", "").want(200).list()[1],
+	} {
+		got.is(t, "labels", []any{"private", "untrusted"}, "sets", []any{"private"})
+	}
+	got := r.ask(r.admin, "GET", "/api/traces/b", "").want(200).data()
+	if _, some := got["labels"]; some || got["sets"] != nil {
+		t.Errorf("a trace without labels has some: %v", got)
+	}
+	if csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw); !strings.HasSuffix(csv, ",private;untrusted,private\r\n") {
+		t.Error(csv)
+	}
+	for body, field := range map[string]string{
+		strings.Replace(trace, `"untrusted"`, `"Untrusted"`, 1):                                    "labels[1]",
+		strings.Replace(trace, `["private"]`, `["`+strings.Repeat("x", api.MaxLabel+1)+`"]`, 1):    "sets[0]",
+		strings.Replace(trace, `["private"]`, `[`+strings.Repeat(`"a",`, api.MaxLabels)+`"a"]`, 1): "sets",
 	} {
 		r.ask(r.admin, "POST", "/api/traces", body).wantDetail(field)
 	}
@@ -208,7 +236,7 @@ func TestIngestClient(t *testing.T) {
 		got.is(t, "principal", "alice", "client", want)
 	}
 	csv := string(r.ask(r.admin, "GET", "/api/traces/export?format=csv", "").want(200).raw)
-	if !strings.HasSuffix(csv, ",claude-code,2.1.0,,,\r\n") || !strings.Contains(csv, ",client,clientVersion,approval,approvalId,approvedBy\r\n") {
+	if !strings.HasSuffix(csv, ",claude-code,2.1.0,,,,,\r\n") || !strings.Contains(csv, ",client,clientVersion,approval,approvalId,approvedBy,labels,sets\r\n") {
 		t.Error(csv)
 	}
 	for body, field := range map[string]string{

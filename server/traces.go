@@ -21,7 +21,7 @@ func wireTraceItem(t store.Trace) api.TraceItem {
 		PoliciesFired: each(t.PoliciesFired, func(p store.PolicyFired) api.PolicyFired { return api.PolicyFired(p) }),
 		ToolName:      t.ToolName, Blocked: t.Blocked, CreatedAt: t.CreatedAt.UTC(),
 		RequestID: t.RequestID, Principal: t.Principal, Client: api.TraceClient{Name: t.ClientName, Version: t.ClientVersion},
-		RuleID: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: api.TraceApproval(t.Approval),
+		RuleID: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: api.TraceApproval(t.Approval), Labels: t.Labels, Sets: t.Sets,
 	}
 }
 

@@ -60,6 +60,9 @@ type Trace struct {
 	Reason    string
 	ErrorKind string
 	Approval  TraceApproval
+	// Labels are the data-flow labels that the caller had when the call was judged, Sets those
+	// that its answer set.
+	Labels, Sets []string
 	// InjectionScore is between 0 and 1.
 	InjectionScore float64
 	PIIDetected    []string

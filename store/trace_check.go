@@ -137,16 +137,21 @@ func lists(tr *Trace) (field, problem string) {
 		field string
 		n     int
 	}{
-		{"piiDetected", len(tr.PIIDetected)}, {"policiesFired", len(tr.PoliciesFired)},
+		{"piiDetected", len(tr.PIIDetected)}, {"labels", len(tr.Labels)}, {"sets", len(tr.Sets)}, {"policiesFired", len(tr.PoliciesFired)},
 		{"qualityScores", len(tr.QualityScores)}, {"spans", len(tr.Spans)},
 	} {
 		if l.n > MaxTraceList {
 			return l.field, fmt.Sprintf("must have at most %d elements", MaxTraceList)
 		}
 	}
-	for _, s := range tr.PIIDetected {
-		if problem := badString(s); problem != "" {
-			return "piiDetected", problem
+	for _, l := range [...]struct {
+		field string
+		list  []string
+	}{{"piiDetected", tr.PIIDetected}, {"labels", tr.Labels}, {"sets", tr.Sets}} {
+		for _, s := range l.list {
+			if problem := badString(s); problem != "" {
+				return l.field, problem
+			}
 		}
 	}
 	for _, p := range tr.PoliciesFired {

@@ -167,7 +167,7 @@ func (t *tracePage) fields() []field {
 		fields = append(fields, field{name: "Session", value: r.session, wide: true})
 	}
 	for _, f := range []struct{ name, value string }{
-		{"Principal", tr.Principal}, {"Client", tr.Client.String()}, {"Rule", tr.RuleID}, {"Reason", tr.Reason}, {"Error kind", tr.ErrorKind}, {"Approval", tr.Approval.String()}, {"Request", tr.RequestID},
+		{"Principal", tr.Principal}, {"Client", tr.Client.String()}, {"Rule", tr.RuleID}, {"Reason", tr.Reason}, {"Error kind", tr.ErrorKind}, {"Approval", tr.Approval.String()}, {"Labels", strings.Join(tr.Labels, ", ")}, {"Sets", strings.Join(tr.Sets, ", ")}, {"Request", tr.RequestID},
 	} {
 		if f.value != "" && f.value != tr.ID {
 			fields = append(fields, field{name: f.name, value: clean(f.value), wide: true})

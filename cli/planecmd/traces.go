@@ -40,11 +40,12 @@ var traceColumns = rest.Columns[api.TraceItem]{
 		return []string{command.Stamp(t.CreatedAt), t.ID, outcome(t), t.AgentName, command.Dash(t.ToolName), command.Dash(whyOf(t)),
 			command.Number(t.DurationMs), command.USD(t.CostUSD), command.Dash(strings.Join(fired, ","))}
 	},
-	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "APPROVAL", "REQUEST"},
+	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "APPROVAL", "LABELS", "SETS", "REQUEST"},
 	WideRow: func(t api.TraceItem) []string {
 		return []string{command.Dash(t.Principal), command.Dash(t.Client.String()), command.Dash(t.SessionID), command.Dash(t.Environment),
 			command.Dash(model(t.ModelProvider, t.ModelName)), command.Count(t.InputTokens), command.Count(t.OutputTokens),
-			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.Approval.String()), command.Dash(t.RequestID)}
+			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.Approval.String()),
+			command.Dash(strings.Join(t.Labels, ",")), command.Dash(strings.Join(t.Sets, ",")), command.Dash(t.RequestID)}
 	},
 }
 

@@ -91,7 +91,7 @@ func auditEvent(r *audit.Record, in api.TraceInput) tui.Event {
 	t := api.Trace{TraceItem: api.TraceItem{
 		ID: in.ID, AgentName: in.AgentName, Status: in.Status, Environment: in.Environment, SessionID: in.SessionID,
 		DurationMs: in.DurationMs, InjectionScore: in.InjectionScore, PIIDetected: in.PIIDetected, PoliciesFired: in.PoliciesFired,
-		ToolName: in.ToolName, Blocked: in.Blocked, CreatedAt: in.CreatedAt,
+		ToolName: in.ToolName, Blocked: in.Blocked, CreatedAt: in.CreatedAt, Labels: in.Labels, Sets: in.Sets,
 	}, Spans: in.Spans}
 	if t.ToolName == "" {
 		t.ToolName = r.Method

@@ -67,6 +67,10 @@ func (r *Record) member(name string) any {
 		return &r.ApprovalID
 	case "approved_by":
 		return &r.ApprovedBy
+	case "labels":
+		return (*labelNames)(&r.Labels)
+	case "sets":
+		return (*labelNames)(&r.Sets)
 	case "rpc":
 		return &r.RPC
 	case "method":
@@ -232,6 +236,9 @@ func (l *LeftOut) member(name string) any {
 func (q *QualityScore) member(name string) any {
 	return one(name, "scorer", &q.Scorer, "score", &q.Score)
 }
+
+// labelNames are names of labels, at most api.MaxLabels of at most api.MaxLabel bytes each.
+type labelNames []string
 
 // one returns the pointer behind a name in a list of names and pointers; nil when the name is
 // not there.

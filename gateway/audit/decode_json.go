@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"svc/store/api"
 )
 
 // decoder parses JSON from one line. Every step moves forward and nesting is bounded, so
@@ -45,6 +47,15 @@ func (d *decoder) into(to any) (err error) {
 		err = d.array(func() error {
 			*to = append(*to, "")
 			return d.into(&(*to)[len(*to)-1])
+		})
+	case *labelNames:
+		err = d.array(func() error {
+			name, err := d.str()
+			if err != nil || len(*to) == api.MaxLabels || len(name) > api.MaxLabel {
+				return errNotRecord
+			}
+			*to = append(*to, name)
+			return nil
 		})
 	case *[]EntityCount:
 		err = d.object(func(entity string) error {

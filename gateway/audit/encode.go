@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"svc/store/api"
 )
 
 // Bounds of a line. A string is bounded by its encoded size, so that a
@@ -44,6 +46,8 @@ func (r *Record) appendBody(b []byte) []byte {
 		b = text(b, `,"approval_id":`, r.ApprovalID)
 		b = text(b, `,"approved_by":`, r.ApprovedBy)
 	}
+	b = labels(b, `,"labels":[`, r.Labels)
+	b = labels(b, `,"sets":[`, r.Sets)
 	b = text(b, `,"rpc":`, r.RPC)
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)
@@ -203,6 +207,18 @@ func (r *Record) appendJudgements(b []byte) []byte {
 		b = append(b, ']')
 	}
 	return b
+}
+
+// labels appends the names of labels, or nothing when there are none.
+func labels(b []byte, name string, list []string) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(b, name...)
+	for i, l := range list[:min(len(list), api.MaxLabels)] {
+		b = appendString(comma(b, i), l, api.MaxLabel)
+	}
+	return append(b, ']')
 }
 
 // entityCounts appends counts by entity, or nothing when there are none.

@@ -24,6 +24,7 @@ func full() *Record {
 	return &Record{
 		Seq: 1, Time: time.Date(2026, 11, 20, 12, 0, 0, 123456000, time.UTC), Kind: KindFrame,
 		RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", Action: "strip_app", RuleID: "r", ErrorKind: "sse_truncated", Approval: "granted", ApprovalID: "apr_1", ApprovedBy: "usr_1",
+		Labels: []string{"private", "untrusted"}, Sets: []string{"private"},
 		RPC: "notification", Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", Via: "mcp_call", View: "support", LeftOut: []LeftOut{{"crm", "no-crm"}, {Upstream: "web"}}, Tokens: []EntityCount{{"EMAIL", 2}}, Restored: []EntityCount{{"PHONE", 1}, {"IBAN", 3}}, TokensRefused: []EntityCount{{"SSN", 1}}, Direction: "server_to_client",
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
 		KeyID: "ci", KeyN: 2, OAuthClientName: "Client", ClientName: "claude-code", ClientVersion: "2.1", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
@@ -38,7 +39,7 @@ func full() *Record {
 func TestLineHasEveryFieldByItsName(t *testing.T) {
 	const want = `{"seq":1,"ts":"2026-11-20T12:00:00.123456Z","kind":"frame","request_id":"id",` +
 		`"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","action":"strip_app","rule_id":"r","error_kind":"sse_truncated","approval":"granted","approval_id":"apr_1","approved_by":"usr_1",` +
-		`"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client",` +
+		`"labels":["private","untrusted"],"sets":["private"],"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client",` +
 		`"result_type":"input_required","is_error":true,"upstream":"up","principal":"alice","principal_kind":"oauth",` +
 		`"key_id":"ci","key_n":2,"oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},"client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +
@@ -137,6 +138,7 @@ func TestLineIsAlwaysSound(t *testing.T) {
 			*s = text.Draw(t, "text")
 		}
 		r.PIIDetected = rapid.SliceOfN(text, 0, 100).Draw(t, "pii")
+		r.Labels, r.Sets = rapid.SliceOfN(text, 0, 100).Draw(t, "labels"), rapid.SliceOfN(text, 0, 100).Draw(t, "sets")
 		for _, s := range rapid.SliceOfN(text, 0, 100).Draw(t, "fired") {
 			r.PoliciesFired = append(r.PoliciesFired, PolicyFired{s, s, s})
 			r.Spans = append(r.Spans, Span{s, r.Duration})
@@ -181,6 +183,10 @@ func TestDecodeRefusesWhatIsNoLine(t *testing.T) {
 		{"cut short", `{"seq":1,"kind":"request"`},
 		{"a lone surrogate", `{"seq":1,"kind":"request","tool":"\ud800"}`},
 		{"deep nesting", `{"seq":1,"kind":"request","x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`},
+		{"17 labels", `{"seq":1,"kind":"request","labels":["a"` + strings.Repeat(`,"a"`, 16) + `]}`},
+		{"17 labels in two members", `{"seq":1,"kind":"request","sets":["a"` + strings.Repeat(`,"a"`, 15) + `],"sets":["a"]}`},
+		{"a label of 33 characters", `{"seq":1,"kind":"request","sets":["` + strings.Repeat("a", 33) + `"]}`},
+		{"a label that is no text", `{"seq":1,"kind":"request","labels":[1]}`},
 		{"a negative duration", `{"seq":1,"kind":"request","duration_ms":-1}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func TestOCSFHasEveryMemberByItsName(t *testing.T) {
 		`"api":{"operation":"notifications/progress","version":"2026-07-28","service":{"name":"up"},"request":{"uid":"id"}},` +
 		`"src_endpoint":{"ip":"::1"},"dst_endpoint":{"svc_name":"up"},"resources":[{"type":"tool","name":"tool"}],"http_request":{"body_length":1},"http_response":{"body_length":9223372036854775807,"code":200},` +
 		`"message":"notifications/progress tool strip_app sse_truncated",` +
-		`"unmapped":{"seq":1,"approval":"granted","approval_id":"apr_1","approved_by":"usr_1","rpc":"notification","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client","result_type":"input_required","is_error":true,"key_n":2,"oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},` +
+		`"unmapped":{"seq":1,"approval":"granted","approval_id":"apr_1","approved_by":"usr_1","labels":["private","untrusted"],"sets":["private"],"rpc":"notification","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client","result_type":"input_required","is_error":true,"key_n":2,"oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},` +
 		`"agent":"agent","environment":"prod","duration_ms":1234.567,"frames":3,"guardrail_name":"g","guardrail_verdict":"pass","guardrail_latency_ms":5.000,` +
 		`"stripped":2,"replaced_surrogates":3,"task_handle":"t","subscription_id":"sub",` +
 		`"spans":[{"stage":"policy_eval","duration_ms":1.000},{"stage":"provider","duration_ms":0.000}],"injection_score":0.125,"pii_detected":["EMAIL","IBAN"],"observed":[{"rule_id":"r2","action":"deny"},{"rule_id":"r3","action":"allow","approval":"required"}],"left_out":[{"upstream":"crm","rule_id":"no-crm"},{"upstream":"web"}],` +

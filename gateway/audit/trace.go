@@ -75,6 +75,7 @@ func (m *mapper) trace(r *Record) api.TraceInput {
 			t.Approval.ID = r.ApprovalID
 		}
 	}
+	t.Labels, t.Sets = api.ValidLabels(r.Labels), api.ValidLabels(r.Sets)
 	if api.ValidID(r.RequestID) {
 		t.RequestID = r.RequestID
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,19 @@ func TestApprovalOfATrace(t *testing.T) {
 	m := mapper{reason: func(_, _ string) string { return "" }, listenEnded: func(*Record) bool { return false }}
 	if got := m.trace(&Record{RequestID: "r", Approval: "maybe", ApprovalID: "apr_1"}).Approval; got != (api.TraceApproval{}) {
 		t.Errorf("an unknown outcome: %+v", got) // the control plane would refuse the trace
+	}
+}
+
+// A trace has the labels of its line that a label can be named: the control plane would refuse the
+// trace for any other.
+func TestLabelsOfATrace(t *testing.T) {
+	m := mapper{reason: func(_, _ string) string { return "" }, listenEnded: func(*Record) bool { return false }}
+	got := m.trace(&Record{RequestID: "r", Status: 200, Labels: []string{"private", "No name", "untrusted"}, Sets: []string{"1", ""}})
+	if !slices.Equal(got.Labels, []string{"private", "untrusted"}) || got.Sets != nil {
+		t.Errorf("labels %q, sets %q", got.Labels, got.Sets)
+	}
+	if wrong := got.Validate(); wrong != nil {
+		t.Error(wrong)
 	}
 }
 

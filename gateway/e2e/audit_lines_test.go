@@ -29,7 +29,7 @@ var (
 		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "Via", "View", "ToolChanged", "UpstreamDialect", "Direction", "ResultType",
 		"IsError", "Status", "Duration", "BytesIn", "BytesOut", "Frames", "GuardrailName", "GuardrailVerdict",
 		"GuardrailLatency", "StripApplied", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
-		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "LeftOut", "QualityScores", "Checkpoint", "Refused", "Tokens", "Restored", "TokensRefused", "Approval", "ApprovalID", "ApprovedBy",
+		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "LeftOut", "QualityScores", "Checkpoint", "Refused", "Tokens", "Restored", "TokensRefused", "Approval", "ApprovalID", "ApprovedBy", "Labels", "Sets",
 	}
 )
 

@@ -117,7 +117,7 @@ func (ex *Exchange) span(end time.Time, provider time.Duration) {
 	s := telemetry.Span{
 		Trace: ex.trace.Trace, Start: ex.start, End: end,
 		HTTPMethod: ex.HTTP.Method, Method: r.Method, Tool: r.Tool, Version: ex.dialect.Version, Status: r.Status,
-		ErrorType: errorType(r), Decision: decision(r), RuleID: r.RuleID, Approval: r.Approval, ApprovalID: r.ApprovalID, ApprovedBy: r.ApprovedBy, Upstream: r.Upstream, RequestID: r.RequestID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind),
+		ErrorType: errorType(r), Decision: decision(r), RuleID: r.RuleID, Approval: r.Approval, ApprovalID: r.ApprovalID, ApprovedBy: r.ApprovedBy, Labels: r.Labels, Sets: r.Sets, Upstream: r.Upstream, RequestID: r.RequestID, Reason: refusal.ReasonOf(r.Action, r.ErrorKind),
 		Principal: r.Principal, OAuthClientName: r.OAuthClientName, ClientName: r.ClientName, ClientVersion: r.ClientVersion, TaskHandle: r.TaskHandle,
 		GuardrailName: r.GuardrailName, GuardrailVerdict: r.GuardrailVerdict, GuardrailLatency: r.GuardrailLatency,
 	}

@@ -132,6 +132,8 @@ func appendRequest(dst []byte, s *Span) []byte {
 	dst = appendText(dst, "svc.approval", s.Approval)
 	dst = appendText(dst, "svc.approval_id", s.ApprovalID)
 	dst = appendText(dst, "svc.approved_by", s.ApprovedBy)
+	dst = appendText(dst, "svc.labels", strings.Join(s.Labels, ","))
+	dst = appendText(dst, "svc.sets", strings.Join(s.Sets, ","))
 	dst = appendText(dst, "svc.request_id", s.RequestID)
 	dst = appendText(dst, "svc.reason", s.Reason)
 	dst = appendText(dst, "mcp.upstream", s.Upstream)

@@ -62,6 +62,9 @@ type Span struct {
 	// Approval, ApprovalID and ApprovedBy are svc.approval, svc.approval_id and svc.approved_by: of a
 	// call that a person has to approve.
 	Approval, ApprovalID, ApprovedBy string
+	// Labels and Sets are svc.labels and svc.sets, names with commas between: the labels that the
+	// caller had, and those that the answer set.
+	Labels, Sets []string
 	// RequestID is svc.request_id: the id in the audit line and in the trace.
 	RequestID string
 	// Reason is svc.reason: the data.reason that the client got.

@@ -145,7 +145,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 			begun := time.Unix(1700000000, 5)
 			s := Span{
 				Trace: tr.Begin(parent), Start: begun, End: begun.Add(time.Second), HTTPMethod: "POST", Method: "tools/call",
-				Tool: "search", Version: "2026-07-28", Status: 403, ErrorType: "policy_denied", Decision: "guardrail", RuleID: "r",
+				Tool: "search", Version: "2026-07-28", Status: 403, ErrorType: "policy_denied", Decision: "guardrail", RuleID: "r", Labels: []string{"private", "untrusted"}, Sets: []string{"private"},
 				Upstream: "main", Principal: "alice", OAuthClientName: "Planner", ClientName: "claude-code", ClientVersion: "2.1", TaskHandle: "t1",
 				GuardrailName: "pii", GuardrailVerdict: "reject", GuardrailLatency: 1500 * time.Microsecond,
 				MessageID: "request-7", Session: "s-1", ClientAddress: "192.0.2.7", HTTPVersion: "1.1", URI: "file:///a",
@@ -163,7 +163,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 			want := map[string]string{
 				"http.request.method": "POST", "http.response.status_code": "403", "mcp.method.name": "tools/call",
 				"mcp.protocol.version": "2026-07-28", "gen_ai.tool.name": "search", "gen_ai.operation.name": "execute_tool",
-				"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "r", "mcp.upstream": "main", "mcp.principal": "alice",
+				"mcp.policy.decision": "guardrail", "mcp.policy.rule_id": "r", "mcp.upstream": "main", "mcp.principal": "alice", "svc.labels": "private,untrusted", "svc.sets": "private",
 				"mcp.auth.oauth_client_name": "Planner", "mcp.client.name": "claude-code", "mcp.client.version": "2.1", "mcp.task.handle": "t1", "mcp.guardrail.name": "pii",
 				"mcp.guardrail.verdict": "reject", "mcp.guardrail.latency_ms": "1.5", "error.type": "policy_denied",
 				"jsonrpc.request.id": "request-7", "mcp.session.id": "s-1", "client.address": "192.0.2.7", "mcp.resource.uri": "file:///a",

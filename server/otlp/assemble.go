@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"svc/store/api"
@@ -199,6 +200,7 @@ func (a *Assembler) trace(tenant string, nodes []node, tree []int) api.TraceInpu
 			t.Approval.ID = top.texts[approvalID]
 		}
 	}
+	t.Labels, t.Sets = api.ValidLabels(strings.Split(top.texts[labels], ",")), api.ValidLabels(strings.Split(top.texts[sets], ","))
 	for _, i := range tree[1:] {
 		if len(t.Spans) == api.MaxSpans {
 			break

@@ -55,7 +55,11 @@ func (a *attributes) set(key string, v value) {
 			a.setTokens(sp.field, n, sp.rank)
 		}
 	default:
-		s := clean(v.text(), api.MaxName)
+		limit := api.MaxName
+		if sp.field == labels || sp.field == sets {
+			limit = maxText
+		}
+		s := clean(v.text(), limit)
 		if s == "" || !a.take(sp.field, sp.rank) {
 			return
 		}

@@ -18,6 +18,9 @@ import (
 	"svc/store/api"
 )
 
+// manyLabels are as many labels as a trace can have, as long as they can be.
+var manyLabels = strings.Repeat(strings.Repeat("x", api.MaxLabel)+",", api.MaxLabels-1) + strings.Repeat("y", api.MaxLabel)
+
 // A root span with its children is one trace: agent, environment, tool,
 // session, tokens, model, cost, status and duration.
 func TestRequestBecomesOneTrace(t *testing.T) {
@@ -75,6 +78,9 @@ func TestSpellings(t *testing.T) {
 			return t.Approval, api.TraceApproval{Status: "granted", ID: "apr_1", By: "bob"}
 		}},
 		{"an unknown approval", nil, []any{"gen_ai.operation.name", "execute_tool", "svc.approval", "maybe", "svc.approval_id", "apr_1"}, func(t api.TraceInput) (any, any) { return t.Approval, api.TraceApproval{} }},
+		{"the labels", nil, []any{"gen_ai.operation.name", "execute_tool", "svc.labels", manyLabels, "svc.sets", "private,No name,"}, func(t api.TraceInput) (any, any) {
+			return fmt.Sprint(strings.Join(t.Labels, ","), t.Sets), manyLabels + "[private]"
+		}},
 		{"a long client", nil, []any{"gen_ai.operation.name", "execute_tool", "mcp.client.name", strings.Repeat("é", 100)}, func(t api.TraceInput) (any, any) { return t.Client.Name, strings.Repeat("é", api.MaxClientName) }},
 		{"tokens read from the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_read.input_tokens", 60}, func(t api.TraceInput) (any, any) { return t.CacheReadTokens, int64(60) }},
 		{"tokens written to the cache", nil, []any{"gen_ai.usage.input_tokens", 100, "gen_ai.usage.cache_creation.input_tokens", 30, "gen_ai.usage.cache_creation_input_tokens", 7}, func(t api.TraceInput) (any, any) { return t.CacheCreationTokens, int64(30) }},

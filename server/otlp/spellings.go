@@ -24,6 +24,8 @@ const (
 	approval
 	approvalID
 	approvedBy
+	labels // names with commas between
+	sets
 	entity // name of what a Traceloop span is about; the span's kind says what that is
 	fields // number of fields that are texts
 	input
@@ -137,6 +139,8 @@ var spellings = ranked(map[field][]string{
 	approval:      {"svc.approval"},
 	approvalID:    {"svc.approval_id"},
 	approvedBy:    {"svc.approved_by"},
+	labels:        {"svc.labels"},
+	sets:          {"svc.sets"},
 	input: {
 		"gen_ai.usage.input_tokens",            // OpenTelemetry
 		"gen_ai.usage.prompt_tokens",           // OpenTelemetry before 1.27

@@ -24,6 +24,8 @@ const (
 	MaxEntities = 64
 	// MaxLabels bounds the labels of a policy condition and of a trace.
 	MaxLabels = 16
+	// MaxLabel bounds the name of a label.
+	MaxLabel = 32
 	// MaxArguments bounds the condition on arguments of a policy, in bytes of its JSON.
 	MaxArguments = 16 << 10
 	// MaxSpans bounds the spans and the quality scores of one trace.
@@ -226,6 +228,38 @@ func ValidID(s string) bool {
 		}
 	}
 	return true
+}
+
+// ValidLabel reports whether s can be the name of a data-flow label: a lower-case letter, then
+// lower-case letters, digits, _ and -, at most MaxLabel characters.
+func ValidLabel(s string) bool {
+	if len(s) == 0 || len(s) > MaxLabel || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// ValidLabels returns the first MaxLabels valid names of a list; nil if there are none.
+func ValidLabels(list []string) (valid []string) {
+	for _, s := range list {
+		if ValidLabel(s) && len(valid) < MaxLabels {
+			valid = append(valid, s)
+		}
+	}
+	return valid
+}
+
+// labels checks an optional list of names of labels.
+func (c *check) labels(field string, list []string) {
+	if len(list) > MaxLabels {
+		c.add(field, "must have at most %d entries", MaxLabels)
+		return
+	}
+	for i, s := range list {
+		if !ValidLabel(s) {
+			c.add(entry(field, i, ""), "must be a lower-case letter, then lower-case letters, digits, _ and -, at most %d characters", MaxLabel)
+		}
+	}
 }
 
 // validEmail reports whether s has the form of an address: one @ with text before it

@@ -102,6 +102,8 @@ func (e *encoder) trace(t *TraceInput) {
 		e.optional(`"by":`, a.By)
 		e.close()
 	}
+	list(e, `"labels":`, t.Labels, func(s *string) { e.text(*s) })
+	list(e, `"sets":`, t.Sets, func(s *string) { e.text(*s) })
 	e.close()
 }
 

@@ -24,8 +24,10 @@ import (
 // (varints), detected entities, fired policies (lists), request id (a packed string),
 // principal, rule, reason, error kind (strings), cache read and cache creation tokens
 // (varints), the client's name and version, the status of the approval and, if there is
-// one, its id and who granted it (strings), quality scores, spans (lists), and a CRC-32C of everything before it. Strings and lists begin with their length as a
-// varint. The numbers at fixed offsets can be set after encoding.
+// one, its id and who granted it (strings), with flagLabels the labels of the caller and
+// those that the answer set (lists), quality scores, spans (lists), and a CRC-32C of
+// everything before it. Strings and lists begin with their length as a varint. The numbers
+// at fixed offsets can be set after encoding.
 const (
 	recVersion  = 1
 	recTime     = 4
@@ -40,6 +42,7 @@ const (
 
 	flagError   = 1 << 0
 	flagBlocked = 1 << 1
+	flagLabels  = 1 << 2 // the trace has labels
 	flagDeleted = 1 << 7 // used in blocks only
 )
 
@@ -58,7 +61,7 @@ type refs struct {
 
 // appendRecord encodes a trace, except for its numbers and its checksum; see seal.
 func appendRecord(dst []byte, t *store.Trace) []byte {
-	le := binary.LittleEndian
+	le, start := binary.LittleEndian, len(dst)
 	dst = append(dst, recVersion, traceFlags(t), 0, 0)
 	dst = le.AppendUint64(dst, uint64(t.CreatedAt.UnixNano()))
 	dst = le.AppendUint64(dst, uint64(t.Cost))
@@ -70,16 +73,16 @@ func appendRecord(dst []byte, t *store.Trace) []byte {
 	dst = appendString(dst, t.ToolName)
 	dst = binary.AppendUvarint(dst, uint64(t.InputTokens))
 	dst = binary.AppendUvarint(dst, uint64(t.OutputTokens))
-	dst = binary.AppendUvarint(dst, uint64(len(t.PIIDetected)))
-	for _, s := range t.PIIDetected {
-		dst = appendString(dst, s)
-	}
+	dst = appendStrings(dst, t.PIIDetected)
 	dst = binary.AppendUvarint(dst, uint64(len(t.PoliciesFired)))
 	for i := range t.PoliciesFired {
 		p := &t.PoliciesFired[i]
 		dst = appendString(appendString(appendString(dst, p.ID), p.Name), p.Action)
 	}
 	dst = appendDetails(dst, t)
+	if dst[start+1]&flagLabels != 0 {
+		dst = appendStrings(appendStrings(dst, t.Labels), t.Sets)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(t.QualityScores)))
 	for i := range t.QualityScores {
 		dst = appendString(dst, t.QualityScores[i].Scorer)
@@ -99,6 +102,9 @@ func traceFlags(t *store.Trace) (flags byte) {
 	}
 	if t.Blocked {
 		flags |= flagBlocked
+	}
+	if len(t.Labels)+len(t.Sets) > 0 {
+		flags |= flagLabels
 	}
 	return flags
 }
@@ -137,12 +143,7 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 	d := decoder{data: rec[recFixed:body]}
 	t.ID, t.SessionID, t.ToolName = d.packed(), d.packed(), d.text()
 	t.InputTokens, t.OutputTokens = int64(d.uvarint()), int64(d.uvarint())
-	if n := d.count(); n > 0 {
-		t.PIIDetected = make([]string, n)
-		for i := range t.PIIDetected {
-			t.PIIDetected[i] = d.text()
-		}
-	}
+	t.PIIDetected = d.texts()
 	if n := d.count(); n > 0 {
 		t.PoliciesFired = make([]store.PolicyFired, n)
 		for i := range t.PoliciesFired {
@@ -150,6 +151,9 @@ func decodeRecord(rec []byte, detail bool) (t store.Trace, r refs, err error) {
 		}
 	}
 	d.details(&t)
+	if rec[1]&flagLabels != 0 {
+		t.Labels, t.Sets = d.texts(), d.texts()
+	}
 	if !detail {
 		return t, r, d.err()
 	}
@@ -187,6 +191,14 @@ func recordID(rec []byte) ([]byte, error) {
 func appendString(dst []byte, s string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)
+}
+
+func appendStrings(dst []byte, list []string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, s := range list {
+		dst = appendString(dst, s)
+	}
+	return dst
 }
 
 // The first byte of a packed string: the encoding of the rest.
@@ -329,6 +341,16 @@ func (d *decoder) count() int {
 }
 
 func (d *decoder) text() string { return string(d.take(d.uvarint())) }
+
+func (d *decoder) texts() (list []string) {
+	if n := d.count(); n > 0 {
+		list = make([]string, n)
+		for i := range list {
+			list[i] = d.text()
+		}
+	}
+	return list
+}
 
 func (d *decoder) packed() string {
 	form := d.take(1)

@@ -36,6 +36,9 @@ func TestRecordRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "approval") {
 			want.Approval = store.TraceApproval{Status: "granted", ID: text.Draw(t, "approval id"), By: text.Draw(t, "approved by")}
 		}
+		if rapid.Bool().Draw(t, "labels") {
+			want.Labels, want.Sets = rapid.SliceOfN(text, 1, 3).Draw(t, "of the caller"), rapid.SliceOfN(text, 1, 3).Draw(t, "sets")
+		}
 		if rapid.Bool().Draw(t, "error") {
 			want.Status, want.Blocked = store.TraceError, rapid.Bool().Draw(t, "blocked")
 		}

@@ -427,7 +427,7 @@ func (t *tenant) GetTrace(ctx context.Context, id string) (out store.Trace, err 
 // The columns of traceRow.
 const (
 	listColumns = "created, seq, writer, id, agent, agent_name, error, blocked, env, session, provider, model, tool, request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by, " +
-		"input, output, cache_read, cache_made, cost, duration, score, pii, fired"
+		"input, output, cache_read, cache_made, cost, duration, score, pii, labels, sets, fired"
 	wholeColumns = listColumns + ", scores, spans"
 )
 
@@ -441,6 +441,7 @@ type traceRow struct {
 	cost         int64
 	duration     int64
 	pii          []string
+	labels, sets []string
 	fired        string
 	scores       string
 	spans        string
@@ -451,7 +452,7 @@ func (r *traceRow) list() []any {
 	t := &r.t
 	return []any{&r.created, &r.seq, &r.writer, &t.ID, &t.AgentID, &t.AgentName, &r.failed, &r.blocked, &t.Environment, &t.SessionID, &t.ModelProvider, &t.ModelName, &t.ToolName,
 		&t.RequestID, &t.Principal, &t.ClientName, &t.ClientVersion, &t.RuleID, &t.Reason, &t.ErrorKind, &t.Approval.Status, &t.Approval.ID, &t.Approval.By, &t.InputTokens, &t.OutputTokens, &t.CacheReadTokens, &t.CacheCreationTokens,
-		&r.cost, &r.duration, &t.InjectionScore, &r.pii, &r.fired}
+		&r.cost, &r.duration, &t.InjectionScore, &r.pii, &r.labels, &r.sets, &r.fired}
 }
 
 // whole returns the destinations for wholeColumns.
@@ -466,9 +467,8 @@ func (r *traceRow) trace() (t store.Trace, err error) {
 		t.Status = store.TraceError
 	}
 	t.Cost, t.Duration = store.NanoUSD(r.cost), time.Duration(r.duration)
-	if len(r.pii) > 0 {
-		t.PIIDetected = append([]string(nil), r.pii...)
-	}
+	t.PIIDetected = append([]string(nil), r.pii...)
+	t.Labels, t.Sets = append([]string(nil), r.labels...), append([]string(nil), r.sets...)
 	if t.PoliciesFired, err = listOf[store.PolicyFired](r.fired); err != nil {
 		return t, err
 	}

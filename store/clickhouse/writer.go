@@ -121,7 +121,7 @@ var traceTarget = newTarget("traces", "day", "UInt16", "committed", "UInt16", "t
 	"provider", "String", "model", "String", "tool", "String", "request", "String", "client", "String", "client_name", "String", "client_version", "String", "rule", "String", "reason", "String", "error_kind", "String",
 	"approval", "String", "approval_id", "String", "approved_by", "String",
 	"input", "Int64", "output", "Int64", "cache_read", "Int64", "cache_made", "Int64", "cost", "Int64", "duration", "Int64", "bin", "UInt16", "score", "Float64",
-	"pii", "Array(String)", "policies", "Array(String)", "fired", "String", "scores", "String", "spans", "String", "call_tools", "Array(String)", "call_counts", "Array(Int64)")
+	"pii", "Array(String)", "labels", "Array(String)", "sets", "Array(String)", "policies", "Array(String)", "fired", "String", "scores", "String", "spans", "String", "call_tools", "Array(String)", "call_counts", "Array(Int64)")
 
 // traceRows holds traces by column.
 type traceRows struct {
@@ -134,7 +134,7 @@ type traceRows struct {
 	approval, approvalID, approvedBy                                                 []string
 	failed, blocked                                                                  []uint8
 	score                                                                            []float64
-	pii, policies, callTools                                                         [][]string
+	pii, labels, sets, policies, callTools                                           [][]string
 	callCounts                                                                       [][]int64
 }
 
@@ -142,7 +142,7 @@ type traceRows struct {
 func (r *traceRows) columns() []any {
 	return []any{r.day, r.committed, r.tenant, r.created, r.seq, r.writer, r.id, r.again, r.agent, r.agentName, r.failed, r.blocked, r.env, r.team, r.session,
 		r.provider, r.model, r.tool, r.request, r.principal, r.clientName, r.clientVersion, r.rule, r.reason, r.errorKind, r.approval, r.approvalID, r.approvedBy, r.input, r.output, r.cacheRead, r.cacheMade, r.cost, r.duration, r.bin, r.score,
-		r.pii, r.policies, r.fired, r.scores, r.spans, r.callTools, r.callCounts}
+		r.pii, r.labels, r.sets, r.policies, r.fired, r.scores, r.spans, r.callTools, r.callCounts}
 }
 
 const dayNanos = int64(24 * time.Hour)
@@ -174,6 +174,7 @@ func (r *traceRows) add(tenant string, seq int64, writer uint64, again int64, tr
 	r.cacheRead, r.cacheMade = append(r.cacheRead, tr.CacheReadTokens), append(r.cacheMade, tr.CacheCreationTokens)
 	r.cost, r.duration = append(r.cost, int64(tr.Cost)), append(r.duration, int64(tr.Duration))
 	r.bin, r.score = append(r.bin, rollup.BinOf(tr.Duration)), append(r.score, tr.InjectionScore)
+	r.labels, r.sets = append(r.labels, tr.Labels), append(r.sets, tr.Sets)
 	r.pii, r.policies = append(r.pii, tr.PIIDetected), append(r.policies, tr.FiredPolicies())
 	r.fired, r.scores, r.spans = append(r.fired, fired), append(r.scores, scores), append(r.spans, spans)
 	var tools []string

@@ -127,6 +127,7 @@ func fillTraces(t testing.TB, tn store.Tenant, tr store.TenantTraces, n, days in
 			one.PIIDetected, one.RequestID, one.Principal = []string{"EMAIL_ADDRESS", "PHONE"}, fmt.Sprint("req", i), "клиент"
 			one.ClientName, one.ClientVersion = "программа", "1.2"
 			one.Approval = store.TraceApproval{Status: "continued", ID: fmt.Sprint("apr_", i), By: "боб"}
+			one.Labels, one.Sets = []string{"private", "untrusted"}, []string{"private"}
 			one.InputTokens, one.CacheReadTokens, one.CacheCreationTokens = 100, 40, 50
 		case 2:
 			one.PoliciesFired = []store.PolicyFired{{ID: policies[i%len(policies)].ID, Name: "política", Action: "redact"}}

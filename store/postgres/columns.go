@@ -14,9 +14,9 @@ import (
 // copied is the statement for the rows of appendRow. The column client has the caller;
 // its name is older than the columns for the client program.
 const copied = `COPY traces (tenant, created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
-	request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by, input, output, cache_read, cache_made, cost, duration, score, pii, policies, fired, scores, spans) FROM STDIN BINARY`
+	request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by, input, output, cache_read, cache_made, cost, duration, score, pii, labels, sets, policies, fired, scores, spans) FROM STDIN BINARY`
 
-const copiedColumns = 35
+const copiedColumns = 37
 
 // copyHeader starts the rows of a COPY, copyTrailer ends them.
 var (
@@ -46,7 +46,9 @@ func appendRow(b []byte, tenant int32, seq int64, tr *store.Trace) ([]byte, erro
 		int64(math.Float64bits(tr.InjectionScore))} {
 		b = appendInt(b, n)
 	}
-	b = appendTexts(b, tr.PIIDetected)
+	for _, list := range [...][]string{tr.PIIDetected, tr.Labels, tr.Sets} {
+		b = appendTexts(b, list)
+	}
 	policies := make([]string, len(tr.PoliciesFired))
 	for i := range tr.PoliciesFired {
 		policies[i] = tr.PoliciesFired[i].ID
@@ -111,7 +113,7 @@ func appendList[T any](b []byte, list []T) ([]byte, error) {
 const (
 	listColumns = `created, seq, id, agent, agent_name, error, blocked, env, session, provider, model, tool,
 	request, client, client_name, client_version, rule, reason, error_kind, approval, approval_id, approved_by,
-	input, output, cache_read, cache_made, cost, duration, score, pii, fired`
+	input, output, cache_read, cache_made, cost, duration, score, pii, labels, sets, fired`
 	wholeColumns = listColumns + `, scores, spans`
 )
 
@@ -125,13 +127,13 @@ type traceRow struct {
 	failed, blocked                                           bool
 	input, output, cacheRead, cacheMade, cost, duration       int64
 	score                                                     float64
-	pii                                                       [][]byte
+	pii, labels, sets                                         [][]byte
 	fired, scores, spans                                      []byte
 }
 
 func (r *traceRow) list() []any {
 	return []any{&r.created, &r.seq, &r.id, &r.agent, &r.agentName, &r.failed, &r.blocked, &r.env, &r.session, &r.provider, &r.model, &r.tool,
-		&r.request, &r.principal, &r.clientName, &r.clientVersion, &r.rule, &r.reason, &r.errorKind, &r.approval, &r.approvalID, &r.approvedBy, &r.input, &r.output, &r.cacheRead, &r.cacheMade, &r.cost, &r.duration, &r.score, &r.pii, &r.fired}
+		&r.request, &r.principal, &r.clientName, &r.clientVersion, &r.rule, &r.reason, &r.errorKind, &r.approval, &r.approvalID, &r.approvedBy, &r.input, &r.output, &r.cacheRead, &r.cacheMade, &r.cost, &r.duration, &r.score, &r.pii, &r.labels, &r.sets, &r.fired}
 }
 
 func (r *traceRow) whole() []any { return append(r.list(), &r.scores, &r.spans) }
@@ -146,9 +148,7 @@ func (r *traceRow) trace() (store.Trace, error) {
 	if r.failed {
 		tr.Status = store.TraceError
 	}
-	for _, pii := range r.pii {
-		tr.PIIDetected = append(tr.PIIDetected, string(pii))
-	}
+	tr.PIIDetected, tr.Labels, tr.Sets = stringsOf(r.pii), stringsOf(r.labels), stringsOf(r.sets)
 	for _, l := range [...]struct {
 		raw  []byte
 		into any
@@ -160,4 +160,12 @@ func (r *traceRow) trace() (store.Trace, error) {
 		}
 	}
 	return tr, nil
+}
+
+// stringsOf returns the strings of an array; nil for none.
+func stringsOf(raw [][]byte) (list []string) {
+	for _, b := range raw {
+		list = append(list, string(b))
+	}
+	return list
 }

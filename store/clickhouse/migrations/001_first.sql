@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS traces @CLUSTER (
 	bin        UInt16, -- of the duration in sketches
 	score      Float64,
 	pii        Array(String),
+	labels     Array(String), -- of the caller when the call was judged
+	sets       Array(String), -- those that its answer set
 	policies   Array(String), -- ids of those that fired, each once
 	fired      String,
 	scores     String,

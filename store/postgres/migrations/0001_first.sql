@@ -93,6 +93,8 @@ CREATE TABLE traces (
 	duration   bigint           NOT NULL,
 	score      double precision NOT NULL,
 	pii        bytea[],
+	labels     bytea[], -- of the caller when the call was judged
+	sets       bytea[], -- those that its answer set
 	policies   bytea[], -- ids of those that fired
 	fired      bytea,
 	scores     bytea,

@@ -49,6 +49,7 @@ func (t *traces) find(id string) *store.Trace {
 // cloned returns a trace that shares no memory with another.
 func cloned(t store.Trace) store.Trace {
 	t.PIIDetected, t.PoliciesFired = slices.Clone(t.PIIDetected), slices.Clone(t.PoliciesFired)
+	t.Labels, t.Sets = slices.Clone(t.Labels), slices.Clone(t.Sets)
 	t.QualityScores, t.Spans = slices.Clone(t.QualityScores), slices.Clone(t.Spans)
 	t.ToolCalls = slices.Clone(t.ToolCalls)
 	return t

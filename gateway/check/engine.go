@@ -140,15 +140,11 @@ func (e *Engine) Shows(claims *policy.Claims, kind mcp.ListKind, at, visible str
 	if !e.filters {
 		return true
 	}
-	method, tool := mcp.MethodOf(kind.Method()).Element, ""
-	if kind == mcp.Tool {
-		tool = visible
-		if !e.federated {
-			at = e.upstreamOf(method, tool) // that of a call
-		}
+	if kind == mcp.Tool && !e.federated {
+		at = e.upstreamOf(mcp.MethodToolsCall, visible) // that of a call
 	}
 	s := verdict.Snapshot{Rules: policy.NewMemory(e.rules)}
-	return s.MayAsk(&auth.Principal{Claims: claims}, nil, at, method, tool)
+	return s.MayAsk(&auth.Principal{Claims: claims}, nil, at, kind, visible)
 }
 
 // Ask decides about a message, which must pass [mcp.ScanReplacing] and may be modified

@@ -8,6 +8,7 @@ import (
 
 	"svc/gateway/base/diag"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/upstream"
 )
 
@@ -152,7 +153,25 @@ func (f *File) couple(running, next *File, pending []string) (more []string) {
 		more = append(more, "forward_headers")
 	}
 	f.Policy.Rules = append(leftRules(running, next), f.Policy.Rules...)
+	f.DataFlow.Labels = append(leftLabels(running, next), f.DataFlow.Labels...)
 	return more
+}
+
+// leftLabels returns entries for the upstreams that the next file no longer has and that are used until the
+// restart: their messages still set the labels that the next file declares.
+func leftLabels(running, next *File) (left []flow.LabelConfig) {
+	for _, l := range running.DataFlow.Labels {
+		l.Upstreams = slices.DeleteFunc(slices.Clone(l.Upstreams), func(name string) bool { return !running.hasUpstream(name) || next.hasUpstream(name) })
+		if len(l.Upstreams) > 0 && next.DataFlow.Names().Of(l.Name) != 0 {
+			left = append(left, l)
+		}
+	}
+	return left
+}
+
+// hasUpstream reports whether an upstream has the name.
+func (f *File) hasUpstream(name string) bool {
+	return slices.ContainsFunc(f.Upstreams, func(u upstream.Config) bool { return u.Name == name })
 }
 
 // leftRules returns deny rules for the upstreams that the next file no longer has and that are
@@ -160,15 +179,12 @@ func (f *File) couple(running, next *File, pending []string) (more []string) {
 // or redacted is denied, because no order of it among the rules of another file is surely as
 // strict as both files.
 func leftRules(running, next *File) (rules []policy.RuleConfig) {
-	has := func(f *File, name string) bool {
-		return slices.ContainsFunc(f.Upstreams, func(u upstream.Config) bool { return u.Name == name })
-	}
 	for i := range running.Policy.Rules {
 		r := &running.Policy.Rules[i]
 		if r.Action == policy.Allow.String() || r.Mode == policy.ModeObserve || r.When == nil {
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(r.When.Upstream), func(name string) bool { return !has(running, name) || has(next, name) })
+		left := slices.DeleteFunc(slices.Clone(r.When.Upstream), func(name string) bool { return !running.hasUpstream(name) || next.hasUpstream(name) })
 		if len(left) == 0 {
 			continue
 		}

@@ -222,6 +222,13 @@ func TestApplyCouples(t *testing.T) {
 			map[string]string{"upstreams": other, "policy": deny}, []string{"upstreams"}, nil, []string{"new deny "}, nil},
 		{"an upstream is removed with a rule that only observes it", map[string]string{"policy": named("tools", "action: deny, mode: observe")},
 			map[string]string{"upstreams": other, "policy": deny}, []string{"upstreams"}, nil, []string{"new deny "}, nil},
+		{"an upstream is renamed in what sets a label", map[string]string{"d": "data_flow: {labels: [{name: a, upstreams: [tools]}, {name: b, upstreams: [tools]}]}"},
+			map[string]string{"upstreams": other, "policy": deny, "d": "data_flow: {labels: [{name: a, upstreams: [stock]}]}"},
+			[]string{"upstreams"}, []string{"unknown-upstream data_flow.labels[1].upstreams[0]"}, []string{"new deny "},
+			func(f *File) bool {
+				l := f.DataFlow.Labels
+				return len(l) == 2 && l[0].Name == "a" && slices.Equal(l[0].Upstreams, []string{"tools"})
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			running, next := mustParse(t, with(c.running)), mustParse(t, with(c.next))

@@ -68,7 +68,7 @@ func (ex *Exchange) readLabels(in *verdict.Input) {
 		ex.record.Labels = names.In(ex.labels.has)
 	}
 	in.Flow, in.Labels = names, ex.labels.has
-	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall {
+	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall || !ex.usesLabels() {
 		return
 	}
 	name := in.Upstream
@@ -77,6 +77,12 @@ func (ex *Exchange) readLabels(in *verdict.Input) {
 	}
 	ex.labels.origin, ex.labels.belongs = ex.Session.Origin(ex.Context, name)
 	in.Origin, in.Belongs = ex.labels.origin, ex.labels.belongs
+}
+
+// usesLabels reports whether a rule, or a policy of the caller's agent, may look at labels.
+func (ex *Exchange) usesLabels() bool {
+	g := ex.Services.Governance
+	return ex.Live.Verdict.Rules.UsesLabels() || g != nil && (g.Bundle() == nil || g.Of(ex.agent()).UsesLabels())
 }
 
 // label sets the labels of a message of an upstream that is about to be passed on, and returns their

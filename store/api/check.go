@@ -249,8 +249,8 @@ func ValidLabels(list []string) (valid []string) {
 	return valid
 }
 
-// labels checks an optional list of names of labels.
-func (c *check) labels(field string, list []string) {
+// labelNames checks an optional list of names of labels.
+func (c *check) labelNames(field string, list []string) {
 	if len(list) > MaxLabels {
 		c.add(field, "must have at most %d entries", MaxLabels)
 		return

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -194,9 +193,6 @@ func (c *check) condition(k *Condition) {
 	}
 }
 
-// label is the form of a label's name.
-var label = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-
 // labels checks the labels of a condition.
 func (c *check) labels(k *Condition) {
 	for _, l := range []struct {
@@ -207,11 +203,7 @@ func (c *check) labels(k *Condition) {
 			c.add(l.field, "is only allowed for data_flow")
 			continue
 		}
-		for i, name := range l.names {
-			if !label.MatchString(name) {
-				c.add(fmt.Sprintf("%s[%d]", l.field, i), "must be a label: a lower-case letter, then lower-case letters, digits, - and _, at most 32 characters")
-			}
-		}
+		c.labelNames(l.field, l.names)
 	}
 	if k.Type == conditionDataFlow && len(k.LabelsAll)+len(k.LabelsAny) == 0 {
 		c.add("condition.labelsAny", "is required for data_flow, or labelsAll")

@@ -270,8 +270,8 @@ func (t *TraceInput) check(c *check) {
 
 // checkLists checks the parts of a trace that are lists.
 func (t *TraceInput) checkLists(c *check) {
-	c.labels("labels", t.Labels)
-	c.labels("sets", t.Sets)
+	c.labelNames("labels", t.Labels)
+	c.labelNames("sets", t.Sets)
 	if len(t.PIIDetected) > MaxEntities {
 		c.add("piiDetected", "must have at most %d entries", MaxEntities)
 	} else {

@@ -2,17 +2,22 @@ package flow
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // clock is a clock that a test sets.
-type clock struct{ at time.Time }
+type clock struct{ at atomic.Int64 }
 
-func newClock() *clock { return &clock{time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)} }
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
 
-func (c *clock) now() time.Time          { return c.at }
-func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
 func open(t *testing.T, o Options) *Memory {
 	t.Helper()

@@ -233,8 +233,9 @@ func (f *finder) uri(uri string) {
 		f.all()
 		return
 	}
+	read := match.ParseURI(uri)
 	for i := range f.table.uris {
-		if p := &f.table.uris[i]; !f.sets.All(p.labels) && p.Match(uri) != match.No {
+		if p := &f.table.uris[i]; !f.sets.All(p.labels) && p.MatchURI(&read) != match.No {
 			f.sets |= p.labels
 		}
 	}

@@ -96,81 +96,127 @@ func CompileURI(prefix string) (URIPrefix, error) {
 // .. after a doubled slash or above the beginning of what has a host of its own kind, paths that begin
 // with two slashes and no host, and the scheme of the prefix within another one.
 func (p *URIPrefix) Match(uri string) URIMatch {
-	scheme, rest, ok := uriScheme(uri)
+	u := ParseURI(uri)
+	return p.MatchURI(&u)
+}
+
+// MatchURI is [URIPrefix.Match] for a URI that is compared with several prefixes.
+func (p *URIPrefix) MatchURI(u *URI) URIMatch {
 	switch {
 	case p.scheme == "":
 		return No
-	case !ok:
+	case u.scheme == "":
 		return Unclear
-	case scheme != p.scheme:
-		for ok && scheme != p.scheme {
-			scheme, rest, ok = uriScheme(rest)
-		}
-		if ok {
-			return Unclear
+	case u.scheme != p.scheme:
+		for scheme, rest, ok := uriScheme(u.rest); ok; scheme, rest, ok = uriScheme(rest) {
+			if scheme == p.scheme {
+				return Unclear
+			}
 		}
 		return No
 	case p.every:
 		return Yes
-	case len(uri) > maxURI:
+	case !u.clear || u.opaque != p.opaque:
 		return Unclear
 	}
-	u, ok := splitURI(scheme, rest)
-	if !ok || u.opaque != p.opaque {
-		return Unclear
-	}
-	at := strings.IndexAny(u.path, "?#")
-	if at < 0 {
-		at = len(u.path)
-	}
-	result, last := p.read(&u, u.path[:at], "/")
-	if at < len(u.path) {
-		if whole, _ := p.read(&u, u.path, "/?#"); whole != result {
-			return Unclear
-		}
-	}
+	result := p.read(u.paths, "/")
 	switch {
-	case result == Unclear:
+	case result == Unclear || len(u.wholes) > 0 && p.read(u.wholes, "/?#") != result:
 		return Unclear
 	case u.host != p.host:
-		if u.host == "" || p.host == "" || scheme == "file" {
+		if u.host == "" || p.host == "" || u.scheme == "file" {
 			return Unclear
 		}
 		return No
 	case result == No:
-		if lax, ok := u.resolve(loosely(last)); !ok || below(lax, p.loose, "/?#") {
+		if lax, ok := u.lax(); !ok || below(lax, p.loose, "/?#") {
 			return Unclear
 		}
 	}
 	return result
 }
 
-// read compares every reading of a path, and returns the last one. A segment ends at one of ends.
-func (p *URIPrefix) read(u *splitted, path, ends string) (result URIMatch, last string) {
+// read compares the readings of a path. A segment ends at one of ends.
+func (p *URIPrefix) read(paths []string, ends string) (result URIMatch) {
+	for i, path := range paths {
+		got := No
+		if below(path, p.path, ends) {
+			got = Yes
+		}
+		if i > 0 && got != result {
+			return Unclear
+		}
+		result = got
+	}
+	return result
+}
+
+// URI is a URI that was read. It is used by one goroutine at a time.
+type URI struct {
+	scheme string // "" for none
+	rest   string // after the scheme
+	splitted
+	clear  bool     // it has a canonical form
+	paths  []string // the readings of its path: with the escapes decoded once, twice, three times
+	wholes []string // of its path with query and fragment, if it has one
+	last   string   // the path, decoded
+	loose  *string  // of lax
+}
+
+// ParseURI reads a URI. Every text is one.
+func ParseURI(uri string) (u URI) {
+	var ok bool
+	if u.scheme, u.rest, ok = uriScheme(uri); !ok {
+		return URI{}
+	}
+	if len(uri) > maxURI {
+		return u
+	}
+	if u.splitted, ok = splitURI(u.scheme, u.rest); !ok {
+		return u
+	}
+	path := u.path
+	if at := strings.IndexAny(u.path, "?#"); at >= 0 {
+		path = u.path[:at]
+		if u.wholes, _, ok = u.readings(u.path); !ok {
+			return u
+		}
+	}
+	u.paths, u.last, u.clear = u.readings(path)
+	return u
+}
+
+// readings returns the readings of a path, and the path with all escapes decoded.
+func (u *splitted) readings(path string) (resolved []string, last string, ok bool) {
 	for i := range maxDecodings {
 		decoded := Unescape(path)
 		if i > 0 && decoded == path {
 			break
 		}
 		path = decoded
-		resolved, ok := u.resolve(path)
-		got := No
-		switch {
-		case !ok:
-			return Unclear, ""
-		case below(resolved, p.path, ends):
-			got = Yes
+		r, ok := u.resolve(path)
+		if !ok {
+			return nil, "", false
 		}
-		if i > 0 && got != result {
-			return Unclear, ""
-		}
-		result = got
+		resolved = append(resolved, r)
 	}
-	if Unescape(path) != path {
-		return Unclear, ""
-	}
-	return result, path
+	return resolved, path, Unescape(path) == path
 }
+
+// lax returns the path as the laxest of servers reads it.
+func (u *URI) lax() (string, bool) {
+	if u.loose == nil {
+		lax, ok := u.resolve(loosely(u.last))
+		if !ok {
+			lax = unresolved
+		}
+		u.loose = &lax
+	}
+	return *u.loose, *u.loose != unresolved
+}
+
+// unresolved is no path.
+const unresolved = "\x00"
 
 // below reports whether a path is prefix, or begins with it and one of ends.
 func below(path, prefix, ends string) bool {

@@ -201,10 +201,10 @@ func TestDevScreenCommands(t *testing.T) {
 	}
 	p := startDev(t, t.TempDir())
 	commands := regexp.MustCompile(`(?m)^curl(?:.*\\\n)+.*`).FindAllString(p.out.String(), -1)
-	if len(commands) != 4 {
+	if len(commands) != 6 {
 		t.Fatalf("found %d curl commands in\n%s", len(commands), p.out.String())
 	}
-	for i, want := range []string{`"status":"late"`, `"pageId":"late-orders"`, `"message":"policy_denied"`, `"reason":"approval_required"`} {
+	for i, want := range []string{`"status":"late"`, `"pageId":"late-orders"`, `"message":"policy_denied"`, `AWS_SECRET_ACCESS_KEY`, `"message":"policy_denied"`, `"reason":"approval_required"`} {
 		out, err := exec.Command("sh", "-c", commands[i]).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s\nprinted %s %v, want %s", commands[i], out, err, want)

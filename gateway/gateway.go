@@ -21,7 +21,6 @@ import (
 	"svc/gateway/http1"
 	"svc/gateway/mcp"
 	"svc/gateway/policy/detect"
-	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/request"
@@ -152,8 +151,8 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
-	if g.services.Flow, err = flow.Open(flow.Options{Names: cfg.DataFlow.Names(), Window: cfg.DataFlow.Window, Now: g.services.Now}); err != nil {
-		return nil, fmt.Errorf("data_flow: %w", err)
+	if err = g.openFlow(cfg); err != nil {
+		return nil, err
 	}
 	if err = g.openFederation(cfg); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"svc/gateway/audit"
@@ -14,6 +15,7 @@ import (
 	"svc/gateway/catalog/search"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/refusal"
@@ -48,6 +50,38 @@ func (g *Gateway) openLimits(cfg *config.File) error {
 		}
 	})
 	return nil
+}
+
+// openFlow opens the memory of the labels of callers, which replicas share where they share rate limits.
+func (g *Gateway) openFlow(cfg *config.File) (err error) {
+	opts := flow.Options{
+		StateDir: cfg.StateDirectory(), Names: cfg.DataFlow.Names(), Window: cfg.DataFlow.Window,
+		FailOpen: cfg.RateLimitStore.FailOpen, OnClear: g.labelsCleared, Now: g.services.Now, Log: g.services.Log,
+	}
+	if g.redis != nil {
+		opts.Store = g.redis
+	}
+	if g.services.Flow, err = flow.Open(opts); err != nil {
+		return fmt.Errorf("data_flow: %w", err)
+	}
+	return nil
+}
+
+// labelsCleared writes an audit line for a caller whose labels an operator has cleared.
+func (g *Gateway) labelsCleared(h flow.Held) {
+	now := g.services.Now()
+	rec := audit.Record{
+		Kind: audit.KindEvent, Time: now, RequestID: request.NewID(now), Action: audit.ActionAllow, ErrorKind: refusal.LabelsCleared.Kind, Principal: h.Principal,
+	}
+	if kind, value, ok := strings.Cut(h.Principal, ":"); ok && kind != "session" {
+		rec.PrincipalKind, rec.Principal = kind, value
+	}
+	for _, l := range h.Labels {
+		rec.Labels = append(rec.Labels, l.Name)
+	}
+	if err := g.services.Audit.Write(context.Background(), &rec); err != nil {
+		g.services.Log.Error("audit line of cleared labels was not written", "principal", h.Principal, "error", err)
+	}
 }
 
 // openState opens the state on disk: the audit log and the reporter's offset.

@@ -18,7 +18,9 @@ const (
 	callAllowed = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shop_search_orders","arguments":{"status":"late","limit":3}}}`
 	callOther   = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"handbook_search","arguments":{"text":"late"}}}`
 	callDenied  = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"shop_delete_customer","arguments":{"customerId":"C-1001"}}}`
-	callAsking  = `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"shop_refund_order","arguments":{"orderId":"O-5022","amountUsd":249,"reason":"late"}}}`
+	callReading = `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"shop_read_deploy_config","arguments":{"service":"checkout"}}}`
+	callSending = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"shop_send_email","arguments":{"customerId":"C-1001","subject":"Hello","body":"How are you?"}}}`
+	callAsking  = `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"shop_refund_order","arguments":{"orderId":"O-5022","amountUsd":249,"reason":"late"}}}`
 	callPing    = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
 )
 
@@ -127,9 +129,10 @@ func (s *devStack) screen(took time.Duration) string {
 	step(1, "A tool call that is "+p.green+"allowed", "late orders come back", s.curl(callAllowed))
 	step(2, "One for the "+p.green+"other server", "the same URL and key", s.curl(callOther))
 	step(3, "One that is "+p.red+"denied", "403: the tool server never gets the call", s.curl(callDenied))
-	step(4, "One that "+p.cyan+"needs approval", "403: a person has been asked", s.curl(callAsking))
-	step(5, "Approve it", "then paste 4 again: it passes once", s.grantCommand())
-	step(6, "All of them, live", "? shows the keys, q quits", s.watchCommand())
+	step(4, "One "+p.red+"denied for what was read before", "secrets, so no mail for five minutes", s.curl(callReading)+"\n"+s.curl(callSending))
+	step(5, "One that "+p.cyan+"needs approval", "403: a person has been asked", s.curl(callAsking))
+	step(6, "Approve it", "then paste 5 again: it passes once", s.grantCommand())
+	step(7, "All of them, live", "? shows the keys, q quits", s.watchCommand())
 	line("")
 	line("  %sCtrl-C stops. State stays in %s.%s", p.dim, s.shownDir, p.reset)
 	line("")

@@ -32,10 +32,9 @@ type deletedOut struct {
 	OrdersDeleted int    `json:"ordersDeleted"`
 }
 
-// writing marks tools that change something.
-func writing(title string, destructive bool) *mcp.ToolAnnotations {
-	closed := false
-	return &mcp.ToolAnnotations{Title: title, DestructiveHint: &destructive, OpenWorldHint: &closed}
+// writing marks tools that change something; open are those that reach people outside of the shop.
+func writing(title string, destructive, open bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{Title: title, DestructiveHint: &destructive, OpenWorldHint: &open}
 }
 
 // addWritingTools adds the tools that change something.
@@ -43,7 +42,7 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{
 		Name:        "refund_order",
 		Description: "Refund an order, in full or in part. An order can be refunded once.",
-		Annotations: writing("Refund an order", false),
+		Annotations: writing("Refund an order", false, false),
 	}, func(_ context.Context, _ *mcp.CallToolRequest, in refundIn) (*mcp.CallToolResult, order, error) {
 		o, err := s.refund(in.OrderID, in.AmountUSD)
 		return nil, o, err
@@ -51,7 +50,7 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{
 		Name:        "send_email",
 		Description: "Send a plain-text e-mail to a customer's address on file. The demo queues it and sends nothing.",
-		Annotations: writing("Write to a customer", false),
+		Annotations: writing("Write to a customer", false, true),
 	}, func(_ context.Context, _ *mcp.CallToolRequest, in emailIn) (*mcp.CallToolResult, emailOut, error) {
 		c, err := s.customer(in.CustomerID)
 		return nil, emailOut{To: c.Email, Subject: in.Subject, Body: in.Body, Queued: err == nil}, err
@@ -59,7 +58,7 @@ func (s *shop) addWritingTools(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{
 		Name:        "delete_customer",
 		Description: "Delete a customer and all their orders, for good.",
-		Annotations: writing("Delete a customer", true),
+		Annotations: writing("Delete a customer", true, false),
 	}, func(_ context.Context, _ *mcp.CallToolRequest, in customerIn) (*mcp.CallToolResult, deletedOut, error) {
 		n, err := s.deleteCustomer(in.CustomerID)
 		return nil, deletedOut{in.CustomerID, n}, err

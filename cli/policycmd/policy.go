@@ -12,13 +12,15 @@ import (
 	"svc/gateway/config"
 )
 
-func NewPolicyCmd(env process.Env) *cobra.Command {
+// NewPolicyCmd is 'svc policy'. more are subcommands of packages that this one cannot import.
+func NewPolicyCmd(env process.Env, more ...*cobra.Command) *cobra.Command {
 	return command.NewGroupCmd("policy", "Check and test the rules of a gateway",
 		`  svc policy lint /etc/svc/svc.yaml
   svc policy test svc.yaml
   svc policy explain svc.yaml --tool delete_order
-  svc policy replay new.yaml /var/log/svc/audit.jsonl`,
-		policyCmds(env)...)
+  svc policy replay new.yaml /var/log/svc/audit.jsonl
+  svc policy labels --config svc.yaml`,
+		append(policyCmds(env), more...)...)
 }
 
 // policyCmds returns the subcommands of svc policy.

@@ -44,7 +44,11 @@ func TestCookbook(t *testing.T) {
 				t.Fatal("the file has errors")
 			}
 			_, rules, _ := strings.Cut(string(data), "\npolicy:\n")
-			if !strings.Contains(string(page), "```yaml\npolicy:\n"+rules+"```") || !strings.Contains(string(page), "(cookbook/"+name+".yaml)") {
+			rules = "policy:\n" + rules
+			if _, labels, ok := strings.Cut(string(data), "\ndata_flow:\n"); ok {
+				rules = "data_flow:\n" + labels
+			}
+			if !strings.Contains(string(page), "```yaml\n"+rules+"```") || !strings.Contains(string(page), "(cookbook/"+name+".yaml)") {
 				t.Error("the page does not show the rules as they are in the file")
 			}
 			e, err := New(doc.File())

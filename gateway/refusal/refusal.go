@@ -374,6 +374,9 @@ var (
 	// Not a refusal: the definition of a tool has changed. The audit line is of kind event.
 	ToolChanged = define(Refusal{Kind: "tool_definition_changed"})
 
+	// Not a refusal: an operator has cleared the labels of a caller. The audit line is of kind event.
+	LabelsCleared = define(Refusal{Kind: "labels_cleared"})
+
 	// The labels that an answer sets for its caller could not be stored, so that the answer is withheld.
 	Labels = define(Refusal{Status: http.StatusServiceUnavailable, Code: mcp.CodeInternal, Action: audit.ActionDeny,
 		Message: "labels_unavailable", Reason: "labels_unavailable", Kind: "labels_unavailable"})

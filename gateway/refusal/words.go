@@ -138,6 +138,8 @@ var words = map[string]Words{
 		"Try again elsewhere; raise grace and the supervisor's stop time-out."},
 	"panic": {"A defect of the gateway. The process continues.",
 		"Report it with the stack (SECURITY.md if a client can cause it)."},
+	"labels_cleared": {"An operator cleared the labels of a caller.",
+		"Nothing. labels has their names."},
 	"tool_definition_changed": {"Tool search found another definition of a tool than before.",
 		"Look at the tool before agents use it (tool search)."},
 	"tool_changed": {"The definition of the tool or prompt is not the one that was approved, or none was, and its upstream has pin_tools: block.",

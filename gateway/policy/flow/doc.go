@@ -10,4 +10,15 @@
 //	request of a client   ──▶ Memory.Of  ──▶ rules and policies              ──▶ upstream
 //
 // A label only restricts: no rule allows more because of one.
+//
+// The file in state_dir has a line for each label that a caller gets, and requests of commands to clear labels
+// with their answers. Several processes may have it open. It is written anew when it has grown.
+//
+//	Set ──▶ places (by caller, bounded) ──▶ journal (before Set returns) ──▶ Store (before Set returns)
+//	           ▲                               ▲    │
+//	           └────────── lines of others ────┘    └──▶ Show, Clear (commands)
+//
+// What has no place of its own is restricted and not forgotten: labels of callers for whom there is no room
+// belong to all callers without a place, and those of a network (/48) of which too many addresses call to the
+// network.
 package flow

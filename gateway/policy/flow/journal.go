@@ -297,7 +297,7 @@ func (m *Memory) apply(e *entry, asked *[]entry) {
 	case e.Clear != "":
 		e.Labels = nil
 		if h := m.byID(e.Caller); h != nil {
-			e.Labels = m.names.In(h.now(now, m.window))
+			e.Labels = m.names.In(h.now(now, m.window.Load()))
 			h.drop(now + 1)
 		}
 		if len(*asked) < MaxCallers {
@@ -306,7 +306,7 @@ func (m *Memory) apply(e *entry, asked *[]entry) {
 	default:
 		until := e.At - m.wall(0)
 		l := m.names.Of(e.Labels...)
-		if at := min(until, now); l != 0 && now-at < m.window {
+		if at := min(until, now); l != 0 && now-at < m.window.Load() {
 			h := m.ensureID(e.Caller, now)
 			h.raise(l, at)
 			for i := range h.labels {
@@ -383,11 +383,11 @@ func (m *Memory) writeLate(late []*held) {
 // compact writes the file anew with what has not ended.
 func (m *Memory) compact() error {
 	now := m.millis()
-	var entries []entry
+	entries := slices.Clone(m.answered) // before what was set since
 	m.mu.RLock()
 	add := func(h *held) {
 		for i, name := range m.names.List() {
-			if at := h.labels[i].at.Load(); at != 0 && now-at < m.window {
+			if at := h.labels[i].at.Load(); at != 0 && now-at < m.window.Load() {
 				until := max(at, h.labels[i].saved.Load())
 				entries = append(entries, entry{At: m.wall(until), Caller: h.id, Labels: []string{name}})
 			}
@@ -400,5 +400,5 @@ func (m *Memory) compact() error {
 		}
 	}
 	m.mu.RUnlock()
-	return m.file.rewrite(append(entries, m.answered...))
+	return m.file.rewrite(entries)
 }

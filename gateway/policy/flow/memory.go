@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"svc/gateway/base/retry"
@@ -36,7 +37,8 @@ type Options struct {
 	// labels of this gateway alone while the store is away, in place of every label.
 	Store    Store
 	FailOpen bool
-	// OnClear is called after an operator has cleared the labels of a caller: for an audit line.
+	// OnClear is called after an operator has cleared the labels of a caller: for an audit line. Open calls it
+	// for requests that no gateway had taken, and Close may.
 	OnClear func(Held)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -55,9 +57,10 @@ type Memory struct {
 	options Options
 	start   time.Time // of the clock, which steps of the wall clock do not affect
 
+	window atomic.Int64 // in milliseconds
+
 	mu     sync.RWMutex // of what follows, and of the lists of labels; their times change with a read lock
 	names  *Names
-	window int64
 	places [2]places // of callers with keys, and of addresses
 
 	dirtyMu sync.Mutex
@@ -98,7 +101,8 @@ func Open(o Options) (*Memory, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Memory{options: o, names: o.Names, window: o.Window.Milliseconds(), stop: make(chan struct{}), done: make(chan struct{})}
+	m := &Memory{options: o, names: o.Names, stop: make(chan struct{}), done: make(chan struct{})}
+	m.window.Store(o.Window.Milliseconds())
 	m.start = o.Now()
 	m.places = [2]places{newPlaces(MaxCallers, lostCaller), newPlaces(MaxAddresses, lostAddress)}
 	if o.StateDir != "" {
@@ -120,7 +124,7 @@ func (m *Memory) wall(at int64) int64 { return at + m.options.Now().UnixMilli() 
 
 // slack is by how much later than now the file and the store count a label as set, so that they need
 // not be written for each renewal.
-func (m *Memory) slack() int64 { return m.window / 64 }
+func (m *Memory) slack() int64 { return m.window.Load() / 64 }
 
 // Of returns the labels that a caller has now, in bits of names. When they cannot be known (the memory is
 // full of labels that have not ended, or Redis is away and the store does not fail open) it returns every
@@ -145,7 +149,7 @@ func (m *Memory) own(c *Caller, now int64, names *Names) Labels {
 			return names.Every()
 		}
 	}
-	return translate(h.now(now, m.window), m.names, names)
+	return translate(h.now(now, m.window.Load()), m.names, names)
 }
 
 // Set adds labels to a caller, or begins their windows anew. It returns after a label that the caller
@@ -198,10 +202,10 @@ func (m *Memory) renew(h *held, l Labels, now int64) (saved, shared bool) {
 	for i := range h.labels {
 		if b := &h.labels[i]; l>>i&1 != 0 {
 			there := b.saved.Load()
-			saved, late = saved && there+m.window/2 > now, late || there < now
+			saved, late = saved && there+m.window.Load()/2 > now, late || there < now
 			if m.options.Store != nil {
 				there = b.shared.Load()
-				shared, late = shared && there+m.window/2 > now, late || there < now
+				shared, late = shared && there+m.window.Load()/2 > now, late || there < now
 			}
 		}
 	}
@@ -245,7 +249,8 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 			}
 		}
 	}
-	m.names, m.window = names, window.Milliseconds()
+	m.names = names
+	m.window.Store(window.Milliseconds())
 }
 
 // Stats returns the current figures.
@@ -286,7 +291,7 @@ func (m *Memory) tick() {
 	defer m.mu.Unlock()
 	for i := range m.places {
 		if p := &m.places[i]; len(p.at) >= p.max || now-p.swept >= time.Minute.Milliseconds() {
-			p.sweep(now, m.window)
+			p.sweep(now, m.window.Load())
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,4 +97,60 @@ func TestCallersKnownByAddress(t *testing.T) {
 	has(t, m, by("2001:db8:0:1::1"), n)
 	has(t, m, by("::ffff:192.0.2.1"), n, "a")
 	has(t, m, by("192.0.2.2"), n)
+}
+
+// A clock that steps back sheds no label, and makes none last longer than a window after a restart.
+func TestTheClockStepsBack(t *testing.T) {
+	dir, time := t.TempDir(), newClock()
+	m := open(t, Options{Names: two, Now: time.now, StateDir: dir})
+	set(t, m, alice, two, "private")
+	time.advance(-3600e9)
+	has(t, m, alice, two, "private")
+	set(t, m, bob, two, "private")
+	again := open(t, Options{Names: two, Now: time.now, StateDir: dir})
+	has(t, again, alice, two, "private")
+	time.advance(59e9)
+	has(t, again, alice, two, "private")
+	has(t, again, bob, two, "private")
+	time.advance(1e9)
+	has(t, again, alice, two)
+}
+
+// Requests, reloads, ticks and a command use a memory at the same time.
+func TestMemoryIsConcurrent(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, Options{Names: two, StateDir: dir})
+	other := NewNames("other", "private")
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				c := Caller{Key: fmt.Sprintf("1%d-%d", g, i%50)}
+				if err := m.Set(t.Context(), c, two.Of("private"), two); err != nil {
+					t.Error(err)
+				}
+				if l := m.Of(t.Context(), c, other); l != other.Of("private") {
+					t.Errorf("%v has %q", c, other.In(l))
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			m.Reconfigure(other, time.Minute)
+			m.tick()
+			m.Reconfigure(two, time.Minute)
+		}
+	})
+	wg.Go(func() {
+		for range 5 {
+			if _, err := Clear(t.Context(), dir, "nobody", ""); err != nil {
+				t.Error(err)
+			}
+			if _, err := Show(dir, "", time.Minute, time.Now()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
 }

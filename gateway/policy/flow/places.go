@@ -39,7 +39,7 @@ type held struct {
 }
 
 func newHeld(id string, names int) *held {
-	return &held{id: id, labels: make([]label, names), many: id == lostCaller || id == lostAddress || strings.HasSuffix(id, "/48")}
+	return &held{id: id, labels: make([]label, names), many: id == lostCaller || strings.HasPrefix(id, addressMark) && (id == lostAddress || strings.HasSuffix(id, "/48"))}
 }
 
 // now returns the labels that have not ended.
@@ -204,7 +204,7 @@ func (m *Memory) ensureID(id string, now int64) *held {
 		return h
 	}
 	p := m.placesOf(id)
-	if len(p.at) >= p.max && !p.room(now, m.window, len(m.names.List())) {
+	if len(p.at) >= p.max && !p.room(now, m.window.Load(), len(m.names.List())) {
 		p.refused++
 		if n, due := m.refused.Due(m.options.Now(), time.Minute); due {
 			m.options.Log.Warn("labels of callers: there is no room for more callers; whoever is not among those remembered counts as having every label until labels end", "callers", len(p.at), "times", n,

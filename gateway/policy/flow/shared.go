@@ -37,7 +37,7 @@ func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 	}
 	var there Labels
 	for i, age := range ages {
-		if age.Milliseconds() < m.window {
+		if age.Milliseconds() < m.window.Load() {
 			there |= 1 << i
 		}
 	}
@@ -49,7 +49,7 @@ func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 		raise(&h.cleared, cleared)
 		h.drop(cleared - m.wall(0))
 	}
-	own := translate(h.now(now, m.window), m.names, names)
+	own := translate(h.now(now, m.window.Load()), m.names, names)
 	if own&^there != 0 { // the store has lost it, or could not be written
 		for i := range h.labels {
 			if translate(own&^there, names, m.names)>>i&1 != 0 {
@@ -102,7 +102,7 @@ func (m *Memory) shareLate(late []*held) {
 		var ages []time.Duration
 		m.mu.RLock()
 		for i, name := range m.names.List() {
-			if at := h.labels[i].at.Load(); at > h.labels[i].shared.Load() && now-at < m.window {
+			if at := h.labels[i].at.Load(); at > h.labels[i].shared.Load() && now-at < m.window.Load() {
 				names, ages = append(names, name), append(ages, time.Duration(now-at-slack)*time.Millisecond)
 			}
 		}

@@ -123,9 +123,9 @@ func Show(stateDir, principal string, window time.Duration, now time.Time) ([]He
 	callers := map[string]map[string]int64{}
 	_, _, err = readLines(f, func(e *entry) {
 		switch {
-		case e.Clear != "":
+		case e.Done != "":
 			delete(callers, e.Caller)
-		case e.Done != "" || principal != "" && !isPrincipal(e.Caller, principal):
+		case e.Clear != "" || principal != "" && !isPrincipal(e.Caller, principal):
 		default:
 			if callers[e.Caller] == nil {
 				if len(callers) >= MaxCallers+MaxAddresses {

@@ -118,8 +118,14 @@ func TestShowAndClear(t *testing.T) {
 	if _, err := flow.Clear(brief, dir, "192.0.2.1", ""); !errors.Is(err, flow.ErrNotTaken) {
 		t.Errorf("nobody has taken it: %v", err)
 	}
+	if got, err := flow.Show(dir, "192.0.2.1", time.Hour, time.Now()); err != nil || words(got) != "ip:192.0.2.1 a" {
+		t.Errorf("before it is taken: %s, %v", words(got), err)
+	}
 	m = open()
 	defer m.Close()
+	if got, err := flow.Show(dir, "192.0.2.1", time.Hour, time.Now()); err != nil || len(got) != 0 {
+		t.Errorf("after it was taken: %s, %v", words(got), err)
+	}
 	if l := m.Of(t.Context(), v4, names); l != 0 {
 		t.Errorf("%v after the start", names.In(l))
 	}

@@ -3,6 +3,8 @@ package flow
 import (
 	"bytes"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy/match"
@@ -169,9 +171,9 @@ func describes(method string) bool {
 const (
 	// maxDepth bounds the objects around a block of content.
 	maxDepth = 12
-	// maxURIs bounds the URIs that are compared in one message. A message with more of them sets the
-	// labels of all prefixes.
-	maxURIs = 4096
+	// maxCost bounds the URIs that are compared in one message: their bytes, and more for letters beyond
+	// ASCII. A message with more of them sets the labels of all prefixes.
+	maxCost = 1 << 20
 )
 
 // finder compares the URIs of the resources in a message.
@@ -179,7 +181,7 @@ type finder struct {
 	table *Table
 	body  []byte
 	sets  Labels
-	uris  int
+	cost  int
 }
 
 // object reads an object of the protocol: a message, a result, a block of content. resource is set for
@@ -229,7 +231,11 @@ func (f *finder) each(at mcp.Span, resource bool, depth int) {
 
 // uri compares one URI with all prefixes whose labels are not set yet.
 func (f *finder) uri(uri string) {
-	if f.uris++; f.uris > maxURIs {
+	f.cost += 64 + len(uri)
+	if strings.ContainsFunc(uri, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		f.cost += 16 * len(uri)
+	}
+	if f.cost > maxCost {
 		f.all()
 		return
 	}

@@ -64,7 +64,7 @@ func TestSets(t *testing.T) {
 		{"list", Answer{Asked: "resources/list", Body: []byte(`{"result":{"resources":[` + in + `]}}`)}, ""},
 		{"structured content", Answer{Body: []byte(`{"result":{"content":[],"structuredContent":{"content":[` + in + `]}}}`)}, ""},
 		{"other uris", Answer{Body: []byte(`{"result":{"content":[{"type":"resource_link","uri":"https://h/"},{"type":"text","text":"file:///srv/docs/"}]}}`)}, ""},
-		{"too many", Answer{Body: []byte(`{"result":{"contents":[` + strings.Repeat(`{"uri":"x:y"},`, maxURIs) + `{"uri":"x:y"}]}}`)}, "e"},
+		{"too many", Answer{Body: []byte(`{"result":{"contents":[` + strings.Repeat(`{"uri":"x:y"},`, maxCost/64) + `{"uri":"x:y"}]}}`)}, "e"},
 		{"too deep", Answer{Body: []byte(strings.Repeat(`{"result":`, 20) + `{}` + strings.Repeat(`}`, 20))}, "e"},
 		{"no object", Answer{Body: []byte(`[]`)}, ""},
 	} {

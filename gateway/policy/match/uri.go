@@ -16,6 +16,13 @@ import (
 // maxURI bounds a URI that is read, in bytes; a longer one is unclear.
 const maxURI = 8 << 10
 
+// maxAuthority bounds host and port in bytes, with escapes.
+const maxAuthority = 1 << 10
+
+// maxFolded bounds a path in other letters than those of ASCII that is not below a prefix, in bytes; a longer
+// one is unclear. Compatibility forms are up to 18 characters for one.
+const maxFolded = 1 << 10
+
 // maxDecodings bounds how often the escapes of a URI are decoded.
 const maxDecodings = 3
 
@@ -85,16 +92,19 @@ func CompileURI(prefix string) (URIPrefix, error) {
 //   - dot segments and doubled slashes resolved;
 //   - without query and fragment.
 //
-// The prefix ends at the end of a segment, and the case of paths counts. A nested scheme (url:file:///x)
-// is not looked into.
+// The prefix ends at the end of a segment, and the case of paths counts.
 //
-// Unclear is a URI of this scheme whose readings disagree (escapes decoded once or three times, query and
-// fragment taken for a part of the path; and when those say No, letters of another case, compatibility
-// forms, parameters of segments, dots and spaces at their end), or that has none: no scheme, a scheme of
-// one letter (a drive), more than 8 KiB, controls (NUL included), backslashes, bytes that are not UTF-8,
-// user information, a port that is not a number, a web URL without a host, a file URL with another host,
-// .. after a doubled slash or above the beginning of what has a host of its own kind, paths that begin
-// with two slashes and no host, and the scheme of the prefix within another one.
+// Unclear is a URI of this scheme whose readings disagree: escapes decoded once, twice and three times; query
+// and fragment taken for a part of the path; and where those say No, letters of another case, compatibility
+// forms, parameters of segments, dots and spaces at their end. Unclear is also a URI without a canonical form:
+//
+//   - no scheme, or one of one letter (a drive); the scheme of the prefix within another one;
+//   - more than 8 KiB, a host above 1 KiB, 1 KiB of a path beyond ASCII that is not below the prefix;
+//   - controls (NUL included), backslashes, bytes that are not UTF-8;
+//   - user information, a port that is not a number, a host of no valid form; a web URL without a host, a file
+//     URL with a host that the prefix does not have;
+//   - .. after a doubled slash, or above the beginning of what is neither a web nor a file path; two slashes at the
+//     beginning of a path without a host; segments such as ... and ..;x
 func (p *URIPrefix) Match(uri string) URIMatch {
 	u := ParseURI(uri)
 	return p.MatchURI(&u)
@@ -206,9 +216,11 @@ func (u *splitted) readings(path string) (resolved []string, last string, ok boo
 // lax returns the path as the laxest of servers reads it.
 func (u *URI) lax() (string, bool) {
 	if u.loose == nil {
-		lax, ok := u.resolve(loosely(u.last))
-		if !ok {
-			lax = unresolved
+		lax := unresolved
+		if isASCII(u.last) || len(u.last) <= maxFolded {
+			if r, ok := u.resolve(loosely(u.last)); ok {
+				lax = r
+			}
 		}
 		u.loose = &lax
 	}
@@ -259,7 +271,7 @@ func splitURI(scheme, rest string) (u splitted, ok bool) {
 // "" for none.
 func uriHost(scheme, authority string, web bool) (string, bool) {
 	host, port, ok := SplitPort(authority)
-	if !ok || strings.Contains(authority, "@") {
+	if !ok || len(authority) > maxAuthority || strings.Contains(authority, "@") {
 		return "", false
 	}
 	if port = strings.TrimLeft(port, "0"); port != "" {
@@ -347,11 +359,17 @@ func loosely(path string) string {
 
 // fold returns a text without regard to case, compatibility forms and invisible characters.
 func fold(s string) string {
-	s = strings.Map(func(r rune) rune {
+	if isASCII(s) {
+		return strings.ToLower(s)
+	}
+	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1
 		}
-		return r
-	}, s)
-	return strings.ToLower(strings.ToUpper(norm.NFKC.String(s)))
+		return unicode.ToLower(unicode.ToUpper(r))
+	}, norm.NFKC.String(s))
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }

@@ -29,7 +29,7 @@ func TestURIPrefix(t *testing.T) {
 			"file:///srv/%2564ocs/a", "file:///srv/docs/%252e%252e/a", "file:///srv/docs/%25252525", "file:///srv//x/../docs/a", "file:///srv/docs//../a", "file:///srv/.../a", "file:///srv/..;/docs", "file:///srv/x/.. /docs",
 			"file:///SRV/Docs/a", "file:///srv/docs./a", "file:///srv/docs%20/a", "file:///srv/docs;v=1/a", "file:///srv/\uff44ocs/a", "file:///srv/do\u200dcs/a", "file:///srv\uff0fdocs/a", "file:///srv/x/\uff0e\uff0e/docs/a", "file:///srv/docs%3fx",
 			"file:///srv/pub?/../docs/a", "file:///srv/docs/a?/../../b", "file:///srv/docs/a#/../../b", "file:///srv/pub%3f/../docs/..;",
-			"url:file:///srv/docs/a", "jar:url:file:///srv/docs/a", long,
+			"url:file:///srv/docs/a", "jar:url:file:///srv/docs/a", long, "file:///" + strings.Repeat("\ufdfa", 400),
 		}},
 		{"https://Example.com/docs", Yes, []string{
 			"https://example.com/docs/a", "HTTPS://EXAMPLE.COM:443/docs", "https://example.com./docs", "https://example.com:0443/docs", "https://example.com:/docs", "https://ex%61mple.com/docs", "https://\uff45xample.com/docs", "https://example.com/../docs",

@@ -15,6 +15,7 @@ import (
 	"svc/gateway/http1"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/upstream"
 	"svc/store/api"
 )
@@ -37,6 +38,7 @@ var enums = map[string][]string{
 	"audit.fsync":                      {"never", "interval", "always"},
 	"audit.on_write_error":             {"refuse", "count"},
 	"audit.sinks[].type":               {audit.SinkHTTP, audit.SinkOTLP, audit.SinkSyslog},
+	"data_flow.scope":                  {flow.ScopePrincipal, flow.ScopeSession},
 	"policy.default_action":            {"allow", "deny"},
 	"policy.deny_as":                   {"", policy.DenyAsHTTP, policy.DenyAsToolError},
 	"policy.rules[].mode":              {"", "enforce", policy.ModeObserve},
@@ -68,6 +70,7 @@ var requiredFields = map[string][]string{
 	"auth.keys[].hashes[]":    {"hash"},
 	"policy.rules[]":          {"id", "action", "when"},
 	"policy.rules[].redact[]": {"regex"},
+	"data_flow.labels[]":      {"name"},
 	"guardrails[]":            {"name", "url"},
 	"audit.sinks[]":           {"type", "url"},
 	"tls":                     {"cert_file", "key_file"},
@@ -75,7 +78,10 @@ var requiredFields = map[string][]string{
 
 // alternativeFields are the fields of which validation requires exactly one, by the path
 // of their parent.
-var alternativeFields = map[string][]string{"upstreams[]": {"url", "command"}, "auth.keys[]": {"hash", "hashes"}}
+var alternativeFields = map[string][]string{
+	"upstreams[]": {"url", "command"}, "auth.keys[]": {"hash", "hashes"},
+	"data_flow.labels[]": {"tool_name", "tool_prefix", "tool_glob", "tool_regex", "tool_name_in", "upstreams", "uri_prefix", "injection_score"},
+}
 
 // Patterns of values that are written as text.
 const (

@@ -8,14 +8,13 @@ import (
 
 // Config is the section data_flow of the gateway file.
 type Config struct {
-	// Scope is principal (the default: labels belong to the caller, whatever session, client name or
-	// trace id it has) or session (they belong to the MCP session where there is one, else to the
-	// caller). A change needs a restart.
+	// Scope says whose the labels are: with principal the caller's, whatever session, client name or
+	// trace id it has; with session those of the MCP session where there is one, else the caller's.
 	Scope string `yaml:"scope"`
 	// Window is the time after which a label ends, counted from the last message that set it; from 1s
 	// to 168h.
 	Window time.Duration `yaml:"window"`
-	// Labels declare what sets which label, at most 256 entries with at most 16 names.
+	// Labels is at most 256 entries, with at most 16 names, each of which says what sets a label.
 	Labels []LabelConfig `yaml:"labels"`
 }
 
@@ -43,7 +42,9 @@ type LabelConfig struct {
 	// Upstreams lists names of upstreams; every message of one of them with text of its own sets the
 	// label.
 	Upstreams []string `yaml:"upstreams"`
-	// URIPrefix is the beginning of URIs; a read of such a URI, and contents with one, set the label.
+	// URIPrefix is a scheme, as in file:, or a URI; a read of it or of what is below it sets the label, and so do
+	// contents and links with such a URI. Case, escapes, dot segments and doubled slashes do not matter, and a URI
+	// that servers may read in different ways counts as one of them.
 	URIPrefix *string `yaml:"uri_prefix"`
 	// InjectionScore sets the label for any answer that scores this much, above 0 and at most 1.
 	InjectionScore *float64 `yaml:"injection_score"`

@@ -33,10 +33,6 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 			about.Continues = &plane.Continued{Tool: o.Tool, HasTool: o.Tool != "",
 				AnyTool: o.Method == "" || o.Method == mcp.MethodToolsCall && o.Tool == ""}
 		}
-		if in.Belongs {
-			tool := in.Origin.Tool
-			about.Continues = &plane.Continued{Tool: tool, HasTool: tool != "", AnyTool: in.Origin.Method == "" || in.Origin.Method == mcp.MethodToolsCall && tool == ""}
-		}
 	}
 	if phase == plane.Response && set.MakesTokens() {
 		about.Tokens = in.Host.Tokens(in.Upstream)

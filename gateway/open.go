@@ -162,6 +162,9 @@ func (g *Gateway) openObserver(cfg *config.File) (err error) {
 				Limits: g.services.Limits, Redis: g.redis, Guards: l.Verdict.Guards, Callers: l.Callers, Reporter: g.reporter,
 				Governance: g.services.Governance, Search: g.services.Search, Federation: g.services.Federation, Pins: g.services.Pins, Tracer: g.observer.Tracer, Disk: g.disk, ClockJumps: g.clockJumps.Load(),
 			}
+			if l.Flow != nil {
+				parts.Flow = g.services.Flow
+			}
 			return parts.State()
 		},
 	})

@@ -6,6 +6,7 @@ import (
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/catalog/search"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/guardrail"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
@@ -28,6 +29,7 @@ type observedParts struct {
 	Upstreams map[string]*upstream.Upstream
 	Limits    redis.Store
 	Redis     *redis.Redis // nil when buckets are in memory
+	Flow      *flow.Memory // nil when no labels are declared
 	// Guards and Callers are those of the current configuration.
 	Guards     *guardrail.Set
 	Callers    *request.CallerRules
@@ -63,6 +65,10 @@ func (p *observedParts) State() telemetry.State {
 	}
 	if m, ok := p.Sessions.State.Upstream.(counted); ok {
 		s.Sessions = m.Len()
+	}
+	if p.Flow != nil {
+		l := p.Flow.Stats()
+		s.Labels = &telemetry.LabelState{Callers: l.Callers, Addresses: l.Addresses, Full: l.NoRoom}
 	}
 	if p.Reporter != nil {
 		r := p.Reporter.Stats()

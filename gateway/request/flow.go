@@ -63,12 +63,17 @@ func (ex *Exchange) labeled() flow.Caller {
 // read once for the request, and the call to which the message belongs.
 func (ex *Exchange) readLabels(in *verdict.Input) {
 	names := ex.Live.Flow.Names()
-	if !ex.labels.read {
-		ex.labels.read, ex.labels.has = true, ex.Services.Flow.Of(ex.Context, ex.labeled(), names)
-		ex.record.Labels = names.In(ex.labels.has)
+	uses := ex.usesLabels()
+	switch {
+	case ex.labels.read: // for an mcp_call
+	case uses:
+		ex.labels.has = ex.Services.Flow.Of(ex.Context, ex.labeled(), names)
+	default: // for the audit line, which is not worth a call to Redis
+		ex.labels.has = ex.Services.Flow.Local(ex.labeled(), names)
 	}
+	ex.labels.read, ex.record.Labels = true, names.In(ex.labels.has)
 	in.Flow, in.Labels = names, ex.labels.has
-	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall || !ex.usesLabels() {
+	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall || !uses {
 		return
 	}
 	name := in.Upstream

@@ -40,6 +40,8 @@ type State struct {
 	// keys refused from memory, and requests refused because too many waited.
 	KeysComputed, KeysRemembered, KeysBusy uint64
 
+	// Labels is nil if no labels are declared.
+	Labels *LabelState
 	// Store is nil if the rate-limit buckets are in memory.
 	Store *StoreState
 	// Issuer is nil if no bearer tokens are accepted.
@@ -61,6 +63,13 @@ type State struct {
 	Federation []FederationState
 	// Pipelines are the states of a Tracer's pipelines.
 	Pipelines []Stats
+}
+
+// LabelState is the state of the memory of data-flow labels.
+type LabelState struct {
+	// Callers and Addresses are remembered; Full counts labels for which there was no room.
+	Callers, Addresses int
+	Full               uint64
 }
 
 // StoreState is the state of a shared rate-limit store.
@@ -178,6 +187,8 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_auth_computations_total", "", "argon2id computations."},
 	{"svc_gateway_auth_remembered_total", "", "Wrong keys that were refused from memory."},
 	{"svc_gateway_auth_busy_total", "", "Requests refused because too many keys waited to be checked."},
+	{"svc_gateway_labeled_callers", "kind", "Callers whose data-flow labels are remembered: by their principal or session, or by their address alone. When 65,536 and 16,384 are, others count as having every label."},
+	{"svc_gateway_labels_full_total", "", "Labels that were set for callers for whom there was no room."},
 	{"svc_gateway_rate_limit_store_allowed_total", "", "Decisions of the shared rate-limit store that let a request pass."},
 	{"svc_gateway_rate_limit_store_refused_total", "", "Decisions of the shared rate-limit store that refused one."},
 	{"svc_gateway_rate_limit_store_failed_total", "", "Calls of the shared rate-limit store that brought no decision in time."},
@@ -278,6 +289,11 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	count("svc_gateway_auth_computations_total", s.KeysComputed)
 	count("svc_gateway_auth_remembered_total", s.KeysRemembered)
 	count("svc_gateway_auth_busy_total", s.KeysBusy)
+	if l := s.Labels; l != nil {
+		gauge("svc_gateway_labeled_callers", float64(l.Callers), "caller")
+		gauge("svc_gateway_labeled_callers", float64(l.Addresses), "address")
+		count("svc_gateway_labels_full_total", l.Full)
+	}
 	if st := s.Store; st != nil {
 		count("svc_gateway_rate_limit_store_allowed_total", st.Allowed)
 		count("svc_gateway_rate_limit_store_refused_total", st.Refused)

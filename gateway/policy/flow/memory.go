@@ -142,6 +142,13 @@ func (m *Memory) Of(ctx context.Context, c Caller, names *Names) Labels {
 	return m.own(&c, m.millis(), names)
 }
 
+// Local is Of without a call to the store: the labels that this gateway has set.
+func (m *Memory) Local(c Caller, names *Names) Labels {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.own(&c, m.millis(), names)
+}
+
 // own returns the labels of a caller in this process. It needs mu.
 func (m *Memory) own(c *Caller, now int64, names *Names) Labels {
 	p, h := m.find(c)

@@ -123,3 +123,23 @@ func TestPoliciesLookAtLabels(t *testing.T) {
 		}
 	}
 }
+
+// A model that is denied for what it has read is told so, and not to try again; a message of the rule
+// stands in its place.
+func TestAModelIsToldOfLabels(t *testing.T) {
+	t.Parallel()
+	main, mail := flowServer(t), flowServer(t)
+	config := strings.Replace(flowConfig(main.URL, mail.URL, ""), "default_action: allow", "default_action: allow\n  deny_as: tool_error", 1)
+	config = strings.Replace(config, "{id: untrusted, action: deny,", "{id: untrusted, action: deny, message: Ask Ada.,", 1)
+	r := newRig(t, config)
+	r.post(call("1", "web_get"))
+	r.post(call("2", "crm_find"))
+	for tool, want := range map[string]string{
+		"web_send":       "policy_denied: what was read before does not allow this call (labels: private, untrusted). Do not send it again",
+		"need_untrusted": "policy_denied: Ask Ada.",
+	} {
+		if got := r.post(call("3", tool)); got.status != 200 || !strings.Contains(got.body, want) || !strings.Contains(got.body, `"isError":true`) {
+			t.Errorf("%s: %d %s, want %s", tool, got.status, got.body, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -366,6 +367,72 @@ func TestStreamsSetLabels(t *testing.T) {
 			if got := r.labels(); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
+		})
+	}
+}
+
+// A server may send what belongs to a call on the stream of the session, before it answers the call: such
+// a message sets the labels of the tool. When the call has its answer, it does not.
+func TestMessagesBesideACallSetItsLabels(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, tool, sent, want string }{
+		{"a question", "crm_find", asking, "private"},
+		{"a log message", "web_get", logged, "untrusted"},
+		{"a message during a call that sets nothing", "other", logged, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			main, mail := flowServer(t), flowServer(t)
+			called, sends := make(chan struct{}), make(chan struct{})
+			answer := main.call
+			main.call = func(w http.ResponseWriter, body string, r *http.Request) {
+				if strings.Contains(body, `"`+tt.tool+`"`) {
+					close(called)
+					<-r.Context().Done()
+					return
+				}
+				answer(w, body, r)
+			}
+			main.get = func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-sends:
+				case <-r.Context().Done():
+				}
+				fmt.Fprintf(w, "data: %s\n\n", tt.sent)
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+			r := newRig(t, flowConfig(main.URL, mail.URL, ""))
+			sid := r.begin()
+			stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Accept", "text/event-stream")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(call("1", tt.tool)))
+				for name, value := range map[string]string{"Authorization": "Bearer " + r.key, "Mcp-Session-Id": sid, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+					req.Header.Set(name, value)
+				}
+				if resp, err := http.DefaultClient.Do(req); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			<-called
+			close(sends)
+			line := bufio.NewReader(stream.Body)
+			for text := ""; !strings.HasPrefix(text, "data: {"); {
+				var err error
+				if text, err = line.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := r.labels(); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+			cancel()
+			<-ended
 		})
 	}
 }

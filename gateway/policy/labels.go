@@ -63,6 +63,9 @@ func (l *labelRule) misses(has flow.Labels) string {
 	return ""
 }
 
+// UsesLabels reports whether the rule looks at labels of the caller.
+func (r *Rule) UsesLabels() bool { return r.labels != nil }
+
 // DecideFlow returns the rule by which labels of the caller restrict what a client sends about a call
 // that the rules have judged already, such as an answer to a question of the server or an input of a
 // task; nil if no label restricts it. q describes that call, with the labels of now: its method, tool,

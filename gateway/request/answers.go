@@ -12,6 +12,7 @@ import (
 	"svc/gateway/refusal"
 	"svc/gateway/request/multiplex"
 	"svc/gateway/request/verdict"
+	"svc/gateway/session"
 	"svc/gateway/telemetry"
 	"svc/gateway/upstream"
 )
@@ -37,6 +38,8 @@ type Answered struct {
 	Legacy bool
 	// Replays is set if the client resumes a stream, on which messages of any call may arrive again.
 	Replays bool
+	// Session is the session of the client, zero for none.
+	Session session.ID
 	// Searched is set if the gateway itself answers the request from the tools of all upstreams.
 	Searched bool
 	// Seen stores which upstream returned a URI; nil when that is not needed.

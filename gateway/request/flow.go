@@ -109,6 +109,21 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 	return names
 }
 
+// pend records the labels of the tool or the URI of a call in a session until the function that it returns
+// is called, because the server may send what belongs to the call on the stream of the session.
+func (ex *Exchange) pend() (end func()) {
+	table := ex.Live.Flow
+	if table == nil || !ex.Session.Joined || ex.Message.Kind != mcp.Request {
+		return func() {}
+	}
+	o := multiplex.OriginOf(ex.route.Upstream.Name, &ex.Message)
+	sets := table.Sets(&flow.Answer{Asked: ex.Message.Method, Tool: o.Tool, URI: o.URI})
+	if sets == 0 {
+		return func() {}
+	}
+	return ex.Services.Sessions.Pend(ex.Session.Handle.ID, o.Upstream, table.Names().In(sets))
+}
+
 // labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it
 // has fields that the configuration forwards.
 func (ex *Exchange) labelHeader(header mcp.Header) *refusal.Refusal {
@@ -178,6 +193,9 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 		a.Score = score(m)
 	}
 	labels := table.Sets(&a)
+	if r.Input.Resumed { // a message on the stream of a session may belong to each of its calls
+		labels |= table.Names().Of(r.Sessions.Pending(r.Session, upstream)...)
+	}
 	if task := aboutTask(m); task != "" { // in addition, because the message may belong to another call
 		a.Tool = r.ofTask(upstream, task).Tool
 		a.Unknown = a.Tool == ""

@@ -27,6 +27,7 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 			}
 		}()
 	}
+	defer ex.pend()()
 	if ex.Session.Joined {
 		ex.Services.Sessions.FanOut(ex.Context, ex.Session.Client(), &ex.Message, ex.route.Upstream)
 	}

@@ -5,12 +5,12 @@ import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextp
 import * as schemas from '@modelcontextprotocol/sdk/types.js';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
-const info = { name: 'svc-check', version: '1.0.0' };
+const itself = { name: 'svc-check', version: '1.0.0' };
 const all = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 const kinds = {
-  'sdk 1.x, sessions': (capabilities) => ({ client: new LegacyClient(info, { capabilities }), Transport: LegacyTransport }),
-  'client 2.x, sessions': (capabilities) => ({ client: new Client(info, { capabilities }), Transport: StreamableHTTPClientTransport }),
-  'client 2.x, 2026-07-28': (capabilities) => ({
+  'sdk 1.x, sessions': (capabilities, info) => ({ client: new LegacyClient(info, { capabilities }), Transport: LegacyTransport }),
+  'client 2.x, sessions': (capabilities, info) => ({ client: new Client(info, { capabilities }), Transport: StreamableHTTPClientTransport }),
+  'client 2.x, 2026-07-28': (capabilities, info) => ({
     client: new Client(info, { capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } } }), Transport: StreamableHTTPClientTransport,
   }),
 };
@@ -27,10 +27,10 @@ const named = {
 };
 
 // connect connects a client of a kind to a server, or to a gateway with its headers. It
-// declares all capabilities except those left out.
-export async function connect(kind, { url, headers = {} }, leftOut) {
+// declares all capabilities except those left out, and info as the client's name and version.
+export async function connect(kind, { url, headers = {} }, leftOut, info = itself) {
   const { [leftOut]: _, ...capabilities } = all;
-  const { client, Transport } = kinds[kind](capabilities);
+  const { client, Transport } = kinds[kind](capabilities, info);
   const asked = [];
   const logs = [];
   const heard = new Set();

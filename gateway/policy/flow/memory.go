@@ -70,6 +70,7 @@ type Memory struct {
 	answered []entry       // requests to clear that were done in the last minute; of the lock of file
 	refused  retry.Repeats // logs callers without a place
 	failed   retry.Repeats // logs errors of the file
+	emptied  atomic.Bool   // the store has failed since all labels were written to it
 	away     retry.Repeats // logs errors of the store
 
 	stop chan struct{}

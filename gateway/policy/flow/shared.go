@@ -28,6 +28,9 @@ func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 		m.storeFailed(err, "every caller counts as having every label")
 		return names.Every()
 	}
+	if err == nil {
+		m.shareAgain()
+	}
 	now := m.millis()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -88,6 +91,24 @@ func (m *Memory) share(ctx context.Context, c *Caller, h *held, names []string, 
 // storeSlack is by how much later than now the store counts a label as set.
 func (m *Memory) storeSlack() time.Duration { return time.Duration(m.slack()) * time.Millisecond }
 
+// shareAgain is called when the store answers: after it was away it may be empty, as after its restart, and
+// other gateways know of no label until each is written again.
+func (m *Memory) shareAgain() {
+	if !m.emptied.CompareAndSwap(true, false) {
+		return
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i := range m.places {
+		for _, h := range m.places[i].at {
+			for i := range h.labels {
+				h.labels[i].shared.Store(0)
+			}
+			m.later(h)
+		}
+	}
+}
+
 // shareLate writes renewals to the store, and labels that it could not take before.
 func (m *Memory) shareLate(late []*held) {
 	if m.options.Store == nil {
@@ -122,6 +143,7 @@ func (m *Memory) shareLate(late []*held) {
 
 // storeFailed logs an error of the store, which logs more of itself.
 func (m *Memory) storeFailed(err error, effect string) {
+	m.emptied.Store(true)
 	if n, due := m.away.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Warn("labels of callers: the store that replicas share does not answer: "+effect, "error", err, "times", n)
 	}

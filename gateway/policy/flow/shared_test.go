@@ -163,3 +163,16 @@ func TestTheStoreIsAway(t *testing.T) {
 		})
 	}
 }
+
+// After a restart of the store, the labels of callers who do not call are put back, too.
+func TestTheStoreIsEmptied(t *testing.T) {
+	server := redistest.Start(t)
+	one, other := newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)}), newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)})
+	alice, bob := caller(auth.KindKey, "", "alice"), caller(auth.KindKey, "", "bob")
+	one.must(alice, "a")
+	server.Kill()
+	one.has("the store is away", bob, "a", "b")
+	server.Restart()
+	eventually(t, "the store does not answer again", func() bool { return one.Of(t.Context(), bob, names) == 0 })
+	eventually(t, "the label is not put back", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
+}

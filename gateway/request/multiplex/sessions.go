@@ -62,6 +62,7 @@ type Sessions struct {
 	inFlight  *InFlight // requests of clients
 	questions *InFlight // of upstreams, in sessions
 	tasks     *session.Tasks
+	pending   pending
 }
 
 // New returns sessions without a state.

@@ -1,6 +1,10 @@
 package verdict
 
-import "svc/gateway/policy"
+import (
+	"strings"
+
+	"svc/gateway/policy"
+)
 
 // restrict applies the rules by which labels restrict what a caller sends about an earlier call. A
 // person cannot be asked about it, so that a rule with approval denies it.
@@ -21,4 +25,12 @@ func (in *Input) restrict(r *Result) {
 		r.Decision.Action = policy.RateLimit
 	}
 	in.perform(nil, r)
+}
+
+// whyLabels tells a model why a rule with labels denies; empty for other rules.
+func (in *Input) whyLabels(rule *policy.Rule) string {
+	if !rule.UsesLabels() {
+		return ""
+	}
+	return "what was read before does not allow this call (labels: " + strings.Join(in.Flow.In(in.Labels), ", ") + "). Do not send it again: do without it, or ask your user what to do"
 }

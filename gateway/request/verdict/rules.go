@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"time"
 
 	"svc/gateway/audit"
@@ -103,7 +104,7 @@ func (in *Input) perform(m *mcp.Message, r *Result) {
 		}
 		refused = refused.WithRule(r.Rule)
 		if rule != nil { // otherwise no rule matched
-			refused = refused.WithDetail(rule.Message)
+			refused = refused.WithDetail(cmp.Or(rule.Message, in.whyLabels(rule)))
 		}
 		r.refuse(refused, audit.ActionDeny)
 	}

@@ -89,7 +89,7 @@ func (s *Server) decideApproval(c *call) error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	a, err := c.tenant.DecideApproval(c.Context(), id, store.ApprovalDecision{KeyID: c.key.ID, Decision: in.Decision, Note: in.Note})
+	a, err := c.tenant.DecideApproval(c.Context(), id, store.ApprovalDecision{KeyID: c.key.ID, Decision: in.Decision, Version: in.Version, Note: in.Note})
 	if err != nil {
 		return c.approvalFailure(err)
 	}
@@ -108,7 +108,7 @@ func (s *Server) getApproval(c *call) error {
 	if c.missingScope([]string{"policies:write"}) != "" {
 		decides = ""
 	}
-	a, err := c.tenant.GetApproval(c.Context(), id, decides)
+	a, err := c.tenant.GetApproval(c.Context(), id, decides, c.key.TeamID)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *Server) getApproval(c *call) error {
 func (s *Server) listApprovals(c *call) error {
 	q := c.query()
 	page := q.cursorPage(approvalsList, api.DefaultLimit)
-	f := store.ApprovalFilter{Status: q.enum("status", "", api.ApprovalStatuses)}
+	f := store.ApprovalFilter{Status: q.enum("status", "", api.ApprovalStatuses), TeamID: c.key.TeamID}
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -155,9 +155,9 @@ func wireApprovalAnswer(a *store.Approval) api.ApprovalAnswer {
 
 func wireApproval(a store.Approval) api.ApprovalRecord {
 	out := api.ApprovalRecord{
-		ID: a.ID, Status: a.Status, CreatedAt: a.CreatedAt.UTC(), Tool: a.Tool, Method: a.Method, AgentName: a.AgentName, Environment: a.Environment,
+		ID: a.ID, Version: a.Version, Status: a.Status, CreatedAt: a.CreatedAt.UTC(), Tool: a.Tool, Method: a.Method, AgentName: a.AgentName, Environment: a.Environment,
 		Principal: a.Principal, Client: a.Client, Upstream: a.Upstream, View: a.View, Gateway: a.Gateway,
-		RequestedBy: api.ApprovalRequester(a.RequestedBy), Reasons: each(a.Reasons, wireReason), SelfCheck: "unknown",
+		RequestedBy: api.ApprovalRequester(a.RequestedBy), Reasons: each(a.Reasons, wireReason), SelfCheck: a.SelfCheck(),
 		Arguments: each(a.Arguments, func(arg store.ApprovalArgument) api.ApprovalArgument {
 			arg.Tag = "" // only calls are compared by it
 			return api.ApprovalArgument(arg)
@@ -171,12 +171,6 @@ func wireApproval(a store.Approval) api.ApprovalRecord {
 	if !a.Until.IsZero() {
 		until := a.Until.UTC()
 		out.ExpiresAt = &until
-	}
-	switch {
-	case a.NotSelf == store.SelfAllowed:
-		out.SelfCheck = "off"
-	case len(a.Persons) > 0:
-		out.SelfCheck = "known"
 	}
 	return out
 }

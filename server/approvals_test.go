@@ -84,7 +84,8 @@ func TestApprovalAccess(t *testing.T) {
 	gateway, _ := r.key(r.admin, "ingest")
 	agent, _ := r.key(r.admin, "agent")
 	reader, _ := r.teamKey("readers", "policies:read")
-	writer, _ := r.teamKey("writers", "policies:read", "policies:write")
+	writer, team := r.teamKey("writers", "policies:read", "policies:write")
+	r.ask(r.admin, "POST", "/api/agents", `{"name":"theirs","teamId":"`+team+`"}`).want(201)
 	path := "/api/approvals/" + r.ask(gateway, "POST", "/api/approvals", approvalBody("key:bob", 1, someArguments)).want(201).data().id(t)
 	for _, test := range []struct {
 		key, method, path, body string
@@ -97,22 +98,51 @@ func TestApprovalAccess(t *testing.T) {
 		{gateway, "GET", path, "", 403},
 		{gateway, "POST", path + "/decision", `{"decision":"grant"}`, 403},
 		{reader, "POST", path + "/decision", `{"decision":"grant"}`, 403},
-		{writer, "POST", path + "/decision", `{"decision":"grant"}`, 403}, // the agent belongs to no team
+		{writer, "POST", path + "/decision", `{"decision":"grant"}`, 404}, // the agent belongs to no team
+		{reader, "GET", path, "", 404},
+		{writer, "GET", path, "", 404},
 		{r.other, "GET", path, "", 404},
 		{r.other, "POST", path + "/decision", `{"decision":"grant"}`, 404},
 		{r.admin, "GET", "/api/approvals/apr_x", "", 404},
 		{reader, "GET", "/api/approvals", "", 200},
 		{r.admin, "GET", "/api/approvals?status=open", "", 400},
 		{r.admin, "POST", path + "/decision", `{"decision":"maybe"}`, 400},
+		{r.admin, "POST", path + "/decision", `{"decision":"grant","version":-1}`, 400},
+		{r.admin, "POST", path + "/decision", `{"decision":"grant","version":2}`, 409},
 		{gateway, "POST", path + "/claim", `{"nonce":"x","digest":"y"}`, 400},
 	} {
 		r.ask(test.key, test.method, test.path, test.body).want(test.status)
 	}
-	for key, want := range map[string]bool{r.admin: true, reader: false, writer: false} {
-		if got := r.ask(key, "GET", path, "").want(200).data(); (got["arguments"] != nil) != want {
+	theirs := strings.Replace(approvalBody("key:eve", 3, someArguments), "billing", "theirs", 1)
+	id := r.ask(gateway, "POST", "/api/approvals", theirs).want(201).data().id(t)
+	for key, want := range map[string]struct{ listed, arguments bool }{r.admin: {true, true}, reader: {false, false}, writer: {true, true}} {
+		for _, query := range []string{"", "?status=pending"} {
+			a := r.ask(key, "GET", "/api/approvals"+query, "").want(200)
+			listed := map[string]bool{}
+			for _, item := range a.list() {
+				listed[item.id(t)] = true
+			}
+			all := key == r.admin
+			if len(listed) != len(a.list()) || a.object()["total"] != float64(len(listed)) || listed[id] != want.listed || listed[strings.TrimPrefix(path, "/api/approvals/")] != all {
+				t.Errorf("listed%s: %s", query, a.raw)
+			}
+		}
+		if !want.listed {
+			continue
+		}
+		if got := r.ask(key, "GET", "/api/approvals/"+id, "").want(200).data(); (got["arguments"] != nil) != want.arguments {
 			t.Errorf("arguments %v, want any: %v", got["arguments"], want)
 		}
 	}
+	// What was merged after an approval was read is not granted with it.
+	r.ask(gateway, "POST", "/api/approvals", strings.Replace(theirs, `"r1"`, `"r2"`, 1)).want(200)
+	r.ask(writer, "GET", "/api/approvals/"+id, "").want(200).data().is(t, "version", 2)
+	for body, status := range map[string]int{`{"decision":"grant"}`: 409, `{"decision":"grant","version":1}`: 409} {
+		if a := r.ask(writer, "POST", "/api/approvals/"+id+"/decision", body).want(status); a.detail("version") == "" {
+			t.Errorf("%s: %s", body, a.raw)
+		}
+	}
+	r.ask(writer, "POST", "/api/approvals/"+id+"/decision", `{"decision":"grant","version":2}`).want(200).data().is(t, "status", "granted", "version", 2)
 	r.clock.advance(time.Second)
 	late, _ := r.key(r.admin, "api")
 	r.ask(late, "POST", path+"/decision", `{"decision":"grant"}`).want(403)

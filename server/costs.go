@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"svc/server/background"
 	"svc/store"
 	"svc/store/api"
 )
@@ -90,14 +91,6 @@ func wireBudget(b store.Budget, spent store.NanoUSD, now time.Time) api.Budget {
 	return out
 }
 
-// spentOf reads what all given budgets have spent with one query.
-func spentOf(ctx context.Context, t store.TenantTraces, now time.Time, budgets []store.Budget) ([]store.NanoUSD, error) {
-	return t.Spend(ctx, each(budgets, func(b store.Budget) store.SpendQuery {
-		from, to := b.Period.Window(now)
-		return store.SpendQuery{Payer: b.Payer, From: from, To: to}
-	}))
-}
-
 // percent returns spent per limit in percent, to six decimals; 100 for a limit of zero.
 func percent(spent, limit store.NanoUSD) float64 {
 	if limit <= 0 {
@@ -122,7 +115,7 @@ var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 	read: func(c *call, id string) (store.Budget, error) { return c.tenant.GetBudget(c.Context(), id) },
 	wire: func(c *call, b store.Budget) any { return wireBudget(b, 0, c.now) },
 	measured: func(c *call, budgets []store.Budget) ([]any, error) { // spending in the period that contains now
-		spent, err := spentOf(c.Context(), c.traces, c.now, budgets)
+		spent, err := background.Spent(c.Context(), c.traces, c.now, budgets)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +136,7 @@ var budgets = &kind[store.Budget, api.BudgetCreate, api.BudgetUpdate]{
 		if err := payer.Check(); err != nil {
 			return err
 		}
-		spent, err := spentOf(c.Context(), c.traces, c.now, []store.Budget{{Payer: payer, Period: period}})
+		spent, err := background.Spent(c.Context(), c.traces, c.now, []store.Budget{{Payer: payer, Period: period}})
 		if err != nil {
 			return err
 		}

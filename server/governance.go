@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/server/background"
 	"svc/store"
 	"svc/store/api"
 )
@@ -146,7 +147,7 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 	b := &bundle{checked: now, budgets: len(budgets) > 0, spent: make(map[spending]store.NanoUSD, len(budgets))}
 	var spent []store.NanoUSD
 	if b.budgets {
-		spent, err = spentOf(ctx, traces, now, budgets)
+		spent, err = background.Spent(ctx, traces, now, budgets)
 		if errors.Is(err, store.ErrUnavailable) {
 			spent, err = before.spentBefore(now, budgets, err)
 		}

@@ -110,7 +110,7 @@ func toolsChanged(c *call, inputs []api.TraceInput) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	return c.tenant.NotifyOnce(c.Context(), store.Subject{Kind: "tools"}, func(mark string) (string, []store.Event) {
+	return c.tenant.NotifyOnce(c.Context(), "tools", func(mark string) (string, []store.Event) {
 		last := map[string]time.Time{}
 		_ = json.Unmarshal([]byte(mark), &last) // empty at first
 		maps.DeleteFunc(last, func(_ string, at time.Time) bool { return c.now.Sub(at).Abs() >= toolEvery })

@@ -148,7 +148,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		m.decisions.WithLabelValues(decision)
 	}
 	m.dropped.WithLabelValues(otherScope)
-	for why := range webhookCauses {
+	for why := range refusalCauses {
 		m.webhooks.WithLabelValues(why)
 	}
 	for _, bound := range []string{boundTenant, boundAll} {

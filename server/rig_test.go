@@ -71,7 +71,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r.admin = r.tenant("one", "org_one")
 	r.other = r.tenant("two", "org_two")
 	o := Options{
-		Records: st, Traces: st, Now: r.clock.Now, WebhookSecret: webhookSecret,
+		Records: st, Traces: st, Now: r.clock.Now, IdentitySecret: webhookSecret,
 		RateLimit: 1_000_000, IngestRateLimit: 1_000_000,
 		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -123,6 +123,6 @@ func routes() []route {
 		{method: "GET", path: "/api/whoami", keys: anyKey, handle: (*Server).whoami},
 		{method: "GET", path: "/api/openapi.json", keys: admins, handle: (*Server).openAPI},
 
-		{method: "POST", path: "/api/auth/webhook", window: addressWindow, public: true, handle: (*Server).receiveWebhook},
+		{method: "POST", path: "/api/auth/webhook", window: addressWindow, public: true, handle: (*Server).receiveIdentityEvent},
 	}
 }

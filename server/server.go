@@ -62,9 +62,9 @@ type Options struct {
 	// only the requests that it serves itself. The windows of client addresses without a
 	// valid key are never shared.
 	Windows SharedWindows
-	// WebhookSecret is the secret shared with the identity provider; when it is empty, the
+	// IdentitySecret is the secret shared with the identity provider; when it is empty, the
 	// webhook rejects every request.
-	WebhookSecret string
+	IdentitySecret string
 	// WebhookHTTP allows webhooks with http URLs, whose messages are sent to allowed addresses only.
 	WebhookHTTP bool
 	// Deliveries returns the number of messages to webhooks since the start by result, and how many
@@ -77,18 +77,18 @@ type Options struct {
 // Server is the control plane as an http.Handler. It is safe for concurrent use. Its only
 // goroutines belong to requests.
 type Server struct {
-	records       store.Records
-	traces        store.Traces
-	writable      func() error
-	notReady      atomic.Pointer[string] // the reason in the last log line
-	unavailable   retry.Repeats          // requests that failed because a store is unavailable
-	restored      lastRestore
-	now           func() time.Time
-	log           *slog.Logger
-	webhookSecret []byte
-	webhookHTTP   bool
-	// refusedWebhooks bounds the log of refused deliveries.
-	refusedWebhooks refusedWebhooks
+	records        store.Records
+	traces         store.Traces
+	writable       func() error
+	notReady       atomic.Pointer[string] // the reason in the last log line
+	unavailable    retry.Repeats          // requests that failed because a store is unavailable
+	restored       lastRestore
+	now            func() time.Time
+	log            *slog.Logger
+	identitySecret []byte
+	webhookHTTP    bool
+	// refusedEvents bounds the log of refused deliveries.
+	refusedEvents refusedEvents
 
 	mux       *http.ServeMux
 	api       *windows      // requests per tenant
@@ -126,7 +126,7 @@ func New(o Options) (*Server, error) {
 		writable:       o.Writable,
 		now:            o.Now,
 		log:            o.Logger,
-		webhookSecret:  []byte(o.WebhookSecret),
+		identitySecret: []byte(o.IdentitySecret),
 		webhookHTTP:    o.WebhookHTTP,
 		largePageSlots: make(chan struct{}, maxLongPages),
 		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
@@ -140,7 +140,7 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if o.WebhookSecret == "" {
+	if o.IdentitySecret == "" {
 		s.log.Info("IDP_WEBHOOK_SECRET is not set: events of an identity provider are refused, so that it cannot revoke users")
 	}
 	if s.prices = o.Pricing; s.prices == nil {

@@ -15,6 +15,9 @@ const (
 	ApprovalExpired = "expired" // ended without a decision, or without a use of the grant
 )
 
+// ApprovalStatuses are all statuses.
+var ApprovalStatuses = []string{ApprovalPending, ApprovalGranted, ApprovalDenied, ApprovalUsed, ApprovalExpired}
+
 // Decisions about an approval.
 const (
 	DecisionGrant  = "grant"
@@ -46,6 +49,9 @@ const (
 	MaxRefusals  = 5
 	RefusalPause = 10 * time.Minute
 
+	// MaxApprovalLife is longer than the time from a request to the end of its approval.
+	MaxApprovalLife = 9 * 24 * time.Hour
+
 	MaxApprovalReasons = 32
 	MaxApprovalPersons = 8
 	// ReleaseWithin is how long after its claim a grant can be given back.
@@ -63,7 +69,7 @@ type ApprovalReason struct {
 }
 
 // ApprovalArgument is one value of the arguments of a call: the text to show, the number of
-// characters left out of it, the entity of a value that was put back in place of a token, and
+// characters left out of it, the entities of values that were put back in place of tokens, and
 // the tag by which values of calls are compared.
 type ApprovalArgument struct {
 	Pointer  string
@@ -116,6 +122,9 @@ type ApprovalRequester struct{ KeyID, Name, Prefix string }
 // Approval is a call that a person decides about.
 type Approval struct {
 	ID string
+	// Version is 1, and one more after each change of what is decided about: further reasons, other
+	// terms.
+	Version int
 	ApprovalCall
 	Status      string
 	CreatedAt   time.Time
@@ -158,12 +167,16 @@ type ApprovalClaim struct {
 type ApprovalDecision struct {
 	KeyID    string // of the person who decides
 	Decision string
-	Note     string
+	// Version is that of the approval which the person has read; 0 is the first one. A grant of
+	// another version is refused.
+	Version int
+	Note    string
 }
 
 // ApprovalFilter restricts a list of approvals. Zero fields match everything.
 type ApprovalFilter struct {
 	Status string
+	TeamID string // only those of the team's agents
 }
 
 // ApprovalLimitError rejects a request for approval beyond a bound.
@@ -191,12 +204,15 @@ type Approvals interface {
 	// ReleaseApproval gives a grant back, within ReleaseWithin, that the same nonce has
 	// claimed; no later claim can have the nonce. Errors are those of ClaimApproval.
 	ReleaseApproval(ctx context.Context, id string, in ApprovalClaim) (Approval, error)
-	// DecideApproval decides with a key. It returns NotFound, Forbidden when the key may not
-	// decide, and Conflict when the status does not allow the decision. The same decision by
-	// the same key again changes nothing.
+	// DecideApproval decides with a key. It returns NotFound, also for an agent that the key's
+	// team does not have, Forbidden when the key may not decide, and Conflict when the status
+	// does not allow the decision or the version of a grant is another one. The same decision
+	// by the same key again changes nothing.
 	DecideApproval(ctx context.Context, id string, in ApprovalDecision) (Approval, error)
-	// GetApproval returns an approval, with the arguments only if the key could decide.
-	GetApproval(ctx context.Context, id, keyID string) (Approval, error)
+	// GetApproval returns an approval, with the arguments only if the key could decide; an
+	// empty key could not. It returns NotFound for one that is not of an agent of the team;
+	// an empty team has all.
+	GetApproval(ctx context.Context, id, keyID, teamID string) (Approval, error)
 	// ListApprovals returns approvals without their arguments, newest first.
 	ListApprovals(ctx context.Context, f ApprovalFilter, page Page) ([]Approval, int, error)
 	// EndApprovals writes the end of approvals whose time is over, in one bounded
@@ -220,6 +236,18 @@ func (a *Approval) Settle(now time.Time) {
 
 // Live reports whether the approval is pending or granted.
 func (a *Approval) Live() bool { return a.Status == ApprovalPending || a.Status == ApprovalGranted }
+
+// SelfCheck returns off when the caller may decide, known when it is known which person the
+// caller is, and unknown otherwise.
+func (a *Approval) SelfCheck() string {
+	switch {
+	case a.NotSelf == SelfAllowed:
+		return "off"
+	case len(a.Persons) > 0:
+		return "known"
+	}
+	return "unknown"
+}
 
 // GrantedBy returns the id of the user who granted the approval; empty when nobody did.
 func (a *Approval) GrantedBy() (userID string) {

@@ -42,33 +42,31 @@ type Event struct {
 	AgentName string `json:"-"`
 }
 
-// ApprovalNotice is what messages say about an approval.
-type ApprovalNotice struct {
-	ID, Status, Tool, Method      string
-	AgentID, AgentName            string
-	Environment, Principal        string
-	Client, Upstream, Gateway     string
-	RuleIDs, PolicyIDs            []string
-	ExpiresAt                     time.Time
-	DecidedBy, Decision, Requests string // the id of the deciding user; grant, deny or revoke; the id of the request
-}
-
-// ApprovalEvent returns an event of one of the types of approvals.
-func ApprovalEvent(typ string, a *ApprovalNotice) Event {
+// ApprovalEvent returns an event of one of the types of approvals. agentID is that of the agent, if
+// it is known.
+func ApprovalEvent(typ, agentID string, a *Approval) Event {
 	tool := a.Tool
 	if a.Method == "resources/read" { // a URI, which is what the call is about
 		tool = shortURI(tool)
 	}
+	rules, policies := []string{}, []string{}
+	for _, r := range a.Reasons {
+		if r.RuleID != "" {
+			rules = append(rules, r.RuleID)
+		} else {
+			policies = append(policies, r.PolicyID)
+		}
+	}
 	data := map[string]any{"status": a.Status, "tool": tool, "method": a.Method, "agentName": a.AgentName, "environment": a.Environment,
-		"principal": ShortPrincipal(a.Principal), "client": a.Client, "upstream": a.Upstream, "gateway": a.Gateway,
-		"ruleIds": append([]string{}, a.RuleIDs...), "policyIds": append([]string{}, a.PolicyIDs...), "requestId": a.Requests}
-	if !a.ExpiresAt.IsZero() {
-		data["expiresAt"] = a.ExpiresAt.UTC().Format(time.RFC3339)
+		"principal": ShortPrincipal(a.Principal), "selfCheck": a.SelfCheck(), "client": a.Client, "upstream": a.Upstream, "gateway": a.Gateway,
+		"ruleIds": rules, "policyIds": policies, "requestId": a.RequestID}
+	if !a.Until.IsZero() {
+		data["expiresAt"] = a.Until.UTC().Format(time.RFC3339)
 	}
-	if a.Decision != "" {
-		data["decision"], data["decidedBy"] = a.Decision, ShortPrincipal(a.DecidedBy)
+	if n := len(a.Decisions); n > 0 {
+		data["decision"], data["decidedBy"] = a.Decisions[n-1].Decision, ShortPrincipal(a.Decisions[n-1].UserID)
 	}
-	return Event{Type: typ, Subject: Subject{"approval", a.ID, tool}, Data: data, AgentID: a.AgentID, Environment: a.Environment}
+	return Event{Type: typ, Subject: Subject{"approval", a.ID, tool}, Data: data, AgentID: agentID, Environment: a.Environment}
 }
 
 // ShortPrincipal shortens a principal that looks like an e-mail address to the first character of

@@ -130,11 +130,11 @@ func TestErrors(t *testing.T) {
 
 // A message about a resource does not say which one.
 func TestApprovalEventOfAResource(t *testing.T) {
-	e := ApprovalEvent(EventApprovalRequested, &ApprovalNotice{ID: "apr_1", Tool: "db://patients/ada", Method: "resources/read"})
+	e := ApprovalEvent(EventApprovalRequested, "", &Approval{ID: "apr_1", ApprovalCall: ApprovalCall{Tool: "db://patients/ada", Method: "resources/read"}})
 	if e.Subject.Name != "db:…" || e.Data["tool"] != "db:…" {
 		t.Errorf("%+v", e)
 	}
-	if e := ApprovalEvent(EventApprovalRequested, &ApprovalNotice{Tool: "pay: now", Method: "tools/call"}); e.Subject.Name != "pay: now" {
+	if e := ApprovalEvent(EventApprovalRequested, "", &Approval{ApprovalCall: ApprovalCall{Tool: "pay: now", Method: "tools/call"}}); e.Subject.Name != "pay: now" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -122,8 +122,8 @@ type Webhooks interface {
 	// CreateWebhook returns Conflict when the name is taken, Invalid ("agentId") for an unknown
 	// agent, and Invalid beyond MaxWebhooks.
 	CreateWebhook(ctx context.Context, in WebhookCreate) (Webhook, error)
-	// UpdateWebhook returns NotFound, and otherwise the errors of CreateWebhook. It ends the
-	// time of failing.
+	// UpdateWebhook returns NotFound, and otherwise the errors of CreateWebhook. The time of
+	// failing begins anew, as with every other change.
 	UpdateWebhook(ctx context.Context, id string, up WebhookUpdate) (Webhook, error)
 	// RotateWebhookSecret replaces the secret. The previous one signs for OldSecretFor too.
 	RotateWebhookSecret(ctx context.Context, id, secret string) (Webhook, error)
@@ -148,12 +148,11 @@ type Webhooks interface {
 	// Deliveries that do not exist any more, or have ended, are ignored.
 	RecordAttempts(ctx context.Context, list []Attempt) (disabled []Webhook, err error)
 
-	// NotifyOnce queues events about the state of something that is not a change of records, such
-	// as a target that is missed. f gets the mark of the subject, empty at first, and returns the
-	// new mark and the events, which are stored in one transaction. It may be called several
-	// times, and must not use the store. Without a change nothing is written. The mark is removed
-	// with the subject.
-	NotifyOnce(ctx context.Context, of Subject, f func(mark string) (next string, events []Event)) error
+	// NotifyOnce queues events about states that are no changes of records, such as targets that
+	// are missed. f gets the mark of a name, which is empty at first, and returns the new mark and
+	// the events, which are stored in one transaction. It may be called several times, and must
+	// not use the store. Without a change nothing is written.
+	NotifyOnce(ctx context.Context, of string, f func(mark string) (next string, events []Event)) error
 }
 
 // Make returns the new webhook.

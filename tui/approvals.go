@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/bubbles/textinput"
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
@@ -42,6 +43,10 @@ func newApprovalsPage(s *shared, title string) *approvalsPage {
 	t.init(s, title, t, table[api.ApprovalRecord]{
 		id: func(r api.ApprovalRecord) string { return r.ID },
 		fetch: func(ctx context.Context) (listed[api.ApprovalRecord], error) {
+			if t.only == api.ApprovalPending || t.only == api.ApprovalGranted { // all that can be decided about
+				all, err := client.AllApprovals(ctx, s.plane.ListApprovals, t.only)
+				return listed[api.ApprovalRecord]{all, len(all)}, err
+			}
 			page, err := s.plane.ListApprovals(ctx, client.ApprovalQuery{Page: client.Page{Limit: 200}, Status: t.only})
 			return listed[api.ApprovalRecord]{page.Data, page.Total}, err
 		},
@@ -159,11 +164,18 @@ type approvalPage struct {
 	load     loader[api.ApprovalRecord]
 	scroll   scroller
 	asked    string // the decision to confirm; "" for none
+	version  int    // of the approval that was drawn when the decision was chosen
+	note     textinput.Model
+	typing   bool // the note
 	changing bool
 }
 
+// maxNote bounds the note of a decision, in characters.
+const maxNote = 512
+
 func newApprovalPage(s *shared, id string) *approvalPage {
-	t := &approvalPage{s: s, id: id}
+	t := &approvalPage{s: s, id: id, note: textinput.New()}
+	t.note.CharLimit = maxNote
 	t.load.every = 5 * time.Second
 	t.load.fetch = func(ctx context.Context) (api.ApprovalRecord, error) { return s.plane.GetApproval(ctx, id) }
 	return t
@@ -178,17 +190,18 @@ func (t *approvalPage) wheel(by int)           { t.scroll.move(by) }
 // leave discards an open question. A confirmed decision is not canceled, because its result would
 // be unknown.
 func (t *approvalPage) leave() {
-	t.asked = ""
+	t.asked, t.typing = "", false
+	t.note.Reset()
 	t.load.stop()
 }
 
 func (t *approvalPage) key(k tea.KeyMsg) tea.Cmd {
 	name := k.String()
 	if t.asked != "" {
-		return t.answer(name)
+		return t.answer(k)
 	}
 	if decision, ok := decisionFor(name, t.load.data.Status); ok && t.load.have && !t.changing {
-		t.asked = decision
+		t.asked, t.version = decision, t.load.data.Version
 		return nil
 	}
 	switch {
@@ -207,8 +220,21 @@ func (t *approvalPage) key(k tea.KeyMsg) tea.Cmd {
 }
 
 // answer handles a key while a question is open. It is not confirmed before the arguments are shown.
-func (t *approvalPage) answer(k string) tea.Cmd {
-	switch k {
+func (t *approvalPage) answer(k tea.KeyMsg) tea.Cmd {
+	name := k.String()
+	if t.typing {
+		switch name {
+		case "enter", "esc":
+			if t.typing = false; name == "esc" {
+				t.note.Reset()
+			}
+			t.note.Blur()
+		default:
+			t.note, _ = t.note.Update(k)
+		}
+		return nil
+	}
+	switch name {
 	case "y", "Y":
 		if !t.load.have {
 			return nil
@@ -216,11 +242,15 @@ func (t *approvalPage) answer(k string) tea.Cmd {
 		decision := t.asked
 		t.asked = ""
 		return t.decide(decision)
+	case "e":
+		t.typing = true
+		t.note.Focus()
 	case "n", "N", "esc", "enter", "q":
 		t.asked = ""
+		t.note.Reset()
 		t.s.notify(t.s.styles.dim, "nothing was changed")
 	case "up", "down", "pgup", "pgdown":
-		t.scroll.key(k)
+		t.scroll.key(name)
 	}
 	return nil
 }
@@ -228,8 +258,10 @@ func (t *approvalPage) answer(k string) tea.Cmd {
 func (t *approvalPage) decide(decision string) tea.Cmd {
 	ctx, cancel := context.WithTimeout(t.s.ctx, t.s.timeout)
 	t.changing = true
+	in := api.ApprovalDecision{Decision: decision, Version: t.version, Note: strings.TrimSpace(t.note.Value())}
+	t.note.Reset()
 	cmd := func() tea.Msg {
-		r, err := t.s.plane.DecideApproval(ctx, t.id, api.ApprovalDecision{Decision: decision})
+		r, err := t.s.plane.DecideApproval(ctx, t.id, in)
 		cancel()
 		return result(func() tea.Cmd { return t.decided(decision, r, err) })
 	}
@@ -259,7 +291,17 @@ func (t *approvalPage) footer(w int) (string, bool) {
 	if t.asked == "" {
 		return "", false
 	}
-	r, tail := t.load.data, " [y/N] "
+	if t.typing {
+		var l line
+		l.add(t.s.styles.accent, " Note: ")
+		drawInput(&l, t.s.styles, &t.note, w-30)
+		l.add(t.s.styles.dim, "  enter keeps it · esc clears it")
+		return l.fit(w), true
+	}
+	r, tail := t.load.data, " [y/N] e: note "
+	if note := t.note.Value(); note != "" {
+		tail = cut(fmt.Sprintf(" [y/N] e: note (%s", clean(note)), w/2) + ") "
+	}
 	text := " Asking for the arguments…"
 	if t.load.have {
 		text = fmt.Sprintf(" %s %s for %s?", strings.ToUpper(t.asked[:1])+t.asked[1:], clean(r.Tool), clean(r.Principal))
@@ -291,6 +333,9 @@ func (t *approvalPage) view(w, h int) []string {
 			why = userMessage(t.load.err)
 		}
 		return centred(p, w, h, "Asking the control plane…", why)
+	}
+	if t.version == 0 {
+		t.version = r.Version
 	}
 	state, stateStyle := p.approval(r.Status)
 	if age := approvalAge(r, t.s.now()); age != "" {

@@ -446,7 +446,9 @@ func TestDecideApproval(t *testing.T) {
 	}{
 		{[]string{"7", "g"}, []string{"Grant refund_order for oauth:ada@example.com? [y/N]", `/to  "ada.brandt@example.com"`, "restored: EMAIL", "812 characters left out", `\u202e  and with`}, nil},
 		{[]string{"n"}, []string{"nothing was changed", "▲ pending"}, []string{"[y/N]"}},
-		{[]string{"g", "y"}, []string{"refund_order for oauth:ada@example.com: ● granted", "● granted, unused 0 s", "by usr_01k6r0mei"}, []string{"g grant"}},
+		{[]string{"g", "e", "s", "e", "e", " ", "q", "y", "7"}, []string{"Note: see qy7_", "enter keeps it"}, []string{"[y/N]"}},
+		{[]string{"enter"}, []string{"Grant refund_order for oauth:ada", "[y/N] e: note (see qy7)"}, nil},
+		{[]string{"y"}, []string{"refund_order for oauth:ada@example.com: ● granted", "● granted, unused 0 s", "by usr_01k6r0mei: see qy7"}, []string{"g grant"}},
 		{[]string{"g", "d"}, nil, []string{"[y/N]"}},
 		{[]string{"x"}, []string{"Revoke refund_order"}, nil},
 		{[]string{"y"}, []string{"✕ denied"}, []string{"x revoke"}},
@@ -469,9 +471,20 @@ func TestDecideApproval(t *testing.T) {
 			}
 		}
 	}
+	// A reason that was added after the arguments were drawn is not granted unseen.
+	s.Key("7", "enter", "g")
+	plane.Merged++
+	s.Key("y")
+	if v := s.View(); !strings.Contains(v, "not possible: the approval has changed: its version is 2") || !strings.Contains(v, "▲ pending") {
+		t.Errorf("merged meanwhile:\n%s", v)
+	}
+	s.Key("g", "y")
+	if v := s.View(); !strings.Contains(v, "● granted") {
+		t.Errorf("read again:\n%s", v)
+	}
 	plane.Refuse = true
-	s.Key("7", "d", "y")
-	if v := s.View(); !strings.Contains(v, "not possible: the caller cannot decide about the own call") || !strings.Contains(v, "▲ pending") {
+	s.Key("7", "f", "r", "x", "y")
+	if v := s.View(); !strings.Contains(v, "not possible: the caller cannot decide about the own call") || !strings.Contains(v, "● granted") {
 		t.Errorf("refused:\n%s", v)
 	}
 }

@@ -3,6 +3,7 @@ package tui
 import (
 	"strings"
 
+	"github.com/charmbracelet/bubbles/textinput"
 	tea "github.com/charmbracelet/bubbletea"
 )
 
@@ -58,14 +59,29 @@ func (t *tracesPage) footer(w int) (string, bool) {
 	p := t.s.styles
 	var l line
 	l.add(p.accent, " / ")
-	value, at := []rune(t.input.Value()), t.input.Position()
+	drawInput(&l, p, &t.input, w/2-3)
+	switch {
+	case t.filterErr != nil:
+		l.add(p.bad, "  "+clean(t.filterErr.Error()))
+	case t.input.Value() == "":
+		l.add(p.dim, " agent:x status:error tool:y ms:>500 -env:test text · enter keeps, esc clears")
+	default:
+		l.add(p.dim, "  enter keeps it · esc clears it")
+	}
+	return l.fit(w), true
+}
+
+// drawInput adds a text that is being edited, with its cursor. The part before the cursor has at most
+// that many cells.
+func drawInput(l *line, p *styles, input *textinput.Model, most int) {
+	value, at := []rune(input.Value()), input.Position()
 	before, under, after := clean(string(value[:at])), " ", ""
 	if at < len(value) {
 		under, after = clean(string(value[at])), clean(string(value[at+1:]))
 	}
-	if room := w/2 - 3; width(before) > room { // the end of the text is shown, because that is edited
+	if width(before) > most { // the end of the text is shown, because that is edited
 		r := []rune(before)
-		for len(r) > 0 && width(string(r)) > room {
+		for len(r) > 0 && width(string(r)) > most {
 			r = r[1:]
 		}
 		before = "…" + string(r)
@@ -77,13 +93,4 @@ func (t *tracesPage) footer(w int) (string, bool) {
 	}
 	l.add(cursor, under)
 	l.add(p.plain, after)
-	switch {
-	case t.filterErr != nil:
-		l.add(p.bad, "  "+clean(t.filterErr.Error()))
-	case len(value) == 0:
-		l.add(p.dim, " agent:x status:error tool:y ms:>500 -env:test text · enter keeps, esc clears")
-	default:
-		l.add(p.dim, "  enter keeps it · esc clears it")
-	}
-	return l.fit(w), true
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,9 +48,9 @@ func approvalColumns(now func() time.Time) rest.Columns[api.ApprovalRecord] {
 		Row: func(a api.ApprovalRecord) []string {
 			return []string{a.ID, a.Status, approvalAge(a, now()), visible(a.Tool), visible(a.AgentName), visible(a.Principal), a.SelfCheck, command.Stamp(a.CreatedAt)}
 		},
-		WideHeader: []string{"METHOD", "UPSTREAM", "CLIENT", "GATEWAY", "REASONS", "ENDS", "REQUEST"},
+		WideHeader: []string{"METHOD", "UPSTREAM", "CLIENT", "GATEWAY", "REASONS", "VERSION", "ENDS", "REQUEST"},
 		WideRow: func(a api.ApprovalRecord) []string {
-			return []string{visible(a.Method), visible(a.Upstream), command.Dash(visible(a.Client)), visible(a.Gateway), reasonIDs(a.Reasons), endOf(a), a.RequestID}
+			return []string{visible(a.Method), visible(a.Upstream), command.Dash(visible(a.Client)), visible(a.Gateway), reasonIDs(a.Reasons), command.Count(int64(a.Version)), endOf(a), a.RequestID}
 		},
 	}
 }
@@ -182,6 +183,7 @@ func approvalText(a api.ApprovalRecord, now time.Time) []byte {
 		status += ", " + age + ", until " + endOf(a)
 	}
 	line("id", a.ID)
+	line("version", command.Count(int64(a.Version)))
 	line("status", status)
 	line("tool", a.Tool)
 	line("method", a.Method)
@@ -254,6 +256,9 @@ func newDecisionCmd(r *rest.Connection, verb, short, done string) *cobra.Command
 		return err
 	})
 	cmd.Flags().StringVar(&in.Note, "note", "", "why, for the records; the caller does not see it")
+	if verb == "grant" {
+		cmd.Flags().IntVar(&in.Version, "version", 1, "version that you have read, of 'svc approvals show': it rises when reasons are added")
+	}
 	return cmd
 }
 
@@ -262,7 +267,6 @@ var decisionHints = [...]struct{ part, hint string }{
 	{"own call", "another person must decide, with a key of that person"},
 	{"who the caller is", "name the person with auth.keys[].owner or a token's claims, or set not_self: true in the rule"},
 	{"made after", "use a key that existed before the request, or let the caller ask again after the approval has ended"},
-	{"limited to a team", "use a key without a team, or of the team of the agent"},
 }
 
 // explainDecision adds advice to an error about an approval.
@@ -279,16 +283,20 @@ func explainDecision(r *rest.Connection, err error) error {
 			}
 		}
 	case http.StatusConflict:
+		if strings.Contains(answer.Message, "its version is") {
+			return command.Failed(r.Explain(err), "read it again with 'svc approvals show', and name its version with --version")
+		}
 		return command.Failed(r.Explain(err), "'svc approvals show' shows who has decided")
 	}
 	return r.Explain(err)
 }
 
-// watchEvery is the pause between two requests of 'svc approvals watch', and watchedApprovals
-// the number of the newest approvals that it follows.
+// watchEvery is the pause between two requests of 'svc approvals watch'. It reads all open approvals
+// and watchedApprovals of the newest, and at most watchedAtOnce of the others by their ids.
 const (
 	watchEvery       = 2 * time.Second
 	watchedApprovals = 200
+	watchedAtOnce    = 50
 )
 
 func newApprovalWatchCmd(r *rest.Connection) *cobra.Command {
@@ -297,8 +305,8 @@ func newApprovalWatchCmd(r *rest.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Print approvals when they are requested or change",
 		Long: `Print the pending approvals, and then each approval that is requested, decided, used or
-expires, as a line. The command follows the newest 200 approvals and asks every two
-seconds. While the control plane is unavailable it keeps asking; changes of the connection
+expires, as a line. The command follows all pending and granted approvals and asks every
+two seconds. While the control plane is unavailable it keeps asking; changes of the connection
 are reported on standard error.
 
 The command ends at Ctrl-C, or after the number of lines of -n.`,
@@ -313,9 +321,7 @@ The command ends at Ctrl-C, or after the number of lines of -n.`,
 			if err != nil {
 				return err
 			}
-			w.list = func(ctx context.Context) (api.Page[api.ApprovalRecord], error) {
-				return c.ListApprovals(ctx, client.ApprovalQuery{Page: client.Page{Limit: watchedApprovals}})
-			}
+			w.list, w.get = c.ListApprovals, c.GetApproval
 			w.show = showEach(r, f, approvalColumns(r.Env.Now))
 			ctx, stop := untilSignal(cmd.Context(), r)
 			defer stop()
@@ -358,11 +364,12 @@ func showEach[T any](r *rest.Connection, f command.Format, cols rest.Columns[T])
 type approvalWatch struct {
 	r    *rest.Connection
 	max  int // 0 is no bound
-	list func(context.Context) (api.Page[api.ApprovalRecord], error)
+	list func(context.Context, client.ApprovalQuery) (api.Page[api.ApprovalRecord], error)
+	get  func(context.Context, string) (api.ApprovalRecord, error)
 	show func(api.ApprovalRecord) error
 	wait func(context.Context, time.Duration) error
 
-	seen  map[string]string // the status of each approval of the last answer; nil before the first
+	seen  map[string]string // the status of each approval of the last answers; nil before the first
 	shown int
 }
 
@@ -370,7 +377,7 @@ type approvalWatch struct {
 // the control plane returns a permanent error. The first request must succeed.
 func (w *approvalWatch) run(ctx context.Context) error {
 	for failures := 0; ; {
-		page, err := w.list(ctx)
+		list, err := w.read(ctx)
 		pause := watchEvery
 		var answer *client.Error
 		switch {
@@ -381,7 +388,7 @@ func (w *approvalWatch) run(ctx context.Context) error {
 				w.note("connected; approvals are shown as they come")
 			}
 			failures = 0
-			if enough, err := w.changes(page.Data); enough || err != nil {
+			if enough, err := w.changes(list); enough || err != nil {
 				return err
 			}
 		case w.seen == nil, errors.As(err, &answer) && answer.Status < 500 && answer.Status != http.StatusTooManyRequests:
@@ -397,6 +404,58 @@ func (w *approvalWatch) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// read returns the newest approvals, all that are pending or granted, and what became of those that
+// were, newest first.
+func (w *approvalWatch) read(ctx context.Context) ([]api.ApprovalRecord, error) {
+	page, err := w.list(ctx, client.ApprovalQuery{Page: client.Page{Limit: watchedApprovals}})
+	if err != nil {
+		return nil, err
+	}
+	list, known := page.Data, map[string]bool{}
+	for _, a := range list {
+		known[a.ID] = true
+	}
+	add := func(a api.ApprovalRecord) {
+		if !known[a.ID] {
+			known[a.ID] = true
+			list = append(list, a)
+		}
+	}
+	for _, status := range [...]string{api.ApprovalPending, api.ApprovalGranted} {
+		if page.Next == "" {
+			break
+		}
+		more, err := client.AllApprovals(ctx, w.list, status)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range more {
+			add(a)
+		}
+	}
+	asked := 0
+	for id, status := range w.seen {
+		switch {
+		case known[id] || status != api.ApprovalPending && status != api.ApprovalGranted:
+		case asked == watchedAtOnce:
+			add(api.ApprovalRecord{ID: id, Status: status}) // the next time
+		default:
+			asked++
+			a, err := w.get(ctx, id)
+			var answer *client.Error
+			if errors.As(err, &answer) && answer.Status == http.StatusNotFound {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			add(a)
+		}
+	}
+	slices.SortFunc(list, func(a, b api.ApprovalRecord) int { return strings.Compare(b.ID, a.ID) })
+	return list, nil
 }
 
 // changes writes the approvals of a list, newest first, that are new or have another status, oldest

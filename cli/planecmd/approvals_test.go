@@ -43,13 +43,16 @@ func TestApprovalWatch(t *testing.T) {
 			var shown []string
 			waits := []time.Duration{}
 			w := &approvalWatch{r: &rest.Connection{Env: process.Env{Stderr: &bytes.Buffer{}}}, max: row.max,
-				list: func(context.Context) (api.Page[api.ApprovalRecord], error) {
+				list: func(context.Context, client.ApprovalQuery) (api.Page[api.ApprovalRecord], error) {
 					next := row.answers[0]
 					row.answers = row.answers[1:]
 					if err, ok := next.(error); ok {
 						return api.Page[api.ApprovalRecord]{}, err
 					}
 					return api.Page[api.ApprovalRecord]{Data: next.([]api.ApprovalRecord)}, nil
+				},
+				get: func(context.Context, string) (api.ApprovalRecord, error) {
+					return api.ApprovalRecord{}, &client.Error{Status: http.StatusNotFound}
 				},
 				show: func(a api.ApprovalRecord) error { shown = append(shown, a.ID+" "+a.Status); return nil },
 				wait: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }}
@@ -67,6 +70,47 @@ func TestApprovalWatch(t *testing.T) {
 }
 
 // Nothing from outside reaches a terminal as it is, whatever a gateway has sent.
+// Approvals that are not among the newest are followed too.
+func TestApprovalWatchReadsAllPages(t *testing.T) {
+	status := map[string]string{}
+	id := func(i int) string { return fmt.Sprintf("apr_%04d", i) }
+	for i := range 1500 {
+		status[id(i)] = map[bool]string{true: "used", false: "pending"}[i >= 700]
+	}
+	var shown []string
+	step := 0
+	w := &approvalWatch{r: &rest.Connection{Env: process.Env{Stderr: &bytes.Buffer{}}}, max: 702,
+		list: func(_ context.Context, q client.ApprovalQuery) (p api.Page[api.ApprovalRecord], err error) {
+			for i := 1499; i >= 0; i-- {
+				a := api.ApprovalRecord{ID: id(i), Status: status[id(i)]}
+				if q.Status != "" && a.Status != q.Status || q.After != "" && a.ID >= q.After {
+					continue
+				}
+				if len(p.Data) == q.Limit {
+					p.Next = p.Data[q.Limit-1].ID
+					break
+				}
+				p.Data = append(p.Data, a)
+			}
+			return p, nil
+		},
+		get: func(_ context.Context, id string) (api.ApprovalRecord, error) {
+			return api.ApprovalRecord{ID: id, Status: status[id]}, nil
+		},
+		show: func(a api.ApprovalRecord) error { shown = append(shown, a.ID+" "+a.Status); return nil },
+		wait: func(context.Context, time.Duration) error {
+			step++
+			status[id(3)] = []string{"granted", "used"}[step-1]
+			return nil
+		}}
+	if err := w.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if shown[0] != "apr_0000 pending" || shown[699] != "apr_0699 pending" || fmt.Sprint(shown[700:]) != "[apr_0003 granted apr_0003 used]" {
+		t.Errorf("shown %v … %v", shown[0], shown[699:])
+	}
+}
+
 func TestApprovalTextIsSafe(t *testing.T) {
 	hostile := "a\x1b[2J\u202e\u200b\U000e0041\nstatus  used"
 	at := time.Date(2026, 11, 2, 14, 0, 0, 0, time.UTC)

@@ -29,12 +29,18 @@ var keys = rest.Resource[api.KeyItem]{
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.KeyItem], error) {
 		return c.ListKeys(ctx, client.KeyQuery{Page: p})
 	},
-	Filter: func(_ *rest.Connection, cmd *cobra.Command) rest.Fetch[api.KeyItem] {
+	Filter: func(r *rest.Connection, cmd *cobra.Command) rest.Fetch[api.KeyItem] {
 		var q client.KeyQuery
 		command.EnumFlag(cmd, &q.Scope, "scope", api.KeyScopes, "only keys of this scope")
 		return func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.KeyItem], error) {
 			q.Page = p
-			return c.ListKeys(ctx, q)
+			page, err := c.ListKeys(ctx, q)
+			for _, k := range page.Data {
+				if k.SessionKeys > 1 {
+					r.Note("key %s is used by gateways with different session keys, which ask for the same approval again and again: give them the same session.key", cmp.Or(k.Name, k.ID))
+				}
+			}
+			return page, err
 		}
 	},
 	Create: func() rest.Creator { return &keyFields{} },

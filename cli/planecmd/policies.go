@@ -3,6 +3,7 @@ package planecmd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,6 +108,7 @@ type policyFields struct {
 	threshold                      *float64
 	entities, labelsAll, labelsAny []string
 	enabled                        *bool
+	approval                       string
 }
 
 // Flags adds the flags. A new policy has defaults, an update changes only what is given.
@@ -136,6 +138,7 @@ func (p *policyFields) Flags(r *rest.Connection, cmd *cobra.Command) {
 	command.EnumFlag(cmd, &p.action, "action", api.Actions, "action when the condition holds")
 	command.EnumFlag(cmd, &p.strategy, "redaction-strategy", api.RedactionStrategies, "how redact replaces a match")
 	f.StringVar(&p.message, "message", "", "message for the client when the policy blocks")
+	f.StringVar(&p.approval, "approval", "", `for block of requests: a person may let a call pass; JSON object with validFor, expires, notSelf, show and note, or {}; null removes it`)
 	command.BoolFlag(cmd, &p.enabled, "enabled", "whether the policy is enabled"+enabled)
 	if p.create {
 		command.RequireFlags(cmd, "phase", "condition", "action")
@@ -189,14 +192,34 @@ func (p *policyFields) argumentsValue() (json.RawMessage, error) {
 	return text, nil
 }
 
+// approvalValue returns the approval, and whether it is removed; nil when it was not given.
+func (p *policyFields) approvalValue() (a *api.Approval, none bool, err error) {
+	if !p.cmd.Flags().Changed("approval") {
+		return nil, false, nil
+	}
+	d := json.NewDecoder(strings.NewReader(p.approval))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&a); err == nil && d.More() {
+		err = errors.New("there is more behind the object")
+	}
+	if err != nil {
+		err = command.Usagef(`write {"validFor": "15m", "notSelf": "strict"}, or {} for the defaults, in single quotes for the shell`, "--approval: %v", err)
+	}
+	return a, a == nil, err
+}
+
 // Create creates the policy.
 func (p *policyFields) Create(ctx context.Context, c *client.Client) (any, error) {
 	condition, err := p.conditionValue()
 	if err != nil {
 		return nil, err
 	}
+	approval, _, err := p.approvalValue()
+	if err != nil {
+		return nil, err
+	}
 	return warned(p.r)(c.CreatePolicy(ctx, api.PolicyCreate{
-		Name: p.name, Phase: p.phase, On: p.on, Condition: condition,
+		Name: p.name, Phase: p.phase, On: p.on, Condition: condition, Approval: approval,
 		Action: p.action, RedactionStrategy: p.strategy, Message: p.message, Enabled: p.enabled,
 	}))
 }
@@ -207,7 +230,12 @@ func (p *policyFields) Update(ctx context.Context, c *client.Client, id string) 
 	if err != nil {
 		return nil, err
 	}
+	approval, none, err := p.approvalValue()
+	if err != nil {
+		return nil, err
+	}
 	return warned(p.r)(c.UpdatePolicy(ctx, id, api.PolicyUpdate{
+		Approval: approval, NoApproval: none,
 		Name: command.Changed(p.cmd, "name", &p.name), Phase: command.Changed(p.cmd, "phase", &p.phase), On: command.Changed(p.cmd, "on", &p.on),
 		Condition: condition, Action: command.Changed(p.cmd, "action", &p.action),
 		RedactionStrategy: command.Changed(p.cmd, "redaction-strategy", &p.strategy), Message: command.Changed(p.cmd, "message", &p.message), Enabled: p.enabled,

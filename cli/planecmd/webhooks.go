@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -153,7 +154,11 @@ var deliveryColumns = rest.Columns[api.Delivery]{
 		if d.Status != 0 {
 			status = strconv.Itoa(d.Status)
 		}
-		if d.NextAt != nil {
+		switch {
+		case d.NextAt == nil:
+		case d.NextAt.Before(time.Now()): // earlier messages come first, or the webhook is disabled
+			next = "due"
+		default:
 			next = command.Stamp(*d.NextAt)
 		}
 		return []string{d.ID, d.Event.Type, d.Event.Subject.Name, d.State, strconv.Itoa(d.Attempts), status, next, d.Error}

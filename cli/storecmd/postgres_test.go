@@ -95,7 +95,9 @@ func TestCommandsOnADatabase(t *testing.T) {
 	if _, err := run("store", "backup", filepath.Join(t.TempDir(), "x")); !errors.Is(err, errNoBackup) {
 		t.Errorf("backup: %v", err)
 	}
-	// A database that PostgreSQL's tools restored is marked, so that gateways report again.
+	// A database that PostgreSQL's tools restored is marked, so that gateways report again. Its approvals
+	// may have been decided and used after the backup: they end.
+	tenant, ids := requestApprovals(t, url)
 	if _, err := run("store", "restore", "backup.db"); err == nil || !strings.Contains(err.Error(), "not restored from a file") {
 		t.Errorf("restore of a file: %v", err)
 	}
@@ -107,6 +109,11 @@ func TestCommandsOnADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
+	for id, want := range ids {
+		if a, err := st.Tenant(tenant).GetApproval(t.Context(), id, "", ""); err != nil || a.Status != want {
+			t.Errorf("after the restore an approval is %s, %v; want %s", a.Status, err, want)
+		}
+	}
 	if r, err := store.RestoredOf(context.Background(), st); err != nil || r.At.IsZero() || !r.Backup.Equal(time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)) {
 		t.Errorf("the restore is recorded as %+v, %v", r, err)
 	}
@@ -115,4 +122,41 @@ func TestCommandsOnADatabase(t *testing.T) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
+}
+
+// requestApprovals makes an open, a granted and a denied approval of the only tenant, and returns what
+// they must be after a restore.
+func requestApprovals(t *testing.T, url string) (tenant string, ids map[string]string) {
+	t.Helper()
+	st, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	tenants, err := st.ListTenants(t.Context())
+	if err != nil || len(tenants) != 1 {
+		t.Fatalf("%v, %v", tenants, err)
+	}
+	tn := st.Tenant(tenants[0].ID)
+	ids = map[string]string{}
+	key, err := tn.CreateKey(t.Context(), store.KeyCreate{Name: "both", Scope: store.ScopeAPI, Digest: store.DigestKey("x"), CreatedBy: store.DefaultAdminID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, decision := range []string{"", store.DecisionGrant, store.DecisionDeny} {
+		made, err := tn.RequestApproval(t.Context(), key.ID, store.ApprovalCall{Digest: strings.Repeat(string(rune('a'+i)), 64), KeyTag: "00000001", Tool: "pay", Method: "tools/call",
+			AgentName: "billing", Principal: "key:bob", Upstream: "bank", Gateway: "gw", RequestID: "r", ValidFor: time.Hour, Expires: time.Hour,
+			NotSelf: store.SelfForbidden, Show: store.ShowAll, Reasons: []store.ApprovalReason{{RuleID: "r"}}})
+		if err == nil && decision != "" {
+			_, err = tn.DecideApproval(t.Context(), made.ID, store.ApprovalDecision{KeyID: key.ID, Decision: decision})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[made.ID] = store.ApprovalExpired
+		if decision == store.DecisionDeny {
+			ids[made.ID] = store.ApprovalDenied
+		}
+	}
+	return tenants[0].ID, ids
 }

@@ -323,7 +323,7 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 		RateLimit:       p.O.RateLimit,
 		IngestRateLimit: p.O.IngestRateLimit,
 		Windows:         windows,
-		WebhookSecret:   p.Env.Getenv("IDP_WEBHOOK_SECRET"),
+		IdentitySecret:  p.Env.Getenv("IDP_WEBHOOK_SECRET"),
 		Pricing:         prices,
 	})
 	return err

@@ -222,9 +222,13 @@ func statusID(r *Record) int {
 	return statusFailure
 }
 
+// severityID is informational for a call that waits for a person: clients repeat it until somebody has
+// decided. That nobody could be asked is a limit or a failure, and no decision against the call.
 func severityID(r *Record) int {
 	switch {
-	case Blocked(r):
+	case r.Approval == "required":
+		return severityInformational
+	case Blocked(r) && r.Approval != "limit" && r.Approval != "unavailable":
 		return severityMedium
 	case statusID(r) == statusFailure:
 		return severityLow

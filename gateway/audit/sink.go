@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,8 @@ type sink struct {
 	log     *slog.Logger
 	lines   chan []byte
 	dropped atomic.Uint64
+
+	failing, refused retry.Repeats // bound the log
 
 	cancel context.CancelFunc
 	quit   chan struct{}
@@ -63,20 +64,6 @@ func newSinks(cfgs []SinkConfig, log *slog.Logger) []*sink {
 		sinks = append(sinks, s)
 	}
 	return sinks
-}
-
-func sameSinks(a, b []SinkConfig) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := a[i], b[i]
-		if x.Type != y.Type || x.URL != y.URL || x.Format != y.Format || x.Buffer != y.Buffer || x.Batch != y.Batch ||
-			x.Timeout != y.Timeout || !maps.Equal(x.Headers, y.Headers) {
-			return false
-		}
-	}
-	return true
 }
 
 // send queues a copy of each line of out.
@@ -138,13 +125,17 @@ func (s *sink) run(ctx context.Context) {
 			}
 		}
 		if !s.deliver(ctx, batch) {
-			s.dropped.Add(uint64(len(batch) + len(s.lines)))
+			s.dropped.Add(uint64(len(s.lines)))
 			return
 		}
 	}
 }
 
-// deliver retries until it succeeds or ctx ends.
+// sinkLogEvery is the time between two lines of the log about a sink that fails.
+const sinkLogEvery = time.Minute
+
+// deliver retries until every line was accepted or refused for good, or ctx ends. What is refused as
+// a whole is sent in halves, so that only the lines that the receiver does not take are dropped.
 func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 	const longest = 15 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
@@ -155,14 +146,21 @@ func (s *sink) deliver(ctx context.Context, batch [][]byte) bool {
 			return true
 		}
 		if refused := (*rejectedError)(nil); errors.As(err, &refused) {
+			if half := len(batch) / 2; refused.some && half > 0 {
+				first := s.deliver(ctx, batch[:half])
+				return s.deliver(ctx, batch[half:]) && first
+			}
 			s.dropped.Add(refused.lines)
-			s.log.Warn("an audit sink dropped lines", "type", s.cfg.Type, "error", err)
+			if n, due := s.refused.Due(time.Now(), sinkLogEvery); due {
+				s.log.Warn("an audit sink dropped lines", "type", s.cfg.Type, "error", err, "times", n, "dropped", s.dropped.Load())
+			}
 			return true
 		}
-		if pause == 100*time.Millisecond {
-			s.log.Warn("an audit sink does not accept lines", "type", s.cfg.Type, "error", err)
+		if n, due := s.failing.Due(time.Now(), sinkLogEvery); due {
+			s.log.Warn("an audit sink does not accept lines; they are sent again", "type", s.cfg.Type, "error", err, "times", n, "queued", len(s.lines), "dropped", s.dropped.Load())
 		}
 		if !retry.Wait(ctx, pause) {
+			s.dropped.Add(uint64(len(batch)))
 			return false
 		}
 	}

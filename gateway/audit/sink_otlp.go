@@ -1,12 +1,10 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -15,8 +13,6 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-
-	"svc/gateway/base/hostname"
 )
 
 // otlpSink posts lines as OpenTelemetry log records, in protobuf over HTTP. The body of a
@@ -29,6 +25,9 @@ type otlpSink struct {
 // otlpPath is appended to the URL of a sink, as OTLP exporters do.
 const otlpPath = "/v1/logs"
 
+// otlpType is the type of the bodies, whatever the headers of the configuration say.
+const otlpType = "application/x-protobuf"
+
 func newOTLPSink(cfg SinkConfig) *otlpSink {
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + otlpPath
 	return &otlpSink{http: newHTTPSink(cfg)}
@@ -38,6 +37,7 @@ func newOTLPSink(cfg SinkConfig) *otlpSink {
 type rejectedError struct {
 	lines  uint64
 	reason string
+	some   bool // it may accept some of them alone
 }
 
 func (e *rejectedError) Error() string {
@@ -49,34 +49,20 @@ func (e *rejectedError) Error() string {
 func (s *otlpSink) deliver(ctx context.Context, lines [][]byte) error {
 	body, err := proto.Marshal(s.logs(lines))
 	if err != nil {
-		return &rejectedError{uint64(len(lines)), "they cannot be encoded"}
+		return &rejectedError{uint64(len(lines)), "they cannot be encoded", false}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.http.cfg.URL, bytes.NewReader(body))
+	status, answer, err := s.http.post(ctx, otlpType, body)
+	switch status {
+	case 0, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return err
+	}
 	if err != nil {
-		return hostname.WithoutURL(err)
+		return &rejectedError{uint64(len(lines)), err.Error(), false}
 	}
-	for name, value := range s.http.cfg.Headers {
-		req.Header.Set(name, value)
+	if n := rejectedLogs(answer); n > 0 {
+		return &rejectedError{min(n, uint64(len(lines))), "partial success", false}
 	}
-	req.Header.Set("Content-Type", "application/x-protobuf")
-	res, err := s.http.client.Do(req)
-	if err != nil {
-		return hostname.WithoutURL(err)
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	switch {
-	case res.StatusCode/100 == 2:
-		if n := rejectedLogs(answer); err == nil && n > 0 {
-			return &rejectedError{min(n, uint64(len(lines))), "partial success"}
-		}
-		return nil
-	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusBadGateway,
-		res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
-		return fmt.Errorf("answered %d", res.StatusCode)
-	default:
-		return &rejectedError{uint64(len(lines)), fmt.Sprintf("answered %d%s", res.StatusCode, hostname.Redirects(res.StatusCode, res.Header.Get("Location")))}
-	}
+	return nil
 }
 
 func (s *otlpSink) close() { s.http.close() }

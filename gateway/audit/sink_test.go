@@ -77,6 +77,46 @@ func TestHTTPSinkGetsEveryLine(t *testing.T) {
 	}
 }
 
+// TestHTTPSinkDropsOnlyWhatIsRefused: a line that the receiver refuses is dropped and counted alone, and
+// holds up no other; answers about credentials and load are retried.
+func TestHTTPSinkDropsOnlyWhatIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		dropped uint64
+	}{{400, 1}, {413, 1}, {415, 1}, {422, 1}, {401, 0}, {403, 0}, {404, 0}, {408, 0}, {429, 0}, {500, 0}} {
+		t.Run(strconv.Itoa(c.status), func(t *testing.T) {
+			var mu sync.Mutex
+			var got []string
+			refused := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				mu.Lock()
+				defer mu.Unlock()
+				if lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n"); !strings.Contains(string(body), `"seq":4,`) || c.dropped == 0 && refused > 0 {
+					got = append(got, lines...)
+					return
+				}
+				refused++
+				w.WriteHeader(c.status)
+			}))
+			defer server.Close()
+			conf := withSink(t, SinkHTTP, server.URL)
+			conf.Sinks[0].Batch = 8
+			l := mustOpen(t, conf, Options{})
+			for i := range 20 {
+				if err := l.Write(context.Background(), sample(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustClose(t, l)
+			want := len(readLines(t, conf.Path)) - int(c.dropped)
+			if len(got) != want || l.DroppedRecords() != c.dropped || refused == 0 {
+				t.Errorf("%d lines of %d arrived, %d were dropped, %d requests refused", len(got), want, l.DroppedRecords(), refused)
+			}
+		})
+	}
+}
+
 // Each kind of sink sends requests as OCSF and other lines as they are in the file.
 func TestSinksSendOCSF(t *testing.T) {
 	web := func(read func(body []byte) []string) func(t *testing.T) (string, <-chan string) {

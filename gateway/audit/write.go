@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"time"
 
@@ -427,7 +428,7 @@ func (w *fileWriter) keepFile(cfg Config) error {
 			return err
 		}
 	}
-	if !sameSinks(w.cfg.Sinks, cfg.Sinks) {
+	if !reflect.DeepEqual(w.cfg.Sinks, cfg.Sinks) {
 		w.setSinks(newSinks(cfg.Sinks, w.log.opts.Logger), 0)
 	}
 	signs := signs(w.cfg, w.signer) != signs(cfg, s)

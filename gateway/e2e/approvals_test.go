@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"svc/store"
 	"svc/store/api"
 	"svc/store/bolt"
+	"svc/test/certtest"
 )
 
 // controlPlane is a control plane with one tenant.
@@ -38,7 +40,8 @@ type controlPlane struct {
 	// fails and lost end a request about approvals, by the last part of its path: before it, and after it.
 	mu         sync.Mutex
 	fail, lost map[string]int
-	asked      []string // the last parts of paths
+	asked      []string  // the last parts of paths
+	govern     *governor // gives policies to gateways that are made later; nil: none
 }
 
 func newControlPlane(t testing.TB) *controlPlane {
@@ -55,7 +58,7 @@ func newControlPlane(t testing.TB) *controlPlane {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	srv, err := server.New(server.Options{Records: st, Traces: st, Now: time.Now, WebhookSecret: "whsec_of_the_tests", RateLimit: 100_000, IngestRateLimit: 100_000,
+	srv, err := server.New(server.Options{Records: st, Traces: st, Now: time.Now, IdentitySecret: "whsec_of_the_tests", RateLimit: 100_000, IngestRateLimit: 100_000,
 		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +127,14 @@ func (p *controlPlane) count(name string) (n int) {
 // gateway is a gateway of the control plane; those of one session key share calls.
 func (p *controlPlane) gateway(config string) *rig {
 	p.t.Helper()
-	return newRigWith(p.t, config+"control_plane: {url: \""+p.url+"\", ingest_key: "+p.ingest+", agent: planner, traces: {enabled: false}}\n", func(o *gateway.Options) {
+	governed := ""
+	if p.govern != nil {
+		governed = ", governance: {enabled: true}"
+	}
+	return newRigWith(p.t, config+"control_plane: {url: \""+p.url+"\", ingest_key: "+p.ingest+", agent: planner, traces: {enabled: false}"+governed+"}\n", func(o *gateway.Options) {
+		if p.govern != nil {
+			o.Governance = p.govern
+		}
 		c := client.New(p.url, p.ingest)
 		o.Approvals = &plane.ApprovalCalls{Request: c.RequestApproval, Claim: c.ClaimApproval, Release: c.ReleaseApproval}
 		o.SinkStatus = func(err error) (int, time.Duration) {
@@ -665,4 +675,130 @@ func TestApprovalsOfPrograms(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	r.post(body, headers...).waits(t)
+}
+
+// A rule that redacts stands before what asks: the approver reads the redacted call, calls that are
+// equal after it have one approval, and the redacted one is sent.
+func TestApprovalsOfRedactedCalls(t *testing.T) {
+	p := newControlPlane(t)
+	p.govern = &governor{}
+	p.govern.give(api.GovernancePolicy{Phase: "request", Action: "block", Condition: api.Condition{Type: "tool_name", ToolName: "safe"}, Approval: &api.Approval{}})
+	up := newUpstream(t, echo)
+	r := p.gateway(strings.Replace(basic(up.URL), "  rules:\n", "  rules:\n    - {id: mask, action: redact, when: {tool_name: safe}, redact: [{regex: 'secret-[0-9]+', replacement: XXX}]}\n", 1))
+	body := func(n int) string { return callWith(fmt.Sprintf(`{"keep":1,"text":"a secret-%d b"}`, n)) }
+	id := r.post(body(1)).waits(t)
+	if a, err := p.operator.GetApproval(t.Context(), id); err != nil || len(a.Arguments) != 2 || a.Arguments[1].Value != `"a XXX b"` || a.Reasons[0].PolicyID == "" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p.later()
+	if other := r.post(body(2)).waits(t); other != id {
+		t.Errorf("a call that is equal after the redaction waits for %s and not %s", other, id)
+	}
+	if other := r.post(callWith(`{"keep":1,"text":"a sXcret-1 b"}`)).waits(t); other == id {
+		t.Error("another text has the same approval")
+	}
+	p.decide(id, "grant")
+	r.post(body(1)).passed(t)
+	if sent := up.seen(); len(sent) != 1 || strings.Contains(sent[0].body, "secret") || !strings.Contains(sent[0].body, "a XXX b") || p.status(id) != "used" {
+		t.Errorf("the upstream got %v, and the approval is %s", sent, p.status(id))
+	}
+	if line := r.lastLine(); line["approval"] != "granted" || line["action"] != "redact" {
+		t.Errorf("line %v", line)
+	}
+	if again := r.post(body(2)).waits(t); again == id || len(up.seen()) != 1 {
+		t.Error("the grant was used twice")
+	}
+}
+
+// Of many uses of one grant at the same time, on streams of one HTTP/2 connection, one passes.
+func TestOneUseOfAGrantOverHTTP2(t *testing.T) {
+	p := newControlPlane(t)
+	up := newUpstream(t, echo)
+	ca := certtest.New(t, t.TempDir(), "ca")
+	cert := ca.Issue("server")
+	r := p.gateway(asks(basic(up.URL), "safe", "") + fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert.CertFile, cert.KeyFile))
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}
+	defer tr.CloseIdleConnections()
+	address := serveFront(t, r)
+	post := func() (answer, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+"/mcp", strings.NewReader(callWith(`{"x":1}`)))
+		if err != nil {
+			return answer{}, err
+		}
+		req.Header.Set("Authorization", "Bearer "+r.key)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		if err != nil {
+			return answer{}, err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err == nil && resp.ProtoMajor != 2 {
+			err = errors.New(resp.Proto)
+		}
+		return answer{status: resp.StatusCode, body: string(text), header: resp.Header}, err
+	}
+	first, err := post()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := first.waits(t)
+	p.decide(id, "grant")
+	var wg sync.WaitGroup
+	answers, failures := make([]answer, 40), make([]error, 40)
+	for i := range answers {
+		wg.Go(func() { answers[i], failures[i] = post() })
+	}
+	wg.Wait()
+	passed := 0
+	for i, a := range answers {
+		switch {
+		case failures[i] != nil:
+			t.Error(failures[i])
+		case a.status == http.StatusOK:
+			passed++
+		case a.waits(t) == id:
+			t.Error("a used approval is waited for")
+		}
+	}
+	if passed != 1 || len(up.seen()) != 1 || p.status(id) != "used" {
+		t.Errorf("%d calls passed, the upstream got %d, and the approval is %s", passed, len(up.seen()), p.status(id))
+	}
+}
+
+// That a call is made as a task is part of what is approved; the task that it makes needs no approval.
+func TestApprovalsOfTasks(t *testing.T) {
+	p := newControlPlane(t)
+	up := taskUpstream(t, jsonTask)
+	r := p.gateway(asks(rules(basic(up.URL), taskRules), "safe", ""))
+	body := func(task string) string {
+		return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"safe","arguments":{"handle":"t-1"}` + task + `}}`
+	}
+	id := r.post(body(`,"task":{"ttl":60000}`)).waits(t)
+	if a, err := p.operator.GetApproval(t.Context(), id); err != nil || len(a.Arguments) != 2 || a.Arguments[1].Pointer != "params/task/ttl" || a.Arguments[1].Value != "60000" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p.decide(id, "grant")
+	for _, other := range []string{"", `,"task":{}`, `,"task":{"ttl":60001}`} {
+		if got := r.post(body(other)).waits(t); got == id {
+			t.Errorf("with %q it has the same approval", other)
+		}
+	}
+	if n := len(up.seen()); n != 0 {
+		t.Fatalf("the upstream got %d requests", n)
+	}
+	if got := r.post(body(`,"task":{"ttl":6e4}`)); got.status != http.StatusOK || !strings.Contains(got.body, "t-1") || p.status(id) != "used" {
+		t.Fatalf("%d %s, and the approval is %s", got.status, got.body, p.status(id))
+	}
+	for range 2 {
+		if got := r.askTask("tasks/get", "t-1"); got.status != http.StatusOK {
+			t.Errorf("tasks/get: %d %s", got.status, got.body)
+		}
+		if line := r.lastLine(); line["approval"] != nil {
+			t.Errorf("line %v", line)
+		}
+	}
+	if again := r.post(body(`,"task":{"ttl":60000}`)).waits(t); again == id || p.count("claim") != 1 {
+		t.Errorf("%s is waited for, after %d claims", again, p.count("claim"))
+	}
 }

@@ -34,7 +34,7 @@ type ApprovalConfig struct {
 	// Expires is the time after which a request that nobody decided ends: from 1s to 168h.
 	Expires time.Duration `yaml:"expires"`
 	// NotSelf is true (the caller cannot decide, as far as it is known which person the caller is),
-	// false (the caller may decide) or strict (nobody can decide while that person is not known).
+	// false (the caller may decide) or strict (nobody can grant while that person is not known).
 	NotSelf NotSelf `yaml:"not_self"`
 	// Show is all or none: whether the approver sees the arguments of the call.
 	Show string `yaml:"show"`

@@ -147,6 +147,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				Trace: tr.Begin(parent), Start: begun, End: begun.Add(time.Second), HTTPMethod: "POST", Method: "tools/call",
 				Tool: "search", Version: "2026-07-28", Status: 403, ErrorType: "policy_denied", Decision: "guardrail", RuleID: "r", Labels: []string{"private", "untrusted"}, Sets: []string{"private"},
 				Upstream: "main", Principal: "alice", OAuthClientName: "Planner", ClientName: "claude-code", ClientVersion: "2.1", TaskHandle: "t1",
+				Approval: "granted", ApprovalID: "apr_1", ApprovedBy: "usr_1",
 				GuardrailName: "pii", GuardrailVerdict: "reject", GuardrailLatency: 1500 * time.Microsecond,
 				MessageID: "request-7", Session: "s-1", ClientAddress: "192.0.2.7", HTTPVersion: "1.1", URI: "file:///a",
 				UpstreamNetwork: "tcp", UpstreamHost: "tools.example", UpstreamPort: 8443, UpstreamErrorType: "503",
@@ -168,6 +169,7 @@ func TestSpanAttributesOfTheSpecification(t *testing.T) {
 				"mcp.guardrail.verdict": "reject", "mcp.guardrail.latency_ms": "1.5", "error.type": "policy_denied",
 				"jsonrpc.request.id": "request-7", "mcp.session.id": "s-1", "client.address": "192.0.2.7", "mcp.resource.uri": "file:///a",
 				"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1",
+				"svc.approval": "granted", "svc.approval_id": "apr_1", "svc.approved_by": "usr_1",
 			}
 			got := attributes(root.Attributes)
 			for k, v := range want {

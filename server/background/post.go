@@ -38,6 +38,9 @@ func ParseAllowed(s string) (a Allowed, err error) {
 	if err != nil {
 		return a, fmt.Errorf("%q is neither a network such as 10.1.0.0/16 nor one with a port such as 10.1.2.3/32:8443 or [fd00::/8]:8443", s)
 	}
+	if hostname.Unwrap(a.Network.Addr()) != a.Network.Addr() { // addresses are compared unwrapped
+		return a, fmt.Errorf("%q is a network of IPv4 inside IPv6: write the one of IPv4", s)
+	}
 	a.Network = a.Network.Masked()
 	return a, nil
 }

@@ -113,38 +113,35 @@ func (s *Sender) send(ctx context.Context) error {
 	defer s.waiting.Store(0)
 	ticker := time.NewTicker(s.Interval)
 	defer ticker.Stop()
-	s.read(ctx)
+	s.read(ctx, ticker)
 	for {
 		due := s.start(ctx, &attempts)
 		select {
 		case <-ctx.Done():
 			return nil
 		case r := <-s.results:
-			s.unsaved = append(s.unsaved, r)
-			s.collect()
+			for more := true; more; { // what is ready is stored at once
+				s.unsaved = append(s.unsaved, r)
+				select {
+				case r = <-s.results:
+				default:
+					more = false
+				}
+			}
 			s.save(ctx)
 		case <-time.After(due):
 		case <-ticker.C:
-			s.read(ctx)
+			s.read(ctx, ticker)
 			s.save(ctx)
 		}
 	}
 }
 
-// collect adds the results that are ready.
-func (s *Sender) collect() {
-	for {
-		select {
-		case r := <-s.results:
-			s.unsaved = append(s.unsaved, r)
-		default:
-			return
-		}
-	}
-}
-
-// read reads what was queued since the last time. A failure is logged, and the next tick reads again.
-func (s *Sender) read(ctx context.Context) {
+// read reads what was queued since the last time. A failure is logged, and the next tick reads again:
+// after the interval, and where there are many tenants so late that reading takes a fifth of the time.
+func (s *Sender) read(ctx context.Context, next *time.Ticker) {
+	began := time.Now()
+	defer func() { next.Reset(max(s.Interval, 4*time.Since(began))) }()
 	tenants, err := s.Records.ListTenants(ctx)
 	known := map[string]bool{}
 	for i := 0; err == nil && i < len(tenants); i++ {
@@ -189,9 +186,18 @@ func (s *Sender) readTenant(ctx context.Context, tenant string, known map[string
 				s.hooks[id] = h
 			}
 			known[id] = true
+			if !h.webhook.UpdatedAt.Equal(q.Webhook.UpdatedAt) { // it may work now: nothing waits for its next attempt
+				for _, l := range h.lines {
+					l.next = time.Time{}
+				}
+				heap.Init(&h.idle)
+			}
 			h.webhook, h.last, after[id] = q.Webhook, q.Last, q.Last
 			for j := range q.Waiting {
 				h.add(&q.Waiting[j])
+			}
+			if q.Webhook.Waiting > 0 && len(h.lines) == 0 { // the store lost results, at a failover: read all again
+				h.last = ""
 			}
 			more = more || len(q.Waiting) == readAtOnce
 		}
@@ -217,7 +223,7 @@ func (s *Sender) start(ctx context.Context, attempts *sync.WaitGroup) time.Durat
 	now, wait := s.Now(), time.Hour
 	for _, h := range s.hooks {
 		for h.webhook.Enabled && h.running < attemptsPerWebhook && len(h.idle) > 0 {
-			if due := h.idle[0].next.Sub(now); due > 0 {
+			if due := h.idle[0].next.Sub(now); due > 0 && due <= maxPause { // later: the clock went back
 				wait = min(wait, due)
 				break
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,7 +83,7 @@ func (o *outbox) webhook(name string) store.Webhook {
 // queue queues n events, each about one of some subjects in turn, numbered for each subject.
 func (o *outbox) queue(n, subjects int) {
 	o.t.Helper()
-	if err := o.tenant.NotifyOnce(o.t.Context(), store.Subject{Kind: "test"}, func(string) (string, []store.Event) {
+	if err := o.tenant.NotifyOnce(o.t.Context(), "test", func(string) (string, []store.Event) {
 		events := make([]store.Event, n)
 		for i := range events {
 			id := fmt.Sprint(i % subjects)
@@ -261,11 +262,99 @@ func TestFailingWebhookIsDisabled(t *testing.T) {
 			if _, err := o.tenant.UpdateWebhook(t.Context(), h.ID, store.WebhookUpdate{Enabled: &on}); err != nil {
 				t.Fatal(err)
 			}
-			pass(7 * time.Hour)
+			pass(time.Minute) // the change makes all attempts due
 			if n := o.deliveries(h, store.DeliveryWaiting); n != 0 || len(o.got) == 0 {
 				t.Errorf("%d wait, %d were sent", n, len(o.got))
 			}
 		})
+	})
+}
+
+// forgetful is a store that loses results, as a database does that fails over to a standby.
+type forgetful struct {
+	*memory.Store
+	lost int // of the next ones
+}
+
+type forgetfulTenant struct {
+	store.Tenant
+	of *forgetful
+}
+
+func (f *forgetful) Tenant(id string) store.Tenant { return forgetfulTenant{f.Store.Tenant(id), f} }
+
+func (f forgetfulTenant) RecordAttempts(ctx context.Context, list []store.Attempt) ([]store.Webhook, error) {
+	if f.of.lost > 0 {
+		f.of.lost--
+		return nil, nil
+	}
+	return f.Tenant.RecordAttempts(ctx, list)
+}
+
+// A message whose result the store lost is sent again, by the process that sent it, and so is one whose
+// next attempt a clock that went back has moved away.
+func TestWaitingMessagesAreFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			lost   int
+			back   time.Duration
+			status int
+		}{
+			"lost result":         {lost: 1, status: 200},
+			"clock that was back": {back: 1000 * time.Hour, status: 503},
+		} {
+			o := newOutbox(t)
+			h := o.webhook("h")
+			o.answer = func(sent) (Answer, error) {
+				if len(o.got) == 0 {
+					return Answer{Status: c.status}, nil
+				}
+				return Answer{Status: 200}, nil
+			}
+			o.queue(1, 1)
+			var slow atomic.Int64
+			s := NewSender(EvaluatorOptions{Records: &forgetful{o.store, c.lost}, Now: func() time.Time { return time.Now().Add(-time.Duration(slow.Load())) }}, o.post)
+			ctx, cancel := context.WithCancel(t.Context())
+			var done sync.WaitGroup
+			done.Go(func() { s.Run(ctx) })
+			pass(time.Second)
+			slow.Store(int64(c.back))
+			pass(time.Minute)
+			if n := o.deliveries(h, store.DeliveryDelivered); n != 1 || len(o.got) != 2 {
+				t.Errorf("%s: %d delivered in %d attempts", name, n, len(o.got))
+			}
+			cancel()
+			done.Wait()
+		}
+	})
+}
+
+// slowStore is a store with so many tenants that their list takes a second.
+type slowStore struct {
+	*memory.Store
+	reads int
+}
+
+func (s *slowStore) ListTenants(ctx context.Context) ([]store.TenantInfo, error) {
+	s.reads++
+	pass(time.Second)
+	return s.Store.ListTenants(ctx)
+}
+
+// Reading the queues takes at most a fifth of the time of a process.
+func TestSlowQueuesAreReadRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowStore{Store: newOutbox(t).store}
+		s := NewSender(EvaluatorOptions{Records: slow}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { s.Run(ctx) })
+		pass(100*time.Second + time.Millisecond)
+		cancel()
+		done.Wait()
+		if slow.reads < 18 || slow.reads > 22 {
+			t.Errorf("%d reads of a second in 100 seconds", slow.reads)
+		}
 	})
 }
 

@@ -134,15 +134,19 @@ func (e *Evaluator) tenant(ctx context.Context, t store.Tenant, last, now time.T
 	if err != nil {
 		return err
 	}
-	for i := range targets {
+	measured := map[string][]Assessment{}
+	for i := 0; err == nil && i < len(targets); i++ {
 		target := &targets[i]
 		for _, at := range evaluationTimes(target, last, now) {
-			if err := e.target(ctx, t, target, at); err != nil {
-				return fmt.Errorf("SLA %s: %w", target.ID, err)
+			s, failed := e.target(ctx, t, target, at)
+			if failed != nil {
+				err = fmt.Errorf("SLA %s: %w", target.ID, failed)
+				break
 			}
+			measured[target.ID] = append(measured[target.ID], s)
 		}
 	}
-	return e.notePolicies(ctx, t, now)
+	return errors.Join(err, noteTargets(ctx, t, targets, measured), e.notePolicies(ctx, t, now))
 }
 
 // evaluationTimes returns the times at which a target has to be measured: the ends
@@ -171,17 +175,16 @@ func evaluationTimes(target *store.SLATarget, last, now time.Time) []time.Time {
 // target measures one target over the period that ends at the given time, including
 // the current minute. Statistics are kept by the minute; the period that is
 // recorded ends at the given time, which is never in the future.
-func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, end time.Time) error {
+func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SLATarget, end time.Time) (s Assessment, err error) {
 	at := minuteAfter(end)
 	stats, err := e.Traces.TracesOf(t.ID()).Stats(ctx, store.StatsQuery{
 		From: at.Add(-periods[target.EvaluationPeriod]), To: at, AgentID: target.AgentID,
 	})
 	if err != nil {
-		return err
+		return s, err
 	}
-	s := Measure(target, &stats.Summary)
-	if s.Status != stateBreached {
-		return noteSLA(ctx, t, target, &s)
+	if s = Measure(target, &stats.Summary); s.Status != stateBreached {
+		return s, nil
 	}
 	v := store.SLAViolation{
 		SLAID: target.ID, SLAName: target.Name, AgentName: target.AgentName,
@@ -191,7 +194,7 @@ func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SL
 	}
 	known, _, err := t.ListViolations(ctx, store.ViolationFilter{SLAID: target.ID, Since: stats.From}, store.Page{})
 	if err != nil {
-		return err
+		return s, err
 	}
 	for _, kind := range []struct {
 		name   string
@@ -204,15 +207,15 @@ func (e *Evaluator) target(ctx context.Context, t store.Tenant, target *store.SL
 		created, err := t.RecordViolation(ctx, v)
 		switch {
 		case store.KindOf(err) == store.NotFound: // the target was deleted meanwhile
-			return nil
+			return Assessment{Status: stateNoData}, nil
 		case err != nil:
-			return err
+			return s, err
 		case created:
 			e.Logger.Info("SLA violated", "tenant", t.ID(), "sla", target.ID, "type", v.Type,
 				"p99_ms", s.P99Ms, "error_rate", s.ErrorRate)
 		}
 	}
-	return noteSLA(ctx, t, target, &s)
+	return s, nil
 }
 
 // minuteAfter returns the end of the minute in which a period ends: it was measured up to there.

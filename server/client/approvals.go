@@ -17,6 +17,26 @@ func (c *Client) ListApprovals(ctx context.Context, q ApprovalQuery) (api.Page[a
 	return bare[api.Page[api.ApprovalRecord]](ctx, c, "GET", path("approvals"), q.query().set("status", q.Status), nil)
 }
 
+// maxApprovalPages bounds the pages of AllApprovals.
+const maxApprovalPages = 20
+
+// AllApprovals lists the approvals with a status page by page, newest first, up to 10,000: pending and
+// granted ones are fewer. list is ListApprovals.
+func AllApprovals(ctx context.Context, list func(context.Context, ApprovalQuery) (api.Page[api.ApprovalRecord], error), status string) (all []api.ApprovalRecord, err error) {
+	q := ApprovalQuery{Page: Page{Limit: api.MaxLimit}, Status: status}
+	for range maxApprovalPages {
+		page, err := list(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Data...); page.Next == "" {
+			break
+		}
+		q.After = page.Next
+	}
+	return all, nil
+}
+
 // GetApproval calls GET /api/approvals/:id. It has the arguments of the call if the key could
 // decide.
 func (c *Client) GetApproval(ctx context.Context, id string) (api.ApprovalRecord, error) {

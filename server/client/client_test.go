@@ -302,6 +302,9 @@ func testApprovals(t *testing.T, person, gateway *client.Client) {
 	if got := must[api.Page[api.ApprovalRecord]](t)(person.ListApprovals(ctx, client.ApprovalQuery{Status: api.ApprovalPending})); got.Total != 1 || got.Data[0].ID != asked.ID {
 		t.Errorf("approvals %+v", got)
 	}
+	if got := must[[]api.ApprovalRecord](t)(client.AllApprovals(ctx, person.ListApprovals, api.ApprovalPending)); len(got) != 1 || got[0].Version != 1 {
+		t.Errorf("approvals %+v", got)
+	}
 	if got := must[api.ApprovalRecord](t)(person.GetApproval(ctx, asked.ID)); len(got.Arguments) != 1 || got.Status != api.ApprovalPending {
 		t.Errorf("approval %+v", got)
 	}
@@ -310,7 +313,10 @@ func testApprovals(t *testing.T, person, gateway *client.Client) {
 	if _, err := gateway.ClaimApproval(ctx, asked.ID, claim); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
 		t.Errorf("claim before the grant: %v", err)
 	}
-	if got := must[api.ApprovalRecord](t)(person.DecideApproval(ctx, asked.ID, api.ApprovalDecision{Decision: "grant"})); got.Status != api.ApprovalGranted {
+	if _, err := person.DecideApproval(ctx, asked.ID, api.ApprovalDecision{Decision: "grant", Version: 2}); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		t.Errorf("a grant of another version: %v", err)
+	}
+	if got := must[api.ApprovalRecord](t)(person.DecideApproval(ctx, asked.ID, api.ApprovalDecision{Decision: "grant", Version: 1})); got.Status != api.ApprovalGranted {
 		t.Errorf("decided %+v", got)
 	}
 	if got := must[api.ApprovalAnswer](t)(gateway.ClaimApproval(ctx, asked.ID, claim)); got.Status != api.ApprovalUsed || got.ApprovedBy != "usr_admin" {

@@ -9,7 +9,7 @@ import (
 const (
 	SelfForbidden = "true"   // the caller cannot decide, as far as it is known who the caller is
 	SelfAllowed   = "false"  // the caller may decide
-	SelfStrict    = "strict" // nobody can decide while it is not known who the caller is
+	SelfStrict    = "strict" // nobody can grant while it is not known who the caller is
 )
 
 // Values of Approval.Show.
@@ -53,14 +53,15 @@ type ApprovalReason struct {
 // ApprovalArgument is one value of the arguments of a call, as it would be sent, in a form that is
 // safe to show: control, bidi, tag and zero-width characters are escapes.
 type ApprovalArgument struct {
-	// Pointer is the JSON Pointer of the value in the arguments. That of another parameter of the call begins
-	// with params/.
+	// Pointer is the JSON Pointer of the value in the arguments, in which the name of a member that looks like
+	// an index of an array is in quotation marks. That of another parameter of the call begins with params/.
 	Pointer string `json:"pointer"`
 	// Value is the JSON text of the value, shortened in its middle; Omitted is the number of
 	// characters that were left out.
 	Value   string `json:"value"`
 	Omitted int    `json:"omitted,omitempty"`
-	// Restored is the entity of a value that was put back in place of a token.
+	// Restored are the entities of the values in it that were put back in place of tokens, each once,
+	// with commas between them. These values are complete.
 	Restored string `json:"restored,omitempty"`
 	// Tag is equal for equal values of one gateway's session key: 8 hexadecimal digits. The control
 	// plane compares calls by it and does not return it.
@@ -136,7 +137,10 @@ type ApprovalClaim struct {
 // ApprovalDecision is the body of POST /api/approvals/:id/decision.
 type ApprovalDecision struct {
 	Decision string `json:"decision"` // grant, deny or revoke
-	Note     string `json:"note,omitempty"`
+	// Version is that of the approval which was read; 0 is the first one. A grant of another version
+	// is refused with 409.
+	Version int    `json:"version,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 // ApprovalDecided is a decision about an approval.
@@ -157,7 +161,9 @@ type ApprovalRequester struct {
 
 // ApprovalRecord is an approval as a person reads it. Lists leave Arguments out.
 type ApprovalRecord struct {
-	ID        string    `json:"id"`
+	ID string `json:"id"`
+	// Version is 1, and one more after each change of reasons or terms.
+	Version   int       `json:"version"`
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"createdAt"`
 	// ExpiresAt is when the status ends by itself; null when it is final.
@@ -275,7 +281,9 @@ func (r *ApprovalRequest) Validate() map[string]string {
 		c.text(field+".pointer", arg.Pointer, MaxApprovalPointers/2)
 		c.text(field+".value", arg.Value, MaxApprovalText/2)
 		c.count(field+".omitted", int64(arg.Omitted), MaxAuditSeq)
-		c.id(field+".restored", arg.Restored)
+		for entity := range strings.SplitSeq(arg.Restored, ",") {
+			c.id(field+".restored", entity)
+		}
 		if arg.Tag != "" {
 			c.hex(field+".tag", arg.Tag, 8)
 		}
@@ -313,6 +321,7 @@ func (b *ApprovalClaim) Validate() map[string]string {
 func (b *ApprovalDecision) Validate() map[string]string {
 	var c check
 	c.requiredEnum("decision", b.Decision, ApprovalDecisions)
+	c.count("version", int64(b.Version), MaxAuditSeq)
 	c.message("note", b.Note)
 	return c.details()
 }

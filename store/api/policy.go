@@ -222,6 +222,7 @@ func (c *check) arguments(raw json.RawMessage) {
 
 // PolicyUpdate is the body of PUT /api/policies/:id. Absent fields are not changed.
 type PolicyUpdate struct {
+	NoApproval        bool       `json:"-"` // sends null for Approval, which removes it
 	Name              *string    `json:"name,omitempty"`
 	Phase             *string    `json:"phase,omitempty"`
 	On                *string    `json:"on,omitempty"`
@@ -231,6 +232,18 @@ type PolicyUpdate struct {
 	Message           *string    `json:"message,omitempty"`
 	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
+}
+
+// MarshalJSON returns the fields that are given.
+func (b PolicyUpdate) MarshalJSON() ([]byte, error) {
+	type fields PolicyUpdate
+	if !b.NoApproval {
+		return json.Marshal(fields(b))
+	}
+	return json.Marshal(struct {
+		fields
+		Approval *Approval `json:"approval"`
+	}{fields: fields(b)})
 }
 
 // Validate returns what is wrong with the given fields, keyed by field. Whether they fit

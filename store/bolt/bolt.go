@@ -129,7 +129,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	if s.schema, err = s.upgrade(opts.Migrate); err == nil {
-		err = s.view(context.Background(), func(tx *bbolt.Tx) error { return unfinished(tx, path) })
+		err = s.view(context.Background(), func(tx *bbolt.Tx) error { return errors.Join(unfinished(tx, path), incomplete(tx, path)) })
 	}
 	if err != nil {
 		s.db.Close()

@@ -369,3 +369,29 @@ func FuzzPreflight(f *testing.F) {
 		_ = inspect(bytes.NewReader(b), int64(len(b)), "f")
 	})
 }
+
+// TestMissingBucket: a tenant without one of its buckets is refused when the file is opened, by name.
+func TestMissingBucket(t *testing.T) {
+	for _, name := range []string{"approval_calls", "webhook_queues", inTraces} {
+		path := filepath.Join(t.TempDir(), "svc.db")
+		s, err := Open(path, Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.CreateTenant(t.Context(), store.TenantCreate{ID: "t", Name: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.update(t.Context(), func(tx *bbolt.Tx) error {
+			return tx.Bucket(bucketData).Bucket([]byte("t")).DeleteBucket([]byte(name))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var damage *FileError
+		if s, err := Open(path, Options{NoSync: true}); !errors.As(err, &damage) || !strings.Contains(err.Error(), "tenant t has no bucket "+name) || damage.Advice == "" {
+			t.Errorf("%v, %v", s, err)
+		}
+	}
+}

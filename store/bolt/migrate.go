@@ -150,3 +150,17 @@ func schemaOf(tx *bbolt.Tx, path string) (int, error) {
 	}
 	return version, nil
 }
+
+// incomplete rejects a file in which a tenant lacks a bucket, which only damage or another build of
+// the same schema leaves.
+func incomplete(tx *bbolt.Tx, path string) error {
+	tenants := tx.Bucket(bucketData)
+	return tenants.ForEachBucket(func(id []byte) error {
+		for _, b := range tenantBuckets {
+			if tenants.Bucket(id).Bucket([]byte(b.name)) == nil {
+				return &FileError{Path: path, Problem: fmt.Sprintf("damaged, or written by an unreleased build: tenant %s has no bucket %s", id, b.name), Advice: adviceDamaged}
+			}
+		}
+		return nil
+	})
+}

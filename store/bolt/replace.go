@@ -83,7 +83,7 @@ func markRestored(ctx context.Context, path string, now time.Time) (err error) {
 	return db.Update(func(tx *bbolt.Tx) error {
 		tenants := tx.Bucket(bucketData)
 		err := tenants.ForEachBucket(func(id []byte) error {
-			return record.LapseApprovals(recordTx{d: data{tenants.Bucket(id)}, ctx: ctx}, now)
+			return record.LapseApprovals(recordTx{d: data{tenants.Bucket(id)}, ctx: ctx}, now, "")
 		})
 		if err == nil {
 			_, err = store.MarkRestored(ctx, marks{tx.Bucket(bucketMarks)}, now, time.Time{})

@@ -127,7 +127,7 @@ func TestARestoreEndsApprovals(t *testing.T) {
 	}
 	defer s.Close()
 	for decision, want := range map[string]string{"": store.ApprovalExpired, store.DecisionGrant: store.ApprovalExpired, store.DecisionDeny: store.ApprovalDenied} {
-		if got, err := s.Tenant("t").GetApproval(ctx, ids[decision], ""); err != nil || got.Status != want {
+		if got, err := s.Tenant("t").GetApproval(ctx, ids[decision], "", ""); err != nil || got.Status != want {
 			t.Errorf("%q is %s after a restore, want %s (%v)", decision, got.Status, want, err)
 		}
 	}

@@ -1,11 +1,11 @@
 package record
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"svc/store"
@@ -23,38 +23,26 @@ import (
 // A denied, used or expired approval is kept, and another request for the call makes a new one;
 // for a denied one after its time.
 
-// similarScanned bounds the granted approvals among which similar calls are sought.
-const similarScanned = 1000
-
-// errWrites ends a read transaction that would have to write.
-var errWrites = errors.New("the call must be written")
-
 // RequestApproval returns the approval of a call, or makes one.
 func (t *Tenant) RequestApproval(ctx context.Context, keyID string, call store.ApprovalCall) (out store.ApprovalOutcome, err error) {
 	if call.Show == store.ShowNone {
 		call.Arguments = withoutValues(call.Arguments)
 	}
-	// First in a read transaction: gateways ask again and again until somebody has decided.
-	err = t.e.View(ctx, t.id, func(tx Tx) error {
-		out, err = t.request(tx, keyID, &call, false)
+	// Gateways ask again and again until somebody has decided.
+	err = t.mayWrite(ctx, func(tx Tx) error {
+		out, err = t.request(tx, keyID, &call)
 		return err
 	})
-	if errors.Is(err, errWrites) {
-		err = t.e.Update(ctx, t.id, func(tx Tx) error {
-			out, err = t.request(tx, keyID, &call, true)
-			return err
-		})
-	}
 	if err != nil {
 		return store.ApprovalOutcome{}, err
 	}
 	return out, nil
 }
 
-// request is RequestApproval in a transaction; it returns errWrites where it may not write.
-func (t *Tenant) request(tx Tx, keyID string, call *store.ApprovalCall, write bool) (out store.ApprovalOutcome, err error) {
+// request is RequestApproval in a transaction.
+func (t *Tenant) request(tx Tx, keyID string, call *store.ApprovalCall) (out store.ApprovalOutcome, err error) {
 	now := t.e.Now()
-	if out.NewKeyTag, err = noteKeyTag(tx, keyID, call.KeyTag, now, write); err != nil {
+	if out.NewKeyTag, err = noteKeyTag(tx, keyID, call.KeyTag, now); err != nil {
 		return out, err
 	}
 	id, err := tx.Get(approvalCalls, joined(keyID, call.Digest))
@@ -67,25 +55,20 @@ func (t *Tenant) request(tx Tx, keyID string, call *store.ApprovalCall, write bo
 			return out, err
 		}
 	}
-	known := !a.Until.IsZero()
 	switch {
-	case known && a.Status == store.ApprovalDenied, known && a.Status == store.ApprovalGranted && covers(a.Reasons, call.Reasons):
+	case a.Until.IsZero(): // there is none, or its time is over
+	case a.Status == store.ApprovalDenied, a.Status == store.ApprovalGranted && covers(a.Reasons, call.Reasons):
 		out.Approval = a
 		return out, nil
-	case known && a.Status == store.ApprovalPending:
+	case a.Status == store.ApprovalPending:
 		changed, fits := merge(&a.ApprovalCall, call)
 		a.Until = a.CreatedAt.Add(a.Expires)
 		if a.Settle(now); !fits || !a.Live() {
 			break
 		}
 		if changed {
-			if !write {
-				return out, errWrites
-			}
-			if err := t.setApproval(tx, &stored, &a); err != nil {
-				return out, err
-			}
-			if a.Show == store.ShowNone {
+			a.Version++
+			if err = t.setApproval(tx, &stored, &a); err == nil && a.Show == store.ShowNone {
 				err = putArguments(tx, a.ID, withoutValues(call.Arguments))
 			}
 		}
@@ -94,9 +77,6 @@ func (t *Tenant) request(tx Tx, keyID string, call *store.ApprovalCall, write bo
 			out.Similar, err = similar(tx, &a, call.Arguments, now)
 		}
 		return out, err
-	}
-	if !write {
-		return out, errWrites
 	}
 	if a.ID != "" && stored.Live() { // its time is over, or it is not for these reasons
 		a = stored
@@ -110,19 +90,20 @@ func (t *Tenant) request(tx Tx, keyID string, call *store.ApprovalCall, write bo
 
 // newApproval makes an approval, within the bounds.
 func (t *Tenant) newApproval(tx Tx, keyID string, call *store.ApprovalCall, out store.ApprovalOutcome, now time.Time) (store.ApprovalOutcome, error) {
+	a := store.Approval{ID: t.e.NewID(store.PrefixApproval, now), Version: 1, ApprovalCall: *call, Status: store.ApprovalPending, CreatedAt: now, Until: now.Add(call.Expires)}
+	// Before anything else is read: it ends an attempt that only reads.
+	if err := tx.Put(approvalCalls, joined(keyID, call.Digest), []byte(a.ID)); err != nil {
+		return out, err
+	}
 	key, err := keyByID(tx, keyID)
 	if err != nil {
 		return out, err
 	}
-	if err := roomForApproval(tx, keyID, digestOf(call.Principal), digestOf(call.Tool), now); err != nil {
+	a.RequestedBy = store.ApprovalRequester{KeyID: keyID, Name: key.Name, Prefix: key.Prefix}
+	if err := roomForApproval(tx, &a); err != nil {
 		return out, err
 	}
-	a := store.Approval{ID: t.e.NewID(store.PrefixApproval, now), ApprovalCall: *call, Status: store.ApprovalPending, CreatedAt: now, Until: now.Add(call.Expires),
-		RequestedBy: store.ApprovalRequester{KeyID: keyID, Name: key.Name, Prefix: key.Prefix}}
 	if err := t.setApproval(tx, nil, &a); err != nil {
-		return out, err
-	}
-	if err := tx.Put(approvalCalls, joined(keyID, call.Digest), []byte(a.ID)); err != nil {
 		return out, err
 	}
 	if err := putArguments(tx, a.ID, call.Arguments); err != nil {
@@ -133,56 +114,37 @@ func (t *Tenant) newApproval(tx Tx, keyID string, call *store.ApprovalCall, out 
 	return out, err
 }
 
+// maxKeyTags bounds the tags that are kept of an API key.
+const maxKeyTags = 4
+
 // noteKeyTag records the tag of a gateway's session key, and reports whether another one was
 // seen with the same API key. A tag that is seen again is written once in an hour.
-func noteKeyTag(tx Tx, keyID, tag string, now time.Time, write bool) (isNew bool, err error) {
+func noteKeyTag(tx Tx, keyID, tag string, now time.Time) (isNew bool, err error) {
 	row, err := tx.Get(approvalTags, []byte(keyID))
 	if err != nil {
 		return false, err
 	}
 	tags, err := keyTags([]byte(keyID), row, now)
-	if err != nil {
+	seen, known := tags[tag]
+	if err != nil || known && now.Sub(seen) < time.Hour {
 		return false, err
 	}
-	for i := range tags {
-		if tags[i].Tag == tag {
-			if now.Sub(tags[i].Seen) < time.Hour {
-				return false, nil
-			}
-			tags = slices.Delete(tags, i, i+1)
-			return false, putKeyTags(tx, keyID, append(tags, seenTag{tag, now}), write)
-		}
+	for len(tags) >= maxKeyTags && !known {
+		delete(tags, slices.MinFunc(slices.Collect(maps.Keys(tags)), func(a, b string) int { return tags[a].Compare(tags[b]) }))
 	}
-	tags = append(tags[max(0, len(tags)-maxKeyTags+1):], seenTag{tag, now})
-	return len(tags) > 1, putKeyTags(tx, keyID, tags, write)
+	tags[tag] = now
+	return !known && len(tags) > 1, put(tx, approvalTags, []byte(keyID), tags)
 }
 
-// tagRow has the tags of an API key, the newest last.
-type tagRow struct{ Tags []seenTag }
-
-// seenTag is the tag of a session key, and when it was seen last.
-type seenTag struct {
-	Tag  string
-	Seen time.Time
-}
-
-// maxKeyTags bounds the tags that are kept of an API key.
-const maxKeyTags = 4
-
-// keyTags returns the tags in the row of an API key that were seen within KeyTagsWithin.
-func keyTags(keyID, row []byte, now time.Time) (tags []seenTag, err error) {
-	var seen tagRow
+// keyTags returns the tags in the row of an API key that were seen within KeyTagsWithin, and when
+// they were seen last.
+func keyTags(keyID, row []byte, now time.Time) (tags map[string]time.Time, err error) {
+	tags = map[string]time.Time{}
 	if row != nil {
-		err = decode(keyID, row, &seen)
+		err = decode(keyID, row, &tags)
 	}
-	return slices.DeleteFunc(seen.Tags, func(s seenTag) bool { return now.Sub(s.Seen) >= store.KeyTagsWithin }), err
-}
-
-func putKeyTags(tx Tx, keyID string, tags []seenTag, write bool) error {
-	if !write {
-		return errWrites
-	}
-	return put(tx, approvalTags, []byte(keyID), tagRow{tags})
+	maps.DeleteFunc(tags, func(_ string, seen time.Time) bool { return now.Sub(seen) >= store.KeyTagsWithin })
+	return tags, err
 }
 
 // covers reports whether all reasons are among others; their notes do not matter.
@@ -232,76 +194,71 @@ func withoutValues(list []store.ApprovalArgument) []store.ApprovalArgument {
 	return out
 }
 
-// roomForApproval enforces the bounds on new approvals. The open ones of a tenant are few: they
-// are counted, and all other rows are read in ranges that the bounds limit.
-func roomForApproval(tx Tx, keyID, principal, tool string, now time.Time) error {
-	for _, bound := range []struct {
-		of     string
-		most   int
-		having []string
-	}{
-		{"the principal", store.MaxOpenApprovalsPrincipal, []string{principal}},
-		{"the gateway's key", store.MaxOpenApprovalsKey, []string{keyID}},
-		{"the tenant", store.MaxOpenApprovals, nil},
-	} {
-		n, err := tx.Count(approvalIndex, byStatus(store.ApprovalPending, bound.having...))
-		if err != nil {
-			return err
+// roomForApproval enforces the bounds on new approvals.
+func roomForApproval(tx Tx, a *store.Approval) error {
+	now, who := a.CreatedAt, columns(a)
+	var open [3]int // of the principal, of the key, of all
+	err := scanApprovals(tx, store.ApprovalPending, time.Time{}, func(r *approvalRow) bool {
+		open[2]++
+		if strings.HasPrefix(r.columns, who[:columnSize]) {
+			open[0]++
 		}
-		if n >= bound.most {
-			return &store.ApprovalLimitError{Limit: fmt.Sprintf("%s has %d that nobody has decided", bound.of, n), RetryAfter: time.Minute}
+		if r.columns[keyColumn:] == who[keyColumn:] {
+			open[1]++
+		}
+		return true
+	})
+	for i, most := range [...]int{store.MaxOpenApprovalsPrincipal, store.MaxOpenApprovalsKey, store.MaxOpenApprovals} {
+		if err == nil && open[i] >= most {
+			of := [...]string{"the principal", "the gateway's key", "the tenant"}[i]
+			err = &store.ApprovalLimitError{Limit: fmt.Sprintf("%s has %d that nobody has decided", of, open[i]), RetryAfter: time.Minute}
 		}
 	}
-	r := prefixed(string(joined(byPrincipal, principal)))
-	r.From = joined(byPrincipal, principal, store.FirstID(store.PrefixApproval, now.Add(-time.Hour)))
-	var made []time.Time
-	err := tx.Scan(approvalIndex, r, func(_, value []byte) (bool, error) {
-		if at := timeAt(value); now.Sub(at) < time.Hour {
-			made = append(made, at)
+	var made, refused []time.Time
+	for _, status := range store.ApprovalStatuses {
+		if err == nil {
+			err = scanApprovals(tx, status, now.Add(-time.Hour), func(r *approvalRow) bool {
+				if now.Sub(r.created) < time.Hour {
+					made = append(made, r.created)
+				}
+				return true
+			}, who[:columnSize])
 		}
-		return true, nil
-	})
-	if err == nil && len(made) >= store.MaxNewApprovals {
-		err = &store.ApprovalLimitError{Limit: fmt.Sprintf("the principal has made %d in an hour", len(made)), RetryAfter: made[len(made)-store.MaxNewApprovals].Add(time.Hour).Sub(now)}
+	}
+	if err == nil {
+		err = scanApprovals(tx, store.ApprovalDenied, now.Add(-store.MaxApprovalLife), func(r *approvalRow) bool {
+			refused = append(refused, r.ended)
+			return true
+		}, who[:2*columnSize])
 	}
 	if err != nil {
 		return err
 	}
-	return afterRefusals(tx, principal, tool, now)
-}
-
-// afterRefusals enforces the pause after many refusals of a principal and tool.
-func afterRefusals(tx Tx, principal, tool string, now time.Time) error {
-	prefix := string(joined(byRefusal, principal, tool)) + "\x00"
-	var at []time.Time
-	err := tx.Scan(approvalIndex, Range{From: []byte(prefix + timeText(now.Add(-2*store.RefusalPause))), To: []byte(prefix + "\xff"), Keys: true}, func(key, _ []byte) (bool, error) {
-		at = append(at, timeAt(key[len(prefix):]))
-		return true, nil
-	})
-	for i := store.MaxRefusals - 1; i < len(at) && err == nil; i++ {
-		ends := at[i].Add(store.RefusalPause)
-		if at[i].Sub(at[i-store.MaxRefusals+1]) <= store.RefusalPause && now.Before(ends) {
-			err = &store.ApprovalLimitError{Limit: fmt.Sprintf("%d calls of the tool by the principal were refused", store.MaxRefusals), RetryAfter: ends.Sub(now)}
+	slices.SortFunc(made, time.Time.Compare)
+	if len(made) >= store.MaxNewApprovals {
+		return &store.ApprovalLimitError{Limit: fmt.Sprintf("the principal has made %d in an hour", len(made)), RetryAfter: made[len(made)-store.MaxNewApprovals].Add(time.Hour).Sub(now)}
+	}
+	slices.SortFunc(refused, time.Time.Compare)
+	for i := store.MaxRefusals - 1; i < len(refused); i++ {
+		ends := refused[i].Add(store.RefusalPause)
+		if refused[i].Sub(refused[i-store.MaxRefusals+1]) <= store.RefusalPause && now.Before(ends) {
+			return &store.ApprovalLimitError{Limit: fmt.Sprintf("%d calls of the tool by the principal were refused", store.MaxRefusals), RetryAfter: ends.Sub(now)}
 		}
 	}
-	return err
+	return nil
 }
 
 // similar returns other pending or granted calls of the tool by the principal, newest first.
 func similar(tx Tx, a *store.Approval, arguments []store.ApprovalArgument, now time.Time) ([]store.ApprovalSimilar, error) {
-	of := joined(a.RequestedBy.KeyID, digestOf(a.Principal), digestOf(a.Tool))
 	var ids [][]byte
+	who := columns(a)
 	for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
-		r, left := prefixed(status), similarScanned
-		r.Reverse = true
-		err := tx.Scan(approvalIndex, r, func(key, value []byte) (bool, error) {
-			id := key[len(status)+1:]
-			if now.Before(timeAt(value)) && bytes.Equal(value[8:], of) && string(id) != a.ID {
-				ids = append(ids, slices.Clone(id))
+		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
+			if now.Before(r.until) && r.id != a.ID && r.columns[keyColumn:] == who[keyColumn:] {
+				ids = append(ids, []byte(r.id))
 			}
-			left--
-			return left > 0 && len(ids) < maxSimilar, nil
-		})
+			return len(ids) < maxSimilar
+		}, who[:2*columnSize])
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -86,7 +87,10 @@ func (t *Tenant) DecideApproval(ctx context.Context, id string, in store.Approva
 		}
 		key, err := keyByID(tx, in.KeyID)
 		if err == nil {
-			err = barred(tx, &a, &key)
+			err = inTeam(tx, &a, key.TeamID)
+		}
+		if err == nil {
+			err = barred(tx, &a, &key, in.Decision == store.DecisionGrant)
 		}
 		if err != nil {
 			return err
@@ -97,6 +101,8 @@ func (t *Tenant) DecideApproval(ctx context.Context, id string, in store.Approva
 			return nil
 		case a.Status != from:
 			return store.FieldError(store.Conflict, "the approval is "+a.Status, "decision", "needs an approval that is "+from)
+		case in.Decision == store.DecisionGrant && max(in.Version, 1) != a.Version:
+			return store.FieldError(store.Conflict, fmt.Sprintf("the approval has changed: its version is %d; read it again", a.Version), "version", "is not that of the approval")
 		}
 		before := a.Object()
 		a.Decisions = append(a.Decisions, store.ApprovalDecided{UserID: key.CreatedBy, KeyID: key.ID, Decision: in.Decision, Note: in.Note, At: now})
@@ -112,26 +118,29 @@ func (t *Tenant) DecideApproval(ctx context.Context, id string, in store.Approva
 	return a, err
 }
 
-// barred returns why a key may not decide about an approval, whatever its status is; nil when it
-// may.
-func barred(tx Tx, a *store.Approval, key *keyRecord) error {
+// inTeam returns NotFound for an approval that is not of an agent of a team; an empty team has all.
+func inTeam(tx Tx, a *store.Approval, team string) error {
+	if team == "" {
+		return nil
+	}
+	agent, _, err := AgentByName(tx, a.AgentName)
+	if err == nil && agent.TeamID != team {
+		err = store.Missing("approval")
+	}
+	return err
+}
+
+// barred returns why a key may not decide about an approval, or not grant it, whatever its status
+// is; nil when it may.
+func barred(tx Tx, a *store.Approval, key *keyRecord, grant bool) error {
 	if key.CreatedAt.After(a.CreatedAt) {
 		return store.Errorf(store.Forbidden, "a key that was made after the approval was requested cannot decide it")
-	}
-	if key.TeamID != "" {
-		team, err := teamOfAgent(tx, a.AgentName)
-		if err == nil && team != key.TeamID {
-			err = store.Errorf(store.Forbidden, "a key that is limited to a team decides only for agents of that team")
-		}
-		if err != nil {
-			return err
-		}
 	}
 	if a.NotSelf == store.SelfAllowed {
 		return nil
 	}
-	if a.NotSelf == store.SelfStrict && len(a.Persons) == 0 {
-		return store.Errorf(store.Forbidden, "it is not known who the caller is, and nobody can decide for themselves")
+	if grant && a.NotSelf == store.SelfStrict && len(a.Persons) == 0 {
+		return store.Errorf(store.Forbidden, "it is not known who the caller is, and nobody can grant for themselves")
 	}
 	emails, err := emailsOf(tx, []string{key.CreatedBy})
 	if err != nil {
@@ -153,34 +162,29 @@ func samePerson(a, b string) bool {
 	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
 }
 
-// teamOfAgent returns the team that an agent belongs to; empty when it belongs to none.
-func teamOfAgent(tx Tx, name string) (teamID string, err error) {
-	found, known, err := AgentByName(tx, name)
-	if err != nil || !known {
-		return "", err
-	}
-	a, _, err := get[store.Agent](tx, AgentRows, []byte(found.ID))
-	return a.TeamID, err
-}
-
 // GetApproval returns an approval.
-func (t *Tenant) GetApproval(ctx context.Context, id, keyID string) (a store.Approval, err error) {
+func (t *Tenant) GetApproval(ctx context.Context, id, keyID, teamID string) (a store.Approval, err error) {
 	err = t.e.View(ctx, t.id, func(tx Tx) error {
-		if _, a, err = approvalByID(tx, id, t.e.Now()); err != nil || a.Show == store.ShowNone {
+		if _, a, err = approvalByID(tx, id, t.e.Now()); err == nil {
+			err = inTeam(tx, &a, teamID)
+		}
+		if err != nil || a.Show == store.ShowNone {
 			return err
 		}
 		key, known, err := get[keyRecord](tx, KeyRows, []byte(keyID))
-		if err != nil || !known {
-			return err
+		if err == nil && known {
+			err = barred(tx, &a, &key, false)
 		}
-		if err := barred(tx, &a, &key); err != nil {
-			if store.KindOf(err) == store.Forbidden {
-				return nil
-			}
-			return err
+		if store.KindOf(err) == store.Forbidden {
+			return nil
 		}
-		a.Arguments, _, err = get[[]store.ApprovalArgument](tx, approvalArguments, []byte(id))
+		if err == nil && known {
+			a.Arguments, _, err = get[[]store.ApprovalArgument](tx, approvalArguments, []byte(id))
+		}
 		return err
 	})
-	return a, err
+	if err != nil {
+		return store.Approval{}, err
+	}
+	return a, nil
 }

@@ -6,101 +6,88 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"svc/store"
 )
 
-// Prefixes of the keys of the bucket approvalIndex besides the statuses.
+// The bucket approvalIndex has one row for each approval: status \0 id → the times of its end,
+// its creation and its decision or use, and its columns.
 const (
-	byPrincipal   = "by"        // ‖ principal ‖ id → time of the creation
-	byRefusal     = "refused"   // ‖ principal ‖ tool ‖ time ‖ id
-	byUntil       = "until"     // ‖ time ‖ id of a pending or granted one
-	byEnd         = "ended"     // ‖ time ‖ id
-	byEndArgument = "arguments" // ‖ time ‖ id, while there are arguments
+	rowTimes   = 3 * 8
+	columnSize = 34             // a letter, a colon and 32 hexadecimal digits
+	keyColumn  = 3 * columnSize // the last column
 )
 
-// digestOf is a part of a key for a text of any length: hexadecimal digits.
+// columns are what approvals are found by, of fixed sizes in front of the key that asked: digests
+// of the principal, the tool and the name of the agent, with a letter for each, so that a text of
+// one is not found in another.
+func columns(a *store.Approval) string {
+	return "p:" + digestOf(a.Principal) + "t:" + digestOf(a.Tool) + "a:" + digestOf(a.AgentName) + keyText(a.RequestedBy.KeyID)
+}
+
+func keyText(keyID string) string { return "k:" + keyID + ";" }
+
+// digestOf is a part of a row for a text of any length: hexadecimal digits.
 func digestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// timeText is a time as a part of a key.
-func timeText(at time.Time) string {
-	return string(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())))
+// approvalRow is a row of the index.
+type approvalRow struct {
+	id                    string
+	until, created, ended time.Time
+	columns               string
 }
 
-// timeAt returns the time at the begin of a value or a part of a key.
-func timeAt(b []byte) time.Time {
-	if len(b) < 8 {
-		return time.Time{}
-	}
-	return timeOf(int64(binary.BigEndian.Uint64(b)))
-}
-
-// approvalRows returns the rows of the index for an approval. The value of the row by status
-// has the end of the status, the key that asked, the principal and the tool.
-func approvalRows(a *store.Approval) map[string][]byte {
-	principal, tool := digestOf(a.Principal), digestOf(a.Tool)
-	rows := map[string][]byte{
-		string(joined(a.Status, a.ID)):               []byte(timeText(a.Until) + string(joined(a.RequestedBy.KeyID, principal, tool))),
-		string(joined(byPrincipal, principal, a.ID)): []byte(timeText(a.CreatedAt)),
-	}
-	if a.Live() {
-		rows[string(joined(byUntil, timeText(a.Until)+a.ID))] = present
-	} else {
-		rows[string(joined(byEnd, timeText(a.EndedAt)+a.ID))] = present
-		rows[string(joined(byEndArgument, timeText(a.EndedAt)+a.ID))] = present
-	}
-	for _, d := range a.Decisions {
-		if d.Decision == store.DecisionDeny {
-			rows[string(joined(byRefusal, principal, tool, timeText(d.At)+a.ID))] = present
+func indexRow(a *store.Approval) (key, value []byte) {
+	for _, at := range [...]time.Time{a.Until, a.CreatedAt, a.EndedAt} {
+		nanos := int64(0)
+		if !at.IsZero() {
+			nanos = at.UnixNano()
 		}
+		value = binary.BigEndian.AppendUint64(value, uint64(nanos))
 	}
-	return rows
+	return joined(a.Status, a.ID), append(value, columns(a)...)
 }
 
-// putApproval writes an approval with its rows of the index, or removes it: was is nil for a
-// new one, is for one to remove.
+// scanApprovals calls f with the approvals of a status that were made at from or later, newest
+// first, until it returns false: those whose columns have all of the texts. f must not use the
+// transaction, nor keep the row.
+func scanApprovals(tx Tx, status string, from time.Time, f func(r *approvalRow) bool, having ...string) error {
+	rows := prefixed(status)
+	rows.Reverse = true
+	if !from.IsZero() {
+		rows.From = joined(status, store.FirstID(store.PrefixApproval, from))
+	}
+	for _, text := range having {
+		rows.Having = append(rows.Having, []byte(text))
+	}
+	return tx.Scan(approvalIndex, rows, func(key, value []byte) (bool, error) {
+		if len(value) < rowTimes+keyColumn {
+			return false, fmt.Errorf("%w %q", ErrDamaged, key)
+		}
+		at := func(i int) time.Time { return timeOf(int64(binary.BigEndian.Uint64(value[8*i:]))) }
+		return f(&approvalRow{string(key[len(status)+1:]), at(0), at(1), at(2), string(value[rowTimes:])}), nil
+	})
+}
+
+// putApproval writes an approval with its row of the index; was is nil for a new one.
 func putApproval(tx Tx, was, is *store.Approval) error {
-	var old, rows map[string][]byte
-	if was != nil {
-		old = approvalRows(was)
-	}
-	if is != nil {
-		rows = approvalRows(is)
-	}
-	for key := range old {
-		if rows[key] == nil {
-			if err := tx.Delete(approvalIndex, []byte(key)); err != nil {
-				return err
-			}
+	if was != nil && was.Status != is.Status {
+		if err := tx.Delete(approvalIndex, joined(was.Status, was.ID)); err != nil {
+			return err
 		}
 	}
-	for key, value := range rows {
-		if !bytes.Equal(old[key], value) {
-			if err := tx.Put(approvalIndex, []byte(key), value); err != nil {
-				return err
-			}
-		}
-	}
-	if is != nil {
-		return put(tx, approvalRecords, []byte(is.ID), is)
-	}
-	call := joined(was.RequestedBy.KeyID, was.Digest)
-	id, err := tx.Get(approvalCalls, call)
-	if err == nil && string(id) == was.ID {
-		err = tx.Delete(approvalCalls, call)
-	}
-	if err != nil {
+	key, value := indexRow(is)
+	if err := tx.Put(approvalIndex, key, value); err != nil {
 		return err
 	}
-	if err := tx.Delete(approvalArguments, []byte(was.ID)); err != nil {
-		return err
-	}
-	return tx.Delete(approvalRecords, []byte(was.ID))
+	return put(tx, approvalRecords, []byte(is.ID), is)
 }
 
 // setApproval makes a change of an approval, and queues its message. All changes but removals
@@ -109,33 +96,20 @@ func (t *Tenant) setApproval(tx Tx, was, is *store.Approval) error {
 	if err := putApproval(tx, was, is); err != nil {
 		return err
 	}
-	n, typ := len(is.Decisions), store.EventApprovalDecided
+	typ := store.EventApprovalDecided
 	switch {
 	case was == nil:
 		typ = store.EventApprovalRequested
 	case is.Status == store.ApprovalExpired:
 		typ = store.EventApprovalExpired
-	case n == len(was.Decisions):
+	case len(is.Decisions) == len(was.Decisions):
 		return nil // other terms, a claim or a release
 	}
 	agent, _, err := AgentByName(tx, is.AgentName)
 	if err != nil {
 		return err
 	}
-	notice := store.ApprovalNotice{ID: is.ID, Status: is.Status, Tool: is.Tool, Method: is.Method, AgentID: agent.ID, AgentName: is.AgentName,
-		Environment: is.Environment, Principal: is.Principal, Client: is.Client, Upstream: is.Upstream, Gateway: is.Gateway,
-		ExpiresAt: is.Until, Requests: is.RequestID}
-	for _, r := range is.Reasons {
-		if r.RuleID != "" {
-			notice.RuleIDs = append(notice.RuleIDs, r.RuleID)
-		} else {
-			notice.PolicyIDs = append(notice.PolicyIDs, r.PolicyID)
-		}
-	}
-	if n > 0 {
-		notice.Decision, notice.DecidedBy = is.Decisions[n-1].Decision, is.Decisions[n-1].UserID
-	}
-	return t.notify(tx, store.ApprovalEvent(typ, &notice))
+	return t.notify(tx, store.ApprovalEvent(typ, agent.ID, is))
 }
 
 // approvalByID returns an approval as it is stored, and as it is at a time.
@@ -158,23 +132,14 @@ func putArguments(tx Tx, id string, list []store.ApprovalArgument) error {
 	return put(tx, approvalArguments, []byte(id), list)
 }
 
-// byStatus is the range of the rows of the index for a status.
-func byStatus(status string, having ...string) Range {
-	r := prefixed(status)
-	for _, text := range having {
-		r.Having = append(r.Having, []byte(text))
-	}
-	return r
-}
-
 // ListApprovals returns approvals, newest first.
 func (t *Tenant) ListApprovals(ctx context.Context, f store.ApprovalFilter, page store.Page) (list []store.Approval, total int, err error) {
 	err = t.e.View(ctx, t.id, func(tx Tx) error {
 		now := t.e.Now()
-		if f.Status == "" {
+		if f == (store.ApprovalFilter{}) {
 			list, total, err = pageOf[store.Approval](tx, approvalRecords, page, nil)
 		} else {
-			list, total, err = approvalsWith(tx, f.Status, page, now)
+			list, total, err = approvalsWith(tx, f, page, now)
 		}
 		for i := range list {
 			list[i].Settle(now)
@@ -184,71 +149,105 @@ func (t *Tenant) ListApprovals(ctx context.Context, f store.ApprovalFilter, page
 	return list, total, err
 }
 
-// approvalsWith lists the approvals with a status. Those whose status ended before now are left
-// out: soon they are listed as expired.
-func approvalsWith(tx Tx, status string, page store.Page, now time.Time) (list []store.Approval, total int, err error) {
-	live := (&store.Approval{Status: status}).Live()
-	r, prefix := prefixed(status), len(status)+1
-	if !live {
-		if total, err = tx.Count(approvalIndex, r); err != nil {
+// approvalsWith lists the approvals that a filter accepts. With a status, those whose status ended
+// before now are left out: soon they are listed as expired.
+func approvalsWith(tx Tx, f store.ApprovalFilter, page store.Page, now time.Time) (list []store.Approval, total int, err error) {
+	var agents map[string]bool
+	if f.TeamID != "" {
+		if agents, err = agentsOf(tx, f.TeamID); err != nil {
 			return nil, 0, err
 		}
-		if page.After.ID != "" {
-			r.To = joined(status, page.After.ID)
-		}
 	}
-	r.Reverse = true
+	statuses := store.ApprovalStatuses
+	if f.Status != "" {
+		statuses = []string{f.Status}
+	}
+	live := f.Status == store.ApprovalPending || f.Status == store.ApprovalGranted
+	most := max(page.Offset, 0) + page.Limit
 	var ids [][]byte
-	behind := 0 // rows of the list after page.After
-	err = tx.Scan(approvalIndex, r, func(key, value []byte) (bool, error) {
-		if live && !now.Before(timeAt(value)) {
-			return true, nil
-		}
-		if live {
-			total++
-		}
-		if id := key[prefix:]; page.After.ID == "" || string(id) < page.After.ID {
-			if behind >= page.Offset && (page.Limit <= 0 || len(ids) < page.Limit) {
-				ids = append(ids, slices.Clone(id))
+	for _, status := range statuses {
+		behind := 0 // of this status, after page.After
+		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
+			if live && !now.Before(r.until) || agents != nil && !agents[r.columns[2*columnSize+2:keyColumn]] {
+				return true
 			}
-			behind++
+			total++
+			if page.After.ID == "" || r.id < page.After.ID {
+				if behind++; page.Limit <= 0 || behind <= most {
+					ids = append(ids, []byte(r.id))
+				}
+			}
+			return true
+		})
+		if err != nil {
+			return nil, 0, err
 		}
-		return live || page.Limit <= 0 || len(ids) < page.Limit, nil
-	})
-	if err != nil {
-		return nil, 0, err
 	}
+	slices.SortFunc(ids, func(a, b []byte) int { return bytes.Compare(b, a) })
+	ids = ids[min(max(page.Offset, 0), len(ids)):]
+	if page.Limit > 0 {
+		ids = ids[:min(page.Limit, len(ids))]
+	}
+	list, err = approvalsByID(tx, ids)
+	return list, total, err
+}
+
+func approvalsByID(tx Tx, ids [][]byte) ([]store.Approval, error) {
 	values, err := tx.Many(approvalRecords, ids)
-	list = make([]store.Approval, len(ids))
+	list := make([]store.Approval, len(values))
 	for i := range values {
 		if err := decode(ids[i], values[i], &list[i]); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return list, total, err
+	return list, err
+}
+
+// agentsOf returns the digests of the names of a team's agents, the former ones too.
+func agentsOf(tx Tx, team string) (map[string]bool, error) {
+	names, ids := map[string]bool{}, map[string]bool{}
+	err := each(tx, AgentRows, Range{Having: [][]byte{field("TeamID", team)}}, func(a *store.Agent) (bool, error) {
+		if a.TeamID == team {
+			names[digestOf(a.Name)], ids[a.ID] = true, true
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return names, tx.Scan(agentAliases, Range{}, func(key, value []byte) (bool, error) {
+		var a aliasRecord
+		err := decode(key, value, &a)
+		if ids[a.Agent] {
+			names[digestOf(string(key))] = true
+		}
+		return true, err
+	})
 }
 
 // EndApprovals ends approvals whose time is over.
 func (t *Tenant) EndApprovals(ctx context.Context) (open int, more bool, err error) {
-	now := t.e.Now()
-	due := Range{From: joined(byUntil, ""), To: joined(byUntil, timeText(now.Add(1))), Most: 1}
-	var rows [][]byte
-	read := func(tx Tx) (err error) {
-		if rows, err = firstKeys(tx, due, trimmedAtOnce); err == nil {
-			open, err = tx.Count(approvalIndex, prefixed(store.ApprovalPending))
+	err = t.mayWrite(ctx, func(tx Tx) error {
+		now := t.e.Now()
+		var due []string
+		open, more = 0, false
+		for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
+			err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
+				switch {
+				case !now.Before(r.until):
+					due = append(due, r.id)
+				case status == store.ApprovalPending:
+					open++
+				}
+				return true
+			})
+			if err != nil {
+				return err
+			}
 		}
-		return err
-	}
-	// First in a read transaction: mostly nothing is due.
-	if err := t.e.View(ctx, t.id, read); err != nil || len(rows) == 0 {
-		return open, false, err
-	}
-	err = t.e.Update(ctx, t.id, func(tx Tx) error {
-		if rows, err = firstKeys(tx, due, trimmedAtOnce); err != nil {
-			return err
-		}
-		for _, row := range rows {
-			stored, a, err := approvalByID(tx, idBehindTime(row, byUntil), now)
+		more = len(due) > trimmedAtOnce
+		for _, id := range due[:min(len(due), trimmedAtOnce)] {
+			stored, a, err := approvalByID(tx, id, now)
 			if err == nil {
 				err = t.setApproval(tx, &stored, &a)
 			}
@@ -256,98 +255,106 @@ func (t *Tenant) EndApprovals(ctx context.Context) (open int, more bool, err err
 				return err
 			}
 		}
-		open, err = tx.Count(approvalIndex, prefixed(store.ApprovalPending))
-		return err
+		return nil
 	})
-	return open, len(rows) == trimmedAtOnce, err
-}
-
-// firstKeys returns the first keys of a range of the index.
-func firstKeys(tx Tx, r Range, limit int) (keys [][]byte, err error) {
-	r.Keys = true
-	err = tx.Scan(approvalIndex, r, func(key, _ []byte) (bool, error) {
-		keys = append(keys, slices.Clone(key))
-		return len(keys) < limit, nil
-	})
-	return keys, err
-}
-
-// idBehindTime returns the id in a key of the index by time.
-func idBehindTime(key []byte, prefix string) string {
-	return string(key[min(len(prefix)+1+8, len(key)):])
+	return open, more, err
 }
 
 // LapseApprovals ends the time of all pending and granted approvals.
 func (t *Tenant) LapseApprovals(ctx context.Context) error {
-	return t.e.Update(ctx, t.id, func(tx Tx) error { return LapseApprovals(tx, t.e.Now()) })
+	return t.e.Update(ctx, t.id, func(tx Tx) error { return LapseApprovals(tx, t.e.Now(), "") })
 }
 
-// LapseApprovals ends the time of the pending and granted approvals whose rows of the index have
-// all of the texts.
-func LapseApprovals(tx Tx, now time.Time, having ...string) error {
+// LapseApprovals ends the time of the pending and granted approvals that a key asked for; of all
+// for an empty key.
+func LapseApprovals(tx Tx, now time.Time, keyID string) error {
+	var ids []string
 	for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
-		var ids [][]byte
-		r := byStatus(status, having...)
-		err := tx.Scan(approvalIndex, r, func(key, _ []byte) (bool, error) {
-			ids = append(ids, slices.Clone(key[len(status)+1:]))
-			return true, nil
+		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
+			if r.until.After(now) && (keyID == "" || r.columns[keyColumn:] == keyText(keyID)) {
+				ids = append(ids, r.id)
+			}
+			return true
 		})
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			stored, a, err := approvalByID(tx, string(id), time.Time{})
-			if err != nil {
-				return err
-			}
-			if a.Until.After(now) {
-				a.Until = now
-				if err := putApproval(tx, &stored, &a); err != nil {
-					return err
-				}
-			}
+	}
+	for _, id := range ids {
+		stored, a, err := approvalByID(tx, id, time.Time{})
+		if err == nil {
+			a.Until = now
+			err = putApproval(tx, &stored, &a)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ended is the range of the rows of approvals that ended before a time.
-// The zero time is before all of them.
-func ended(prefix string, before time.Time) Range {
-	r := Range{From: joined(prefix, ""), To: joined(prefix, ""), Keys: true, Most: 1}
-	if !before.IsZero() {
-		r.To = joined(prefix, timeText(before))
-	}
-	return r
-}
-
-// trimApprovals removes the arguments of approvals that ended before a time, and approvals that
-// ended before another one. A zero time removes nothing.
-func trimApprovals(tx Tx, arguments, approvals time.Time, limit int) (n int, err error) {
-	if arguments.IsZero() && approvals.IsZero() {
+// trimApprovals removes approvals that ended before a time, or only their arguments. The zero time
+// removes nothing.
+func trimApprovals(tx Tx, bucket string, before time.Time, limit int) (n int, err error) {
+	if before.IsZero() {
 		return 0, nil
 	}
-	rows, err := firstKeys(tx, ended(byEndArgument, arguments), limit)
-	if err != nil {
-		return 0, err
-	}
-	n = len(rows)
-	ids := make([][]byte, n)
-	for i, row := range rows {
-		ids[i] = []byte(idBehindTime(row, byEndArgument))
-	}
-	if err := tx.Delete(approvalArguments, ids...); err != nil {
-		return n, err
-	}
-	if err := tx.Delete(approvalIndex, rows...); err != nil {
-		return n, err
-	}
-	rows, err = firstKeys(tx, ended(byEnd, approvals), limit)
-	for i := 0; err == nil && i < len(rows); i++ {
-		var stored store.Approval
-		if stored, _, err = approvalByID(tx, idBehindTime(rows[i], byEnd), time.Time{}); err == nil {
-			err = putApproval(tx, &stored, nil)
+	ids, err := keysIn(tx, bucket, Range{To: []byte(store.FirstID(store.PrefixApproval, before.Add(time.Millisecond)))})
+	for chunk := range slices.Chunk(ids, trimmedAtOnce) {
+		list, other := approvalsByID(tx, chunk)
+		if err = other; err != nil {
+			break
+		}
+		for i := 0; i < len(list) && n < limit && err == nil; i++ {
+			if a := &list[i]; !a.Live() && a.EndedAt.Before(before) {
+				n++
+				if err = tx.Delete(approvalArguments, chunk[i]); err == nil && bucket == approvalRecords {
+					err = removeApproval(tx, a)
+				}
+			}
 		}
 	}
-	return max(n, len(rows)), err
+	return n, err
+}
+
+func removeApproval(tx Tx, a *store.Approval) error {
+	call := joined(a.RequestedBy.KeyID, a.Digest)
+	id, err := tx.Get(approvalCalls, call)
+	if err == nil && string(id) == a.ID {
+		err = tx.Delete(approvalCalls, call)
+	}
+	if err == nil {
+		err = tx.Delete(approvalIndex, joined(a.Status, a.ID))
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Delete(approvalRecords, []byte(a.ID))
+}
+
+// mayWrite is Update for f that mostly writes nothing: it runs in a read transaction first, and in
+// one that writes only after an attempt to write.
+func (t *Tenant) mayWrite(ctx context.Context, f func(Tx) error) error {
+	err := t.e.View(ctx, t.id, func(tx Tx) error { return f(reading{tx}) })
+	if errors.Is(err, errWrites) {
+		err = t.e.Update(ctx, t.id, f)
+	}
+	return err
+}
+
+// errWrites ends a read transaction that would have to write.
+var errWrites = errors.New("a write in a read transaction")
+
+// reading is a transaction that fails with errWrites where it would write.
+type reading struct{ Tx }
+
+// Put fails.
+func (reading) Put(string, []byte, []byte) error { return errWrites }
+
+// Delete fails, unless there is nothing to remove.
+func (reading) Delete(_ string, keys ...[]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return errWrites
 }

@@ -118,11 +118,15 @@ func claimName(tx Tx, names, noun, old, name, id string) error {
 // page and the total. The rows that keep accepts contain the bytes of having; where keep is
 // nil, having decides alone, and only the page is read.
 func pageOf[T any](tx Tx, bucket string, page store.Page, keep func(*T) bool, having ...[]byte) (list []T, total int, err error) {
+	return pageIn(tx, bucket, Range{Having: having}, page, keep)
+}
+
+// pageIn is pageOf for the rows in a range. page.After.ID is their key.
+func pageIn[T any](tx Tx, bucket string, r Range, page store.Page, keep func(*T) bool) (list []T, total int, err error) {
 	list = []T{}
 	behind := 0 // rows of the list after page.After
-	r := Range{Reverse: true, Having: having}
 	if keep == nil {
-		if total, err = tx.Count(bucket, Range{Having: having}); err != nil {
+		if total, err = tx.Count(bucket, r); err != nil {
 			return nil, 0, err
 		}
 		if page.After.ID != "" {
@@ -132,6 +136,7 @@ func pageOf[T any](tx Tx, bucket string, page store.Page, keep func(*T) bool, ha
 			r.Most = page.Limit + max(page.Offset, 0)
 		}
 	}
+	r.Reverse = true
 	err = tx.Scan(bucket, r, func(key, value []byte) (bool, error) {
 		after := page.After.ID == "" || string(key) < page.After.ID
 		shown := after && behind >= page.Offset && (page.Limit <= 0 || len(list) < page.Limit)
@@ -291,9 +296,6 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 		}
 	}
 	if err := tx.Delete(k.rows, []byte(was.ID)); err != nil {
-		return err
-	}
-	if err := tx.Delete(eventMarks, joined(was.Kind, was.ID)); err != nil {
 		return err
 	}
 	return t.Changed(ctx, tx, was, nil, k.governs)

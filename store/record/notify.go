@@ -24,11 +24,7 @@ func (t *Tenant) notify(tx Tx, events ...store.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	var hooks []store.Webhook
-	err := each(tx, webhookRows, Range{}, func(h *store.Webhook) (bool, error) {
-		hooks = append(hooks, *h)
-		return true, nil
-	})
+	hooks, err := webhookList(tx)
 	if err != nil || len(hooks) == 0 {
 		return err
 	}
@@ -47,6 +43,15 @@ func (t *Tenant) notify(tx Tx, events ...store.Event) error {
 		}
 	}
 	return nil
+}
+
+// webhookList returns the rows of the webhooks.
+func webhookList(tx Tx) (list []store.Webhook, err error) {
+	err = each(tx, webhookRows, Range{}, func(h *store.Webhook) (bool, error) {
+		list = append(list, *h)
+		return true, nil
+	})
+	return list, err
 }
 
 // placeEvent finds the agent of an event, and sets its environment and team where they are not set.
@@ -104,10 +109,8 @@ func (t *Tenant) enqueue(tx Tx, hook string, events ...store.Event) (d store.Del
 func dropOldest(tx Tx, hook string, q *queue) error {
 	var oldest *store.Delivery
 	err := each(tx, deliveryRows, waitingFrom(hook, q.Oldest), func(d *store.Delivery) (bool, error) {
-		if d.State == store.DeliveryWaiting {
-			oldest = d
-		}
-		return oldest == nil, nil
+		oldest = d
+		return false, nil
 	})
 	if err != nil || oldest == nil {
 		q.Waiting = 0
@@ -119,40 +122,36 @@ func dropOldest(tx Tx, hook string, q *queue) error {
 	return tx.Delete(deliveryRows, joined(hook, oldest.ID))
 }
 
-// waitingFrom is the range of the deliveries of a webhook that probably wait, from an id on.
+// waitingFrom is the range of the deliveries of a webhook that wait, from an id on. (Data of events
+// has no member State.)
 func waitingFrom(hook, id string) Range {
 	r := prefixed(hook)
 	r.From, r.Having = joined(hook, id), [][]byte{field("State", store.DeliveryWaiting)}
 	return r
 }
 
-// NotifyOnce queues events that depend on the mark of a subject.
-func (t *Tenant) NotifyOnce(ctx context.Context, of store.Subject, f func(mark string) (string, []store.Event)) error {
-	key := joined(of.Kind, of.ID)
-	// First in a read transaction: mostly nothing has changed.
-	same := false
-	err := t.e.View(ctx, t.id, func(tx Tx) error {
-		mark, err := tx.Get(eventMarks, key)
+// NotifyOnce queues events that depend on a mark.
+func (t *Tenant) NotifyOnce(ctx context.Context, of string, f func(mark string) (string, []store.Event)) error {
+	said := func(tx Tx) (next string, events []store.Event, same bool, err error) {
+		mark, err := tx.Get(eventMarks, []byte(of))
 		if err != nil {
-			return err
+			return "", nil, false, err
 		}
-		next, events := f(string(mark))
-		same = next == string(mark) && len(events) == 0
-		return nil
+		next, events = f(string(mark))
+		return next, events, next == string(mark) && len(events) == 0, nil
+	}
+	same := false
+	err := t.e.View(ctx, t.id, func(tx Tx) (err error) { // first, because mostly nothing has changed
+		_, _, same, err = said(tx)
+		return err
 	})
 	if err != nil || same {
 		return err
 	}
 	return t.e.Update(ctx, t.id, func(tx Tx) error {
-		mark, err := tx.Get(eventMarks, key)
-		if err != nil {
-			return err
-		}
-		next, events := f(string(mark))
-		if next == "" {
-			err = tx.Delete(eventMarks, key)
-		} else {
-			err = tx.Put(eventMarks, key, []byte(next))
+		next, events, _, err := said(tx)
+		if err == nil {
+			err = tx.Put(eventMarks, []byte(of), []byte(next))
 		}
 		if err != nil {
 			return err
@@ -192,10 +191,12 @@ func (t *Tenant) attempted(ctx context.Context, tx Tx, a *store.Attempt) (*store
 	}
 	d.Attempts++
 	d.LastAt, d.Status, d.Error, d.NextAt = a.At.UTC(), a.Status, a.Error, a.NextAt.UTC()
-	switch {
-	case a.Delivered:
+	var off *store.Webhook
+	if a.Delivered {
 		d.State, q.FailingSince = store.DeliveryDelivered, time.Time{}
-	case d.Attempts >= store.MaxTries:
+	} else if off, err = t.failed(ctx, tx, a.WebhookID, d.LastAt, &q); err != nil {
+		return nil, err
+	} else if d.Attempts >= store.MaxTries {
 		d.State = store.DeliveryFailed
 	}
 	if d.State != store.DeliveryWaiting {
@@ -203,25 +204,28 @@ func (t *Tenant) attempted(ctx context.Context, tx Tx, a *store.Attempt) (*store
 		q.Waiting--
 		q.Ended++
 	}
-	var off *store.Webhook
-	if !a.Delivered && q.FailingSince.IsZero() {
-		q.FailingSince = d.LastAt
-	} else if !a.Delivered && d.LastAt.Sub(q.FailingSince) >= store.FailingFor {
-		if off, err = t.disable(ctx, tx, a.WebhookID); err != nil {
-			return nil, err
-		}
-	}
 	if err := put(tx, deliveryRows, key, d); err != nil {
 		return nil, err
 	}
 	return off, put(tx, webhookQueues, []byte(a.WebhookID), q)
 }
 
-// disable disables a webhook that was enabled, with an audit event of nobody.
-func (t *Tenant) disable(ctx context.Context, tx Tx, id string) (*store.Webhook, error) {
+// failed notes a failed attempt of a webhook. The time of failing begins anew with each change of the
+// webhook; when it is too long, the webhook is disabled, with an audit event of nobody, and returned.
+func (t *Tenant) failed(ctx context.Context, tx Tx, id string, at time.Time, q *queue) (*store.Webhook, error) {
 	h, known, err := get[store.Webhook](tx, webhookRows, []byte(id))
-	if err != nil || !known || !h.Enabled {
+	if err != nil || !known {
 		return nil, err
+	}
+	if q.FailingSince.Before(h.UpdatedAt) {
+		q.FailingSince = at
+		if at.Before(h.UpdatedAt) { // by another clock
+			q.FailingSince = h.UpdatedAt
+		}
+		return nil, nil
+	}
+	if !h.Enabled || at.Sub(q.FailingSince) < store.FailingFor {
+		return nil, nil
 	}
 	before := h
 	h.Enabled = false

@@ -41,7 +41,7 @@
 //	budgets               id → budget, JSON
 //	deployments           agent id \0 id → deployment, JSON
 //	digests               SHA-256 of a key's secret → tenant id \0 key id; of all tenants
-//	event_marks           kind \0 id of a subject → mark of the state that the last event was about, text
+//	event_marks           name → mark of the states that the last events were about, text
 //	governance            "revision" → the governance revision, text
 //	key_used              key id → time of the last use, nanoseconds, 8 bytes
 //	keys                  id → API key with its digest, JSON

@@ -15,16 +15,8 @@ func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if b.Limit <= 0 {
 		b.Limit = trimmedAtOnce
 	}
-	// First in a read transaction: if nothing is too old, nothing is written.
-	some := false
-	err = t.e.View(ctx, t.id, func(tx Tx) error {
-		some, err = t.anythingOld(tx, b)
-		return err
-	})
-	if err != nil || !some {
-		return res, err
-	}
-	err = t.e.Update(ctx, t.id, func(tx Tx) error {
+	// Mostly nothing is too old.
+	err = t.mayWrite(ctx, func(tx Tx) error {
 		res, err = t.trim(tx, b, b.Limit)
 		return err
 	})
@@ -46,7 +38,12 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	if res.Events, err = trimUserEvents(tx, b.Events, limit); err != nil {
 		return res, err
 	}
-	if res.Approvals, err = trimApprovals(tx, b.ApprovalArguments, b.Approvals, limit); err != nil {
+	arguments, err := trimApprovals(tx, approvalArguments, b.ApprovalArguments, limit)
+	if err == nil {
+		res.Approvals, err = trimApprovals(tx, approvalRecords, b.Approvals, limit)
+		res.Approvals = max(res.Approvals, arguments)
+	}
+	if err != nil {
 		return res, err
 	}
 	if res.Deliveries, err = trimDeliveries(tx, b.Deliveries, limit); err != nil {
@@ -54,40 +51,6 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	}
 	res.AuditEvents, err = trimAuditEvents(tx, b.AuditEvents, limit)
 	return res, err
-}
-
-// anythingOld reports whether trim may have something to remove.
-func (t *Tenant) anythingOld(tx Tx, b store.RetentionBounds) (some bool, err error) {
-	found := func([]byte, []byte) (bool, error) {
-		some = true
-		return false, nil
-	}
-	if err := tx.Scan(answerExpiry, expired(b.AnswersExpired(t.e.Now())), found); err != nil {
-		return false, err
-	}
-	for _, c := range [...]struct {
-		before time.Time
-		prefix string
-	}{{b.ApprovalArguments, byEndArgument}, {b.Approvals, byEnd}} {
-		if c.before.IsZero() || some {
-			continue
-		}
-		if err := tx.Scan(approvalIndex, ended(c.prefix, c.before), found); err != nil {
-			return false, err
-		}
-	}
-	for _, c := range [...]struct {
-		before time.Time
-		bucket string
-	}{{b.Violations, violations}, {b.Events, UserEvents}, {b.AuditEvents, AuditEvents}, {b.Deliveries, deliveryRows}} {
-		if c.before.IsZero() || some {
-			continue
-		}
-		if err := tx.Scan(c.bucket, Range{Most: 1}, found); err != nil {
-			return false, err
-		}
-	}
-	return some, nil
 }
 
 func trimViolations(tx Tx, before time.Time, limit int) (int, error) {

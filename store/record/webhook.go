@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -18,7 +17,9 @@ var webhooks = &kind[store.Webhook]{
 			if err != nil {
 				return err
 			}
-			list[i].Waiting, list[i].FailingSince = q.Waiting, q.FailingSince
+			if list[i].Waiting = q.Waiting; !q.FailingSince.Before(list[i].UpdatedAt) {
+				list[i].FailingSince = q.FailingSince
+			}
 		}
 		return nameAgents(tx, list, func(h *store.Webhook) (string, *string) { return h.AgentID, &h.AgentName })
 	},
@@ -40,10 +41,7 @@ var webhooks = &kind[store.Webhook]{
 
 // ListWebhooks returns the webhooks that pass the filter, newest first.
 func (t *Tenant) ListWebhooks(ctx context.Context, f store.WebhookFilter, page store.Page) ([]store.Webhook, int, error) {
-	if f.TeamID == "" {
-		return listOf(ctx, t, webhooks, page, nil)
-	}
-	return listOf(ctx, t, webhooks, page, func(h *store.Webhook) bool { return h.TeamID == f.TeamID })
+	return listOf(ctx, t, webhooks, page, func(h *store.Webhook) bool { return f.TeamID == "" || h.TeamID == f.TeamID })
 }
 
 // GetWebhook returns one webhook.
@@ -71,16 +69,9 @@ func (t *Tenant) UpdateWebhook(ctx context.Context, id string, up store.WebhookU
 	return updateOne(ctx, t, webhooks, id, func(tx Tx, h *store.Webhook, now time.Time) error {
 		up.Apply(h, now)
 		if up.AgentID != nil && *up.AgentID != "" {
-			if err := knownAgent(tx, *up.AgentID); err != nil {
-				return err
-			}
+			return knownAgent(tx, *up.AgentID)
 		}
-		q, known, err := get[queue](tx, webhookQueues, []byte(id))
-		if err != nil || !known || q.FailingSince.IsZero() {
-			return err
-		}
-		q.FailingSince = time.Time{}
-		return put(tx, webhookQueues, []byte(id), q)
+		return nil
 	})
 }
 
@@ -118,29 +109,18 @@ func (t *Tenant) dropWebhooksOf(ctx context.Context, tx Tx, teamID string) error
 // ListDeliveries returns the deliveries of a webhook, newest first.
 func (t *Tenant) ListDeliveries(ctx context.Context, webhookID, state string, page store.Page) (list []store.Delivery, total int, err error) {
 	err = t.e.View(ctx, t.id, func(tx Tx) error {
-		list, total = []store.Delivery{}, 0
 		if _, err := webhooks.find(tx, webhookID); err != nil {
 			return err
 		}
 		r := prefixed(webhookID)
-		r.Reverse = true
 		if state != "" {
 			r.Having = [][]byte{field("State", state)}
 		}
-		behind, after := 0, joined(webhookID, page.After.ID)
-		return tx.Scan(deliveryRows, r, func(key, value []byte) (bool, error) {
-			var d store.Delivery
-			if err := decode(key, value, &d); err != nil || state != "" && d.State != state {
-				return true, err
-			}
-			total++
-			if page.After.ID == "" || bytes.Compare(key, after) < 0 {
-				if behind++; behind > page.Offset && (page.Limit <= 0 || len(list) < page.Limit) {
-					list = append(list, d)
-				}
-			}
-			return true, nil
-		})
+		if page.After.ID != "" {
+			page.After.ID = string(joined(webhookID, page.After.ID))
+		}
+		list, total, err = pageIn[store.Delivery](tx, deliveryRows, r, page, nil)
+		return err
 	})
 	return list, total, err
 }
@@ -206,33 +186,26 @@ func (t *Tenant) sendAgain(ctx context.Context, id string, of func(Tx, *store.We
 func (t *Tenant) Queues(ctx context.Context, after map[string]string, limit int) (list []store.Queue, err error) {
 	err = t.e.View(ctx, t.id, func(tx Tx) error {
 		list = nil
-		hooks, err := oldest(tx, webhooks)
-		if err != nil {
-			return err
-		}
-		for i := range hooks {
-			q, _, err := get[queue](tx, webhookQueues, []byte(hooks[i].ID))
-			if err != nil {
-				return err
+		hooks, err := webhookList(tx)
+		for i := 0; err == nil && i < len(hooks); i++ {
+			var q queue
+			if q, _, err = get[queue](tx, webhookQueues, []byte(hooks[i].ID)); err != nil {
+				break
 			}
 			one := store.Queue{Webhook: hooks[i], Last: q.Last}
+			one.Webhook.Waiting = q.Waiting
 			if from := after[one.Webhook.ID]; q.Waiting > 0 && from < q.Last {
 				err = each(tx, deliveryRows, waitingFrom(one.Webhook.ID, max(from+"\x00", q.Oldest)), func(d *store.Delivery) (bool, error) {
-					if d.State == store.DeliveryWaiting {
-						one.Waiting, one.Last = append(one.Waiting, *d), d.ID
-					}
+					one.Waiting, one.Last = append(one.Waiting, *d), d.ID
 					return len(one.Waiting) < limit, nil
 				})
 				if len(one.Waiting) < limit {
 					one.Last = q.Last
 				}
 			}
-			if err != nil {
-				return err
-			}
 			list = append(list, one)
 		}
-		return nil
+		return err
 	})
 	return list, err
 }

@@ -70,7 +70,7 @@ func (a *approver) claim(of store.Approval, nonce string) store.ApprovalClaim {
 // status checks the status in every read: of one approval, and of the lists.
 func (a *approver) status(id, want string) store.Approval {
 	a.Helper()
-	got := must(a.GetApproval(ctx, id, a.person))(a)
+	got := must(a.GetApproval(ctx, id, a.person, ""))(a)
 	if got.Status != want {
 		a.Fatalf("approval %s is %s, want %s", id, got.Status, want)
 	}
@@ -173,7 +173,7 @@ func testApprovals(t testing.TB, o Opened) {
 			t.Error("a refusal is remembered for ever")
 		}
 	}
-	for _, err := range []error{second(a.GetApproval(ctx, "apr_x", a.person)), second(a.ClaimApproval(ctx, "apr_x", store.ApprovalClaim{})),
+	for _, err := range []error{second(a.GetApproval(ctx, "apr_x", a.person, "")), second(a.ClaimApproval(ctx, "apr_x", store.ApprovalClaim{})),
 		second(a.DecideApproval(ctx, "apr_x", store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant}))} {
 		wantKind(t, err, store.NotFound, "")
 	}
@@ -230,7 +230,13 @@ func testApprovalMerge(t testing.TB, o Opened) {
 	if got := a.status(one.ID, store.ApprovalPending); got.Arguments != nil {
 		t.Errorf("arguments that must not be shown: %+v", got.Arguments)
 	}
-	a.decide(one.ID, store.DecisionGrant)
+	for _, read := range []int{0, 1, 3} { // of what was merged nobody has read
+		_, err := a.DecideApproval(ctx, one.ID, store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant, Version: read})
+		wantKind(t, err, store.Conflict, "version")
+	}
+	if got := must(a.DecideApproval(ctx, one.ID, store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant, Version: 2}))(t); got.Version != 2 {
+		t.Errorf("granted %+v", got)
+	}
 	if got := a.request(aCall("oauth:bob", 1, "r2")); got.ID != one.ID || got.Status != store.ApprovalGranted {
 		t.Errorf("one of two reasons: %+v", got)
 	}
@@ -295,7 +301,7 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 	for name, test := range map[string]struct {
 		key     string
 		change  func(*store.ApprovalCall)
-		refused bool
+		refused bool // a grant; a strict one alone can be denied, and is read
 	}{
 		"somebody else":                  {a.person, func(*store.ApprovalCall) {}, false},
 		"the id, in other case":          {a.person, func(c *store.ApprovalCall) { c.Persons = []string{"x", " USR_ANN "} }, true},
@@ -320,27 +326,46 @@ func testApprovalDeciders(t testing.TB, o Opened) {
 		if test.key == "" {
 			test.key = first(a.ListKeys(ctx, store.KeyFilter{Scope: store.ScopeAPI}, store.Page{}))[2].ID // of the administrator
 		}
-		if got := must(a.GetApproval(ctx, made.ID, test.key))(t); test.refused != (got.Arguments == nil) {
+		denies := !test.refused || c.NotSelf == store.SelfStrict
+		if got := must(a.GetApproval(ctx, made.ID, test.key, ""))(t); denies != (got.Arguments != nil) && test.key != limited {
 			t.Errorf("%s: reads %+v", name, got.Arguments)
+		}
+		if test.key == limited {
+			got, err := a.GetApproval(ctx, made.ID, limited, team.ID)
+			list, n, listErr := a.ListApprovals(ctx, store.ApprovalFilter{TeamID: team.ID}, store.Page{Limit: 1})
+			open := total(a.ListApprovals(ctx, store.ApprovalFilter{Status: store.ApprovalPending, TeamID: team.ID}, store.Page{}))
+			if listErr != nil || (err == nil) == test.refused || (got.Arguments == nil) != test.refused || (len(list) == 1 && list[0].ID == made.ID) == test.refused ||
+				len(list) != min(n, 1) || open > n {
+				t.Errorf("%s: a key of the team reads %+v, %v, and lists %+v of %d, %d open", name, got, err, list, n, open)
+			}
 		}
 		late := a.key(store.KeyCreate{Name: "late", Scope: store.ScopeAPI})
 		for _, d := range []string{store.DecisionGrant, store.DecisionDeny} {
 			_, err := a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: late, Decision: d})
 			wantKind(t, err, store.Forbidden, "")
 		}
-		if got := must(a.GetApproval(ctx, made.ID, late))(t); got.Arguments != nil {
+		if got := must(a.GetApproval(ctx, made.ID, late, ""))(t); got.Arguments != nil {
 			t.Error("a later key reads the arguments")
 		}
 		_, err := a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: test.key, Decision: store.DecisionGrant})
-		if refused := store.KindOf(err) == store.Forbidden; refused != test.refused || !refused && err != nil {
+		want := store.Forbidden
+		if test.key == limited {
+			want = store.NotFound
+		}
+		if refused := store.KindOf(err) == want; refused != test.refused || !refused && err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if test.refused {
+			if _, err := a.DecideApproval(ctx, made.ID, store.ApprovalDecision{KeyID: test.key, Decision: store.DecisionDeny}); (err == nil) != denies {
+				t.Errorf("%s: a denial: %v", name, err)
+			}
 		}
 		if err := a.DeleteKey(ctx, late); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"", "key_x", a.gateway} {
-		if got, err := a.GetApproval(ctx, a.request(aCall("key:x", 99)).ID, id); err != nil || id != a.gateway && got.Arguments != nil {
+		if got, err := a.GetApproval(ctx, a.request(aCall("key:x", 99)).ID, id, ""); err != nil || id != a.gateway && got.Arguments != nil {
 			t.Errorf("%q reads %+v, %v", id, got.Arguments, err)
 		}
 	}
@@ -398,13 +423,12 @@ func testApprovalMessages(t testing.TB, o Opened) {
 	one := a.request(call(1))
 	a.request(call(1))
 	expect("requested", "approval.requested pending")
-	a.request(call(1, "r1", "r2")) // a further reason
-	expect("merged")
+	expect("requested again")
 	for range 2 {
 		a.decide(one.ID, store.DecisionGrant)
 	}
 	expect("granted", "approval.decided granted")
-	if d := queued(t, a.Tenant, all.ID)[1].Event; d.Data["decision"] != store.DecisionGrant || d.Data["decidedBy"] != "usr_Ann" || d.Subject != (store.Subject{Kind: "approval", ID: one.ID, Name: "pay"}) {
+	if d := queued(t, a.Tenant, all.ID)[1].Event; d.Data["decision"] != store.DecisionGrant || d.Data["decidedBy"] != "usr_Ann" || d.Data["selfCheck"] != "known" || d.Subject != (store.Subject{Kind: "approval", ID: one.ID, Name: "pay"}) {
 		t.Errorf("event %+v", d)
 	}
 	must(a.ClaimApproval(ctx, one.ID, a.claim(one.Approval, "1")))(t)
@@ -413,7 +437,11 @@ func testApprovalMessages(t testing.TB, o Opened) {
 	a.request(call(1, "r3"))
 	expect("superseded", "approval.expired expired", "approval.requested pending")
 	two := a.request(call(2))
-	a.decide(two.ID, store.DecisionGrant)
+	a.request(call(2, "r1", "r2")) // a further reason
+	if two = a.request(call(2)); two.Version != 2 {
+		t.Errorf("merged %+v", two)
+	}
+	must(a.DecideApproval(ctx, two.ID, store.ApprovalDecision{KeyID: a.person, Decision: store.DecisionGrant, Version: two.Version}))(t)
 	a.decide(two.ID, store.DecisionRevoke)
 	a.decide(a.request(call(3)).ID, store.DecisionDeny)
 	expect("revoked and denied", "approval.requested pending", "approval.decided granted", "approval.decided denied", "approval.requested pending", "approval.decided denied")

@@ -171,7 +171,7 @@ func testApprovalEnds(t testing.TB, o Opened) {
 		{store.RetentionBounds{Approvals: now}, 3, false, false},
 	} {
 		res := must(a.ApplyRetention(ctx, step.bounds))(t)
-		got, err := a.GetApproval(ctx, pending.ID, a.person)
+		got, err := a.GetApproval(ctx, pending.ID, a.person, "")
 		if res.Approvals != step.removed || res.More != (step.bounds.Limit > 0) || (err == nil) != step.left || (got.Arguments != nil) != step.arguments {
 			t.Errorf("%+v removed %+v, and left %+v, %v", step.bounds, res, got.Arguments, err)
 		}

@@ -192,7 +192,7 @@ func testDroppedDeliveries(t testing.TB, o Opened) {
 	h := webhook(t, tn, "h", store.EventPolicyFired)
 	burst := func(n int) {
 		t.Helper()
-		if err := tn.NotifyOnce(ctx, store.Subject{Kind: "x"}, func(string) (string, []store.Event) {
+		if err := tn.NotifyOnce(ctx, "x", func(string) (string, []store.Event) {
 			events := make([]store.Event, n)
 			for i := range events {
 				events[i] = store.Event{Type: store.EventPolicyFired, Subject: store.Subject{Kind: "policy", ID: fmt.Sprint(i)}}
@@ -228,7 +228,7 @@ func testEventsOfState(t testing.TB, o Opened) {
 	sla := must(tn.CreateSLA(ctx, store.SLACreate{Name: "s", AgentID: agent.ID, P99LatencyMs: &p99, EvaluationPeriod: "1h"}))(t)
 	h := webhook(t, tn, "h", store.EventSLABreached)
 	production := must(tn.CreateWebhook(ctx, store.WebhookCreate{Name: "p", Environment: "production", Events: []string{store.EventSLABreached}, Enabled: true}))(t)
-	of := store.Subject{Kind: "slaTarget", ID: sla.ID}
+	const of = "targets"
 	breach := func(mark string) (string, []store.Event) {
 		if mark == "breached" {
 			return mark, nil
@@ -251,17 +251,6 @@ func testEventsOfState(t testing.TB, o Opened) {
 		if list := queued(t, tn, id); len(list) != 1 || list[0].Event.Data["currentP99Ms"] != 5.0 {
 			t.Errorf("deliveries %+v", list)
 		}
-	}
-	if err := tn.DeleteSLA(ctx, sla.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := tn.NotifyOnce(ctx, of, func(mark string) (string, []store.Event) {
-		if mark != "" {
-			t.Errorf("the mark of a deleted target is %q", mark)
-		}
-		return mark, nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -287,8 +276,24 @@ func testFailingWebhook(t testing.TB, o Opened) {
 	if err != nil || !slices.Equal(events[0].Changed, []string{"enabled"}) {
 		t.Errorf("audit events %+v, %v", events, err)
 	}
+	// Enabled again, also by documents, it has all of the time once more.
+	o.Clock.Advance(10 * store.FailingFor)
 	on := true
-	if h := must(tn.UpdateWebhook(ctx, h.ID, store.WebhookUpdate{Enabled: &on}))(t); !h.FailingSince.IsZero() || !h.Enabled {
+	must(tn.Apply(ctx, func(all store.Contents, p store.Planner) ([]store.Change, error) {
+		before, after := all.Webhooks[0], all.Webhooks[0]
+		store.WebhookUpdate{Enabled: &on}.Apply(&after, p.Now)
+		return []store.Change{{Before: &before, After: &after}}, nil
+	}))(t)
+	if h := must(tn.GetWebhook(ctx, h.ID))(t); !h.FailingSince.IsZero() || !h.Enabled {
 		t.Errorf("enabled again %+v", h)
+	}
+	if off := fail(time.Hour, false); len(off) != 0 {
+		t.Errorf("disabled at the first failure: %+v", off)
+	}
+	if h := must(tn.GetWebhook(ctx, h.ID))(t); h.FailingSince.IsZero() || !h.Enabled {
+		t.Errorf("after a failure %+v", h)
+	}
+	if off := fail(time.Hour+store.FailingFor, false); len(off) != 1 {
+		t.Error("it was not disabled once more")
 	}
 }

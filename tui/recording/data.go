@@ -78,6 +78,7 @@ type Plane struct {
 	Refuse   bool
 	Empty    bool
 	Warnings []string
+	Merged   int // how often reasons were added to approvals
 
 	disabled map[string]bool
 	decided  map[string]api.ApprovalDecided
@@ -265,6 +266,7 @@ func (p *Plane) approvals() []api.ApprovalRecord {
 	for i := range all {
 		a := &all[i]
 		a.Method, a.Upstream, a.Gateway, a.Environment, a.RequestID, a.ExpiresAt = "tools/call", "shop", "gw-1", "production", "req_"+a.ID[4:], &ends
+		a.Version = 1 + p.Merged
 		a.RequestedBy = api.ApprovalRequester{KeyID: "key_01k6r0gw", Name: "gateways", Prefix: "svc_ingest_Ab12"}
 		if d, ok := p.decided[a.ID]; ok {
 			a.Decisions, a.Status = append(a.Decisions, d), api.ApprovalDenied
@@ -302,6 +304,9 @@ func (p *Plane) GetApproval(_ context.Context, id string) (api.ApprovalRecord, e
 func (p *Plane) DecideApproval(ctx context.Context, id string, in api.ApprovalDecision) (api.ApprovalRecord, error) {
 	if p.Refuse {
 		return api.ApprovalRecord{}, &client.Error{Status: 403, Message: "the caller cannot decide about the own call"}
+	}
+	if a, err := p.GetApproval(ctx, id); err == nil && in.Decision == "grant" && in.Version != a.Version {
+		return a, &client.Error{Status: 409, Message: fmt.Sprintf("the approval has changed: its version is %d; read it again", a.Version)}
 	}
 	if p.decided == nil {
 		p.decided = map[string]api.ApprovalDecided{}

@@ -147,6 +147,7 @@ type Restoring struct {
 type Restored struct {
 	Entity Entity
 	Fault  TokenFault // empty when it was put back
+	Value  []byte     // what was put back
 }
 
 // Restore appends text to dst with the values of the tokens in it, and calls note for each text
@@ -162,12 +163,12 @@ func (r *Restoring) Restore(dst, text []byte, note func(Restored) (more bool)) [
 		end := bytes.IndexByte(body[:min(len(body), maxTokenText+1)], ']')
 		head := len(text) - len(body)
 		if end < 0 {
-			more = note(Restored{e, TokenInvalid})
+			more = note(Restored{Entity: e, Fault: TokenInvalid})
 			dst, text = append(dst, text[start:head]...), body
 			continue
 		}
 		value, fault := r.open(e, body[:end])
-		if more = note(Restored{e, fault}); fault != "" {
+		if more = note(Restored{e, fault, value}); fault != "" {
 			value = text[start : head+end+1]
 		}
 		dst, text = append(dst, value...), body[end+1:]

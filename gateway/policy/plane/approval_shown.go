@@ -17,7 +17,9 @@ const (
 	maxShownNames  = 16 << 10 // bytes of all pointers
 	maxShownText   = 4096     // characters of all values
 	leastShown     = maxShownText / maxShown
-	maxShownTarget = 4096 // bytes of the name of a tool or a URI
+	maxSought      = 16 << 20 // bytes that are searched for values that were put back and redacted
+	maxShownPut    = 16 << 10 // bytes of all values that were put back, with what is between them
+	maxShownTarget = 4096     // bytes of the name of a tool or a URI
 )
 
 // ShowText returns a name or URI in a form that is safe to show: characters that are not visible are
@@ -47,17 +49,16 @@ func (a *Approvals) Show(to *api.ApprovalRequest, m *mcp.Message, restored *Rest
 			return false
 		}
 	}
-	texts := make([]shownText, len(l.values))
+	texts, put, complete := make([]shownText, len(l.values)), restored.values(m), 0
 	for i, v := range l.values {
-		texts[i] = newShownText(v.Of(m.Body))
+		texts[i] = newShownText(v.Of(m.Body), put[v])
+		if complete += texts[i].complete; complete > maxShownPut {
+			return false
+		}
 	}
 	longest := shareOf(texts)
 	for i, v := range l.values {
-		raw := v.Of(m.Body)
-		arg := api.ApprovalArgument{Pointer: l.pointers[i], Tag: a.tag(raw)}
-		if raw[0] == '"' {
-			arg.Restored = restored.entityOf(mcp.TextAlias(raw))
-		}
+		arg := api.ApprovalArgument{Pointer: l.pointers[i], Tag: a.tag(v.Of(m.Body)), Restored: strings.Join(texts[i].entities, ",")}
 		if arg.Value, arg.Omitted = texts[i].cut(longest); arg.Omitted > 0 {
 			to.Truncated = true
 		}
@@ -128,14 +129,24 @@ func (l *leaves) add(at mcp.Span, pointer string) bool {
 	for i := 0; items.Next(); i++ {
 		name := strconv.Itoa(i)
 		if l.body[at.Start] == '{' {
-			name = ShowText(pointerEscapes.Replace(string(items.Name())))
+			name = memberName(string(items.Name()))
 		}
 		if len(pointer)+len(name) >= maxShownNames || !l.add(items.Value(), pointer+"/"+name) {
 			return false
 		}
 		empty = false
 	}
-	return !empty || pointer == "" || l.leaf(at, pointer)
+	return !empty || pointer == "" && l.body[at.Start] == '{' || l.leaf(at, pointer)
+}
+
+// memberName returns the name of a member as a part of a pointer. One that looks like an index of an
+// array is in quotation marks, which are escapes in other names.
+func memberName(name string) string {
+	name = ShowText(pointerEscapes.Replace(name))
+	if name != "" && strings.Trim(name, "0123456789") == "" {
+		return `"` + name + `"`
+	}
+	return name
 }
 
 func (l *leaves) leaf(at mcp.Span, pointer string) bool {
@@ -144,33 +155,76 @@ func (l *leaves) leaf(at mcp.Span, pointer string) bool {
 	return len(l.values) <= maxShown && l.names <= maxShownNames
 }
 
-// shownText is the JSON text of a value with escapes: units that are not cut, such as \n. Of a very long
-// value, which is cut anyway, it has the beginning and the end.
+// shownText is the JSON text of a value with escapes: units that are not cut, such as \n. Values that
+// were put back are parts of their own, which are never cut.
 type shownText struct {
-	text    string
-	length  int // in characters of the text
-	skipped int // characters of the value that the text does not have
+	parts    []shownPart
+	length   int // in characters of the text
+	complete int // bytes of the values that were put back, with what is between them
+	entities []string
 }
 
-func newShownText(raw []byte) (s shownText) {
-	value := mcp.TextAlias(raw)
-	if len(value) > 2*maxShownText {
-		if n := utf8.RuneCountInString(value); n > 2*maxShownText {
-			head, tail := 0, len(value)
-			for range maxShownText {
-				_, size := utf8.DecodeRuneInString(value[head:])
-				head += size
-				_, size = utf8.DecodeLastRuneInString(value[:tail])
-				tail -= size
+// shownPart is a part of a text. Of a very long one, which is cut anyway, it has the beginning and the
+// end.
+type shownPart struct {
+	text    string
+	length  int  // in characters of the text
+	skipped int  // characters of the value that the text does not have
+	put     bool // a value that was put back
+}
+
+func newShownText(raw []byte, put []putValue) (s shownText) {
+	add := func(value string, put bool) {
+		part := shownPart{put: put}
+		if len(value) > 2*maxShownText && !put {
+			if n := utf8.RuneCountInString(value); n > 2*maxShownText {
+				head, tail := 0, len(value)
+				for range maxShownText {
+					_, size := utf8.DecodeRuneInString(value[head:])
+					head += size
+					_, size = utf8.DecodeLastRuneInString(value[:tail])
+					tail -= size
+				}
+				value, part.skipped = value[:head]+value[tail:], n-2*maxShownText
 			}
-			value, s.skipped = value[:head]+value[tail:], n-2*maxShownText
+		}
+		part.text = strings.Clone(value)
+		if raw[0] == '"' {
+			part.text = ShowText(value)
+		}
+		part.length = utf8.RuneCountInString(part.text)
+		s.parts, s.length = append(s.parts, part), s.length+part.length
+	}
+	rest, sought := mcp.TextAlias(raw), 0
+	for _, p := range put {
+		at := strings.Index(rest, p.value)
+		if at < 0 || p.value == "" { // it was redacted
+			sought += len(rest)
+			at = -1
+		}
+		if sought > maxSought || s.complete > maxShownPut {
+			s.complete = maxShownPut + 1
+			break
+		}
+		if at < 0 {
+			continue
+		}
+		add(rest[:at], false)
+		add(rest[at:at+len(p.value)], true)
+		s.complete += len(s.parts[len(s.parts)-1].text) + len("…")
+		if rest = rest[at+len(p.value):]; !slices.Contains(s.entities, p.entity) {
+			s.entities = append(s.entities, p.entity)
 		}
 	}
-	s.text = strings.Clone(value)
+	add(rest, false)
 	if raw[0] == '"' {
-		s.text = string(mcp.EscapeInvisible(mcp.AppendString(nil, value)))
+		first, last := &s.parts[0], &s.parts[len(s.parts)-1]
+		first.text = `"` + first.text
+		last.text += `"`
+		first.length++
+		last.length++
+		s.length += 2
 	}
-	s.length = utf8.RuneCountInString(s.text)
 	return s
 }
 
@@ -191,9 +245,38 @@ func shareOf(texts []shownText) int {
 	return maxShownText
 }
 
+// cut returns the text, in at most longest characters besides the values that were put back, and the
+// number of characters of the value that were left out.
+func (s *shownText) cut(longest int) (string, int) {
+	free, omitted := 0, 0 // parts that can be cut and are not yet written
+	if s.length > longest {
+		for i := range s.parts {
+			if p := &s.parts[i]; !p.put {
+				free++
+			}
+		}
+	}
+	var b strings.Builder
+	for i := range s.parts {
+		p, most := &s.parts[i], s.length
+		if p.put {
+			b.WriteString(p.text)
+			continue
+		}
+		if free > 0 {
+			most = longest / free
+			free--
+		}
+		part, n := p.cut(most)
+		b.WriteString(part)
+		longest, omitted = max(longest-utf8.RuneCountInString(part), 0), omitted+n
+	}
+	return b.String(), omitted
+}
+
 // cut returns the text in at most longest characters, with an ellipsis in its middle where it is longer,
 // and the number of characters of the value that were left out.
-func (s *shownText) cut(longest int) (string, int) {
+func (s *shownPart) cut(longest int) (string, int) {
 	if s.length <= longest && s.skipped == 0 {
 		return s.text, 0
 	}
@@ -220,7 +303,7 @@ func (s *shownText) cut(longest int) (string, int) {
 }
 
 // chars returns the number of characters of a unit.
-func (s *shownText) chars(starts []int, i int) int {
+func (s *shownPart) chars(starts []int, i int) int {
 	end := len(s.text)
 	if i+1 < len(starts) {
 		end = starts[i+1]

@@ -217,30 +217,44 @@ func TestDigestsAndTags(t *testing.T) {
 	}
 }
 
-func shown(t *testing.T, arguments string) (api.ApprovalRequest, bool) {
+func shown(t *testing.T, arguments string, put ...putBack) (api.ApprovalRequest, bool) {
 	t.Helper()
-	return shownCall(t, `"name":"x","arguments":`+arguments)
+	return shownCall(t, `"name":"x","arguments":`+arguments, put...)
 }
 
-func shownCall(t *testing.T, params string) (api.ApprovalRequest, bool) {
+// shownCall shows a call with values that were put back into texts, of which the number is sought.
+func shownCall(t *testing.T, params string, put ...putBack) (api.ApprovalRequest, bool) {
 	t.Helper()
 	var m mcp.Message
 	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`), &m); err != nil {
 		t.Fatal(err)
 	}
+	texts := mcp.TextsIn(m.Body, m.Spans.Params)
+	for at, next := 0, 0; next < len(put); at++ {
+		text, ok := texts.Next()
+		if !ok {
+			t.Fatalf("no text %q", put[next].text)
+		}
+		if string(mcp.TextValue(text.At.Of(m.Body))) == put[next].text {
+			put[next].at = at
+			next++
+		}
+	}
 	now := time.Now()
 	var r api.ApprovalRequest
-	ok := (&fakePlane{}).approvals(t, &now).Show(&r, &m, &Restoring{put: []string{"write to a@b.c"}, entities: []string{"EMAIL"}}, false)
+	ok := (&fakePlane{}).approvals(t, &now).Show(&r, &m, &Restoring{put: put}, false)
 	return r, ok
 }
 
 func TestWhatAnApproverReads(t *testing.T) {
-	r, ok := shown(t, `{"a":{"b/~":[1e2,true,null,{}]},"c":"x\u202e\n\"\ud83d\ude00\udb40\udc49","d":[],"to":"write to a\u0040b.c","\u200b\\u":"","e":{"":0}}`)
+	r, ok := shown(t, `{"a":{"b/~":[1e2,true,null,{}]},"c":"x\u202e\n\"\ud83d\ude00\udb40\udc49","d":[],"to":"write to a\u0040b.c","\u200b\\u":"","e":{"":0},"same":"write to a@b.c","i":[2],"m":{"0":2,"01":3,"\"0\"":4,"1a":5}}`,
+		putBack{text: "write to a@b.c", values: []putValue{{"EMAIL", "a@b.c"}}})
 	if !ok || r.Truncated || r.ArgumentsBytes == 0 {
 		t.Fatalf("%v %+v", ok, r)
 	}
 	want := []string{
 		`/a/b~1~0/0 1e2`, `/a/b~1~0/1 true`, `/a/b~1~0/2 null`, `/a/b~1~0/3 {}`, `/c "x\u202e\n\"😀\udb40\udc49"`, `/d []`, `/to "write to a@b.c" EMAIL`, `/\u200b\\u ""`, `/e/ 0`,
+		`/same "write to a@b.c"`, `/i/0 2`, `/m/"0" 2`, `/m/"01" 3`, `/m/\"0\" 4`, `/m/1a 5`,
 	}
 	for i, a := range r.Arguments {
 		if got := strings.TrimSpace(a.Pointer + " " + a.Value + " " + a.Restored); i >= len(want) || got != want[i] || len(a.Tag) != 8 {
@@ -249,6 +263,9 @@ func TestWhatAnApproverReads(t *testing.T) {
 	}
 	if len(r.Arguments) != len(want) {
 		t.Errorf("%d arguments", len(r.Arguments))
+	}
+	if r, ok = shown(t, `[]`); !ok || len(r.Arguments) != 1 || r.Arguments[0].Value != "[]" {
+		t.Errorf("an empty list: %v %+v", ok, r)
 	}
 	if r, ok = shown(t, `{}`); !ok || len(r.Arguments) != 0 {
 		t.Errorf("no arguments: %v %+v", ok, r)
@@ -323,5 +340,45 @@ func TestLongValuesAreShortened(t *testing.T) {
 		if rest := strings.NewReplacer(`\u202e`, "", `\udb40\udc49`, "", "…", "").Replace(a.Value); rest != `""` || utf8.RuneCountInString(a.Value) < 40 {
 			t.Fatalf("%s: %s", a.Pointer, a.Value)
 		}
+	}
+}
+
+// Values that were put back are complete, wherever they are in a long text, and named once for each
+// entity. What was redacted afterwards is not marked, and more than can be read is refused.
+func TestValuesThatWerePutBackAreComplete(t *testing.T) {
+	far, long := strings.Repeat("far ", 3000), "ada."+strings.Repeat("lovelace.", 20)+"@example.com"
+	values := []putValue{{"EMAIL", long}, {"PHONE", "+49 30 1234567"}, {"EMAIL", "x\u202ey@z.de"}, {"IBAN", "DE02120300000000202051"}}
+	text := far + long + far + values[1].value + values[2].value + far + "[IBAN]"
+	r, ok := shown(t, `{"other":"`+strings.Repeat("o", 9000)+`","to":`+string(mcp.AppendString(nil, text))+`,"plain":"`+strings.Repeat("p", 9000)+values[1].value+`"}`, putBack{text: text, values: values})
+	if !ok || len(r.Arguments) != 3 || !r.Truncated {
+		t.Fatalf("%v %+v", ok, r)
+	}
+	a := r.Arguments[1]
+	if a.Restored != "EMAIL,PHONE" || !strings.Contains(a.Value, "…") || !strings.Contains(a.Value, long) || !strings.Contains(a.Value, values[1].value+`x\u202ey@z.de`) ||
+		!strings.HasPrefix(a.Value, `"far far`) || !strings.HasSuffix(a.Value, `[IBAN]"`) {
+		t.Errorf("%+v", a)
+	}
+	whole, n := utf8.RuneCountInString(text), utf8.RuneCountInString(strings.Replace(a.Value, `\u202e`, "?", 1))-2-strings.Count(a.Value, "…")
+	if n+a.Omitted != whole || n > maxShownText {
+		t.Errorf("%d characters and %d left out of %d", n, a.Omitted, whole)
+	}
+	for _, i := range []int{0, 2} {
+		if o := r.Arguments[i]; o.Restored != "" || o.Omitted == 0 {
+			t.Errorf("another one: %+v", o)
+		}
+	}
+	many := strings.Repeat("v ", 5000)
+	var each []putValue
+	for range 5000 {
+		each = append(each, putValue{"EMAIL", "v"})
+	}
+	if _, ok := shown(t, `{"to":"`+many+`"}`, putBack{text: many, values: each}); ok {
+		t.Error("5,000 values are shown")
+	}
+	for i := range each {
+		each[i].value = "w"
+	}
+	if _, ok := shown(t, `{"to":"`+strings.Repeat(many, 10)+`"}`, putBack{text: strings.Repeat(many, 10), values: each}); ok {
+		t.Error("values are sought without an end")
 	}
 }

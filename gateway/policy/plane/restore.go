@@ -37,11 +37,19 @@ const maxOpenings = 40_000
 // one message and what mirrors it, by one goroutine.
 type Restoring struct {
 	restoring detect.Restoring
-	strict    bool     // texts that only look like tokens are refused
-	keyless   bool     // no token can be opened: what could be one is refused
-	put       []string // the texts of the message in which values were put back
-	entities  []string // of each text in put, that of its first value
+	strict    bool // texts that only look like tokens are refused
+	keyless   bool // no token can be opened: what could be one is refused
+	put       []putBack
 }
+
+// putBack is a text of the message in which values were put back.
+type putBack struct {
+	at     int // its number among the texts, which later changes of texts leave as it is
+	text   string
+	values []putValue // in their order
+}
+
+type putValue struct{ entity, value string }
 
 // Restoring returns what puts values back into the messages of an agent to an upstream. upstreams
 // are the names of all, and to those to which values of any of them may go
@@ -111,7 +119,8 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 	opaque := [...]mcp.Span{m.Spans.Meta, mcp.Find(m.Body, inner, "requestState"), mcp.Find(m.Body, inner, "cursor")}
 	fixed := [...]mcp.Span{m.Spans.Name, m.Spans.URI, m.Spans.TaskID, mcp.Find(m.Body, inner, "ref")}
 	var edits []mcp.Edit
-	for texts := mcp.TextsIn(m.Body, inner); out.Fault == ""; {
+	texts := mcp.TextsIn(m.Body, inner)
+	for at := 0; out.Fault == ""; at++ {
 		text, ok := texts.Next()
 		if !ok {
 			break
@@ -120,13 +129,11 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 		if text.Kind == mcp.TextNumber || !mayRestore(raw) || within(text.At, opaque[:]) {
 			continue
 		}
-		value, put, entity := mcp.TextValue(raw), 0, ""
+		value, put := mcp.TextValue(raw), []putValue(nil)
 		fault := func(f detect.Restored) (more bool) {
 			switch {
 			case f.Fault == "":
-				if put++; put == 1 {
-					entity = string(f.Entity)
-				}
+				put = append(put, putValue{string(f.Entity), string(f.Value)})
 				out.Values = counted(out.Values, string(f.Entity))
 			case r.strict || r.keyless || r.restoring.Left < 0:
 				out.Refused = counted(out.Refused, string(f.Entity))
@@ -146,8 +153,8 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 			}
 			continue
 		}
-		if restored := r.restoring.Restore(nil, value, fault); put > 0 {
-			r.put, r.entities = append(r.put, string(restored)), append(r.entities, entity)
+		if restored := r.restoring.Restore(nil, value, fault); put != nil {
+			r.put = append(r.put, putBack{at, string(restored), put})
 			edits = append(edits, mcp.Edit{At: text.At, With: mcp.AppendString(nil, string(restored))})
 		}
 	}
@@ -167,15 +174,24 @@ func (r *Restoring) Message(m *mcp.Message) (out Restored) {
 	return out
 }
 
-// entityOf returns the entity of the value that was put back into a text of the message; empty for
-// other texts. It may be called on nil.
-func (r *Restoring) entityOf(text string) string {
-	if r != nil {
-		if i := slices.Index(r.put, text); i >= 0 {
-			return r.entities[i]
+// values returns the values that were put back into texts of the parameters of the message, in
+// their order. It may be called on nil.
+func (r *Restoring) values(m *mcp.Message) map[mcp.Span][]putValue {
+	if r == nil || len(r.put) == 0 {
+		return nil
+	}
+	list, texts := map[mcp.Span][]putValue{}, mcp.TextsIn(m.Body, m.Spans.Params)
+	for at, next := 0, 0; next < len(r.put); at++ {
+		text, ok := texts.Next()
+		if !ok {
+			break
+		}
+		if at == r.put[next].at {
+			list[text.At] = r.put[next].values
+			next++
 		}
 	}
-	return ""
+	return list
 }
 
 // Header puts the values of tokens back into a header field that mirrors a text of the message in
@@ -192,7 +208,7 @@ func (r *Restoring) Header(value string) (restored string, token bool) {
 		return value, token
 	}
 	opened := string(r.restoring.Restore(nil, []byte(plain), func(detect.Restored) bool { return true }))
-	if !slices.Contains(r.put, opened) {
+	if !slices.ContainsFunc(r.put, func(p putBack) bool { return p.text == opened }) {
 		return value, true
 	}
 	return mcp.EncodeHeader(opened), true

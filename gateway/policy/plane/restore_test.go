@@ -3,6 +3,7 @@ package plane
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -215,7 +216,18 @@ func TestRestoreEverywhereAnAgentSends(t *testing.T) {
 			t.Errorf("%+v\n got %s\nwant %s", done, m.Body, want)
 		}
 	}
-	m := scanned(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a/b":[0,{"~":"[EMAIL~x]"}]}}}`)
+	// The texts with values are known by their number, also after another text has changed.
+	put := b.Restoring("planner", "files", nil, nil)
+	put.Message(scanned(t, strings.ReplaceAll(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":["bob@example.com",1,"x TOKEN"],"b":"TOKENTOKEN"}}}`, "TOKEN", token)))
+	m := scanned(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":["[EMAIL]",1,"x bob@example.com"],"b":"bob@example.combob@example.com"}}}`)
+	got := map[string]string{}
+	for at, values := range put.values(m) {
+		got[string(at.Of(m.Body))] = fmt.Sprint(values)
+	}
+	if want := map[string]string{`"x bob@example.com"`: "[{EMAIL bob@example.com}]", `"bob@example.combob@example.com"`: "[{EMAIL bob@example.com} {EMAIL bob@example.com}]"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	m = scanned(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a/b":[0,{"~":"[EMAIL~x]"}]}}}`)
 	if done := b.Restoring("planner", "files", nil, nil).Message(m); done.Pointer != "/params/arguments/a~1b/1/~0" || done.Fault != detect.TokenInvalid {
 		t.Errorf("%+v", done)
 	}

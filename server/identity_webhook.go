@@ -31,19 +31,19 @@ const (
 	webhookRefused = "Invalid webhook signature"
 )
 
-// receiveWebhook serves POST /api/auth/webhook for the identity provider. The
+// receiveIdentityEvent serves POST /api/auth/webhook for the identity provider. The
 // provider has no API key; its signature authenticates the request. Requests without
 // a valid signature count in the window of their address. Signed requests do not,
 // because a provider announces many users from one address.
-func (s *Server) receiveWebhook(c *call) error {
+func (s *Server) receiveIdentityEvent(c *call) error {
 	address := clientAddress(c.Request)
 	why := refusedBody
 	body, err := c.payload(api.MaxBody)
 	if err == nil {
-		why, err = s.verifyWebhook(c.Header.Values(signatureHeader), body, c.now)
+		why, err = s.verifyEvent(c.Header.Values(signatureHeader), body, c.now)
 	}
 	if err != nil {
-		s.webhookRefused(c, why, err)
+		s.eventRefused(c, why, err)
 		if err := c.count(s.addresses, address); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (s *Server) receiveWebhook(c *call) error {
 
 	ev, err := decodeEvent(body)
 	if err != nil {
-		s.webhookRefused(c, refusedEvent, err)
+		s.eventRefused(c, refusedEvent, err)
 		return err
 	}
 	err = s.applyEvent(c, ev)
@@ -64,7 +64,7 @@ func (s *Server) receiveWebhook(c *call) error {
 		err = nil
 	}
 	if err != nil {
-		s.webhookRefused(c, refusedEvent, err)
+		s.eventRefused(c, refusedEvent, err)
 		return err
 	}
 	return c.writeJSON(http.StatusOK, api.Success{Success: true})
@@ -82,7 +82,7 @@ const (
 	refusedEvent     = "event"
 )
 
-var webhookCauses = map[string]string{
+var refusalCauses = map[string]string{
 	refusedUnsigned:  "there is no " + signatureHeader + ": the sender is no identity provider, or the provider does not sign its deliveries",
 	refusedNoSecret:  "IDP_WEBHOOK_SECRET is not set",
 	refusedHeader:    signatureHeader + " is repeated or not of the form t=SECONDS,v1=HEX",
@@ -96,18 +96,18 @@ var webhookCauses = map[string]string{
 // requests without a good signature.
 const refusedLogEvery = time.Minute
 
-// refusedWebhooks bounds the log of refused deliveries. It is safe for concurrent use.
-type refusedWebhooks struct {
+// refusedEvents bounds the log of refused deliveries. It is safe for concurrent use.
+type refusedEvents struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	more map[string]int // refused since the last line
 }
 
-// webhookRefused counts a delivery that was not accepted, and logs it at most once a minute for
+// eventRefused counts a delivery that was not accepted, and logs it at most once a minute for
 // each reason.
-func (s *Server) webhookRefused(c *call, why string, err error) {
+func (s *Server) eventRefused(c *call, why string, err error) {
 	s.metrics.webhooks.WithLabelValues(why).Inc()
-	r := &s.refusedWebhooks
+	r := &s.refusedEvents
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at, logged := r.last[why]; logged && c.now.Sub(at).Abs() < refusedLogEvery {
@@ -117,7 +117,7 @@ func (s *Server) webhookRefused(c *call, why string, err error) {
 	if r.last == nil {
 		r.last, r.more = make(map[string]time.Time), make(map[string]int)
 	}
-	attrs := []any{"request_id", c.id, "address", clientAddress(c.Request), "reason", why, "cause", webhookCauses[why], "error", err}
+	attrs := []any{"request_id", c.id, "address", clientAddress(c.Request), "reason", why, "cause", refusalCauses[why], "error", err}
 	if f := (*failure)(nil); errors.As(err, &f) && len(f.details) > 0 {
 		attrs = append(attrs, "details", f.details)
 	}
@@ -159,14 +159,14 @@ func (s *Server) applyEvent(c *call, ev *api.WebhookEvent) error {
 	return nil
 }
 
-// verifyWebhook checks the signature of a raw body, and returns a reason with its error. It checks
+// verifyEvent checks the signature of a raw body, and returns a reason with its error. It checks
 // the signature before the time, so that only the provider can learn that a time is wrong.
-func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) (why string, err error) {
+func (s *Server) verifyEvent(values []string, body []byte, now time.Time) (why string, err error) {
 	refused := &failure{http.StatusForbidden, webhookRefused, nil}
 	if strings.Join(values, "") == "" { // anybody can send such requests, so they are counted apart
 		return refusedUnsigned, refused
 	}
-	if len(s.webhookSecret) == 0 {
+	if len(s.identitySecret) == 0 {
 		return refusedNoSecret, refused
 	}
 	if len(values) != 1 {
@@ -176,7 +176,7 @@ func (s *Server) verifyWebhook(values []string, body []byte, now time.Time) (why
 	if !ok {
 		return refusedHeader, refused
 	}
-	mac := hmac.New(sha256.New, s.webhookSecret)
+	mac := hmac.New(sha256.New, s.identitySecret)
 	mac.Write([]byte(at))
 	mac.Write([]byte{'.'})
 	mac.Write(body)

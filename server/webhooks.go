@@ -33,8 +33,8 @@ func newWebhookSecret() string {
 }
 
 // webhooks are the receivers of messages about events. (POST /api/auth/webhook, where the identity
-// provider sends its events, is in webhook.go.) A key that is limited to a team has only the webhooks
-// of its team; other ones are as if they did not exist.
+// provider sends its events, is in identity_webhook.go.) A key that is limited to a team has only the
+// webhooks of its team; other ones are as if they did not exist.
 var webhooks = &kind[store.Webhook, api.WebhookCreate, api.WebhookUpdate]{
 	noun: "webhook", cursor: webhooksList,
 	echo: echo{fixed: []string{"id", "urlDigest", "agentName", "teamId", "createdAt", "updatedAt"}, measured: []string{"waiting", "failingSince"},
@@ -133,25 +133,27 @@ func (s *Server) rotateWebhookSecret(c *call) error {
 
 // testWebhook serves POST /api/webhooks/:id/test: it queues a test.
 func (s *Server) testWebhook(c *call) error {
-	id, err := c.ofWebhook()
-	if err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.Delivery, error) { return c.tenant.TestWebhook(ctx, id) },
-		func(d store.Delivery) error { return c.data(http.StatusCreated, c.wireDelivery(d)) })
+	return c.queue(func(ctx context.Context, id string) (store.Delivery, error) { return c.tenant.TestWebhook(ctx, id) })
 }
 
 // redeliver serves POST /api/webhooks/:id/redeliver.
 func (s *Server) redeliver(c *call) error {
+	return c.queue(func(ctx context.Context, id string) (d store.Delivery, err error) {
+		var in api.Redelivery
+		if err = c.decode(&in); err == nil {
+			d, err = c.tenant.Redeliver(ctx, id, in.DeliveryID)
+		}
+		return d, err
+	})
+}
+
+// queue answers with a delivery that f has queued for the webhook of the path.
+func (c *call) queue(f func(ctx context.Context, id string) (store.Delivery, error)) error {
 	id, err := c.ofWebhook()
 	if err != nil {
 		return err
 	}
-	var in api.Redelivery
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	return create(c, func(ctx context.Context) (store.Delivery, error) { return c.tenant.Redeliver(ctx, id, in.DeliveryID) },
+	return create(c, func(ctx context.Context) (store.Delivery, error) { return f(ctx, id) },
 		func(d store.Delivery) error { return c.data(http.StatusCreated, c.wireDelivery(d)) })
 }
 

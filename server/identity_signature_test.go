@@ -69,8 +69,8 @@ func TestWebhookSignature(t *testing.T) {
 		{"long", []string{good + ",x=" + strings.Repeat("a", 1000)}, body, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &Server{webhookSecret: []byte(secret)}
-			_, err := s.verifyWebhook(tc.header, []byte(tc.body), now)
+			s := &Server{identitySecret: []byte(secret)}
+			_, err := s.verifyEvent(tc.header, []byte(tc.body), now)
 			if tc.ok {
 				if err != nil {
 					t.Fatal(err)
@@ -87,7 +87,7 @@ func TestWebhookSignature(t *testing.T) {
 		})
 	}
 	t.Run("no secret configured refuses everything", func(t *testing.T) {
-		if _, err := (&Server{}).verifyWebhook([]string{sign("", at, body)}, []byte(body), now); err == nil {
+		if _, err := (&Server{}).verifyEvent([]string{sign("", at, body)}, []byte(body), now); err == nil {
 			t.Error("accepted")
 		}
 	})
@@ -101,14 +101,14 @@ func FuzzWebhookSignature(f *testing.F) {
 	for _, s := range []string{good, "", "t=1,v1=", "t=,v1=00", good + ",v1=00", "t=1,t=2", "v1=" + strings.Repeat("0", 64), "t=+1,v1=aa"} {
 		f.Add(s)
 	}
-	s := &Server{webhookSecret: []byte(secret)}
+	s := &Server{identitySecret: []byte(secret)}
 	digest := good[strings.Index(good, "v1=")+3:]
 	f.Fuzz(func(t *testing.T, header string) {
 		text, sum, ok := parseSignature(header)
 		if ok && (text == "" || len(sum) != sha256.Size || len(header) > maxSignature) {
 			t.Fatalf("%q parsed as %q, %x", header, text, sum)
 		}
-		if _, err := s.verifyWebhook([]string{header}, []byte(body), epoch); err == nil {
+		if _, err := s.verifyEvent([]string{header}, []byte(body), epoch); err == nil {
 			// The time must occur literally, because leading zeros change the signed text.
 			if !strings.Contains(header, fmt.Sprintf("t=%d", at)) || !strings.Contains(strings.ToLower(header), digest) {
 				t.Fatalf("%q was accepted", header)
@@ -133,7 +133,7 @@ func TestRefusedWebhooksAreLogged(t *testing.T) {
 	} {
 		r := newRig(t, func(o *Options) {
 			if c.why == refusedNoSecret {
-				o.WebhookSecret = ""
+				o.IdentitySecret = ""
 			}
 		})
 		if said := strings.Contains(r.log.String(), "IDP_WEBHOOK_SECRET is not set"); said != (c.why == refusedNoSecret) {
@@ -143,7 +143,7 @@ func TestRefusedWebhooksAreLogged(t *testing.T) {
 			r.ask("", "POST", "/api/auth/webhook", c.body, signatureHeader, c.header)
 		}
 		lines := func() int { return strings.Count(r.log.String(), "identity webhook refused") }
-		if log := r.log.String(); lines() != 1 || !strings.Contains(log, "reason="+c.why) || !strings.Contains(log, webhookCauses[c.why]) {
+		if log := r.log.String(); lines() != 1 || !strings.Contains(log, "reason="+c.why) || !strings.Contains(log, refusalCauses[c.why]) {
 			t.Errorf("%s: three deliveries are logged as %s", c.why, log)
 		}
 		r.clock.advance(refusedLogEvery)

@@ -52,7 +52,7 @@ func TestWebhookRow(t *testing.T) {
 		r.ask(r.admin, "POST", "/api/auth/webhook", body).want(403)
 	})
 	t.Run("without a secret everything is refused", func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.WebhookSecret = "" })
+		r := newRig(t, func(o *Options) { o.IdentitySecret = "" })
 		r.ask("", "POST", "/api/auth/webhook", body, signatureHeader, sign("", epoch.Unix(), body)).want(403)
 	})
 	t.Run("the raw body is signed, not its meaning", func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"svc/gateway/http1"
 	"svc/gateway/mcp"
 	"svc/gateway/policy/detect"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/request"
@@ -151,6 +152,9 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openLimits(cfg); err != nil {
 		return nil, err
 	}
+	if g.services.Flow, err = flow.Open(flow.Options{Names: cfg.DataFlow.Names(), Window: cfg.DataFlow.Window, Now: g.services.Now}); err != nil {
+		return nil, fmt.Errorf("data_flow: %w", err)
+	}
 	if err = g.openFederation(cfg); err != nil {
 		return nil, err
 	}
@@ -245,6 +249,9 @@ func (g *Gateway) Close() error {
 	errs = append(errs, targets.Close(g.services.Targets))
 	if l := g.services.Live.Load(); l != nil {
 		l.Verdict.Guards.Close()
+	}
+	if g.services.Flow != nil {
+		errs = append(errs, g.services.Flow.Close())
 	}
 	if g.redis != nil {
 		errs = append(errs, g.redis.Close())

@@ -26,6 +26,7 @@ func (g *Gateway) build(cfg *config.File) (*request.Snapshot, error) {
 
 // activate puts snapshot l in force for every later request. It cannot fail.
 func (g *Gateway) activate(l *request.Snapshot) {
+	g.services.Flow.Reconfigure(l.Flow.Names(), l.Config.DataFlow.Window)
 	if old := g.services.Live.Swap(l); old != nil {
 		old.Verdict.Guards.Close()
 	}

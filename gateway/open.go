@@ -157,7 +157,7 @@ func (g *Gateway) openFederation(cfg *config.File) (err error) {
 
 // warnSearch logs a warning when the rules deny the search tool to callers without claims.
 func (g *Gateway) warnSearch(l *request.Snapshot) {
-	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.MethodToolsCall, search.Name) {
+	if g.services.Search != nil && !l.Verdict.MayAsk(new(auth.Principal), nil, g.services.SearchUpstream(), mcp.Tool, search.Name) {
 		g.services.Log.Warn("the rules deny the search tool to callers without claims: tools/list is empty for them",
 			"fix", "add a rule with action: allow and when: {tool_name: "+search.Name+"}")
 	}

@@ -21,6 +21,7 @@ type explained struct {
 	Upstream string          `json:"upstream,omitempty"`
 	Route    string          `json:"route"`
 	Observed []string        `json:"observed,omitempty"`
+	Labels   []string        `json:"labels,omitempty"`
 	Steps    []explainedStep `json:"steps"`
 }
 
@@ -39,7 +40,7 @@ type explainedStep struct {
 func explainedOf(doc *config.Document, a *check.Answer) explained {
 	out := explained{
 		Action: a.Decision.Action.String(), Rule: a.Decision.RuleID, Reason: a.Decision.Reason, Default: a.Fallback,
-		Upstream: a.Route.Upstream, Route: a.Route.Reason, Steps: []explainedStep{},
+		Upstream: a.Route.Upstream, Route: a.Route.Reason, Labels: a.Labels, Steps: []explainedStep{},
 	}
 	if a.Decision.Approval() != nil {
 		out.Approval = plane.ApprovalRequired

@@ -1,9 +1,11 @@
 package policycmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,7 @@ type explainOptions struct {
 	upstream              string
 	groups, scopes        []string
 	restores, unreadable  []string
+	after                 []string
 	hasToken              bool // whether a flag about a token was given
 	format                command.Format
 }
@@ -47,6 +50,7 @@ The exit code is 0 whatever the decision, and 2 when the flags do not describe a
 request or the config has errors.`,
 		Example: `  svc policy explain svc.yaml --tool delete_order
   svc policy explain svc.yaml --tool search --subject alice --group staff --scope mcp
+  svc policy explain svc.yaml --tool mail_send --after web_get,crm_find
   svc policy explain svc.yaml --method elicitation/create --direction server_to_client
   svc policy explain svc.yaml --request call.json --key build-bot -o json`,
 		Args:              command.WantArgs("a FILE"),
@@ -66,6 +70,7 @@ request or the config has errors.`,
 	f.StringVar(&o.resultType, "result-type", "", "result type of a response, such as input_required")
 	f.StringVar(&o.upstream, "upstream", "", "upstream of the message (default the upstream that routes and prefixes select)")
 	f.StringSliceVar(&o.restores, "restores", nil, "entity of a value that was put back in place of a token; may be repeated")
+	f.StringSliceVar(&o.after, "after", nil, "tool that the caller has called before, whose answer sets labels (data_flow); may be repeated")
 	f.StringVar(&o.arguments, "arguments", "", "arguments of the tool, as JSON")
 	f.StringVar(&o.request, "request", "", "file with a whole JSON-RPC message, \"-\" for standard input")
 	f.StringVar(&o.key, "key", "", "id of the API key that the caller presents")
@@ -148,7 +153,15 @@ func explainPolicy(env process.Env, o explainOptions) error {
 			}
 		}
 	}
-	a, err := engine.Ask(body, d, claims, o.upstream, o.restores...)
+	var before []check.RequestSpec
+	for _, tool := range o.after {
+		before = append(before, check.RequestSpec{Tool: tool})
+	}
+	labels, err := engine.After(before, claims)
+	if err != nil {
+		return command.Usage(err, "--after takes names of tools")
+	}
+	a, err := engine.Ask(body, d, claims, check.Given{Upstream: o.upstream, Restored: o.restores, Labels: labels})
 	if err != nil {
 		return command.Usage(err, "see 'svc policy explain --help'")
 	}
@@ -193,6 +206,9 @@ func writeExplained(w io.Writer, doc *config.Document, o explainOptions, a *chec
 	}
 	fmt.Fprintf(w, "request:  %s, %s\n", command.Clean(what), q.Direction)
 	fmt.Fprintf(w, "caller:   %s\n", command.Clean(callerWords(o.key, claims)))
+	if len(o.after) > 0 {
+		fmt.Fprintf(w, "labels:   %s, after %s\n", cmp.Or(strings.Join(a.Labels, ", "), "none"), command.Clean(strings.Join(o.after, ", ")))
+	}
 	fmt.Fprintf(w, "decision: %s\n", command.Clean(decided(&a.Decision)))
 	if a.Route.Upstream != "" {
 		fmt.Fprintf(w, "goes to:  upstream %q (%s)\n\n", a.Route.Upstream, command.Clean(a.Route.Reason))

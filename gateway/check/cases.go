@@ -24,6 +24,10 @@ type Case struct {
 	Name string `yaml:"name"`
 	// Caller is the sender. If absent, it is a caller without key and token.
 	Caller CallerSpec `yaml:"caller"`
+	// After are calls that the same caller made before, in order. Their answers set labels
+	// (data_flow.labels); a call that is denied sets none. A result is the answer, for labels that
+	// depend on it.
+	After []RequestSpec `yaml:"after"`
 	// Request is the message.
 	Request RequestSpec `yaml:"request"`
 	// Expect is the expected result; absent fields are not checked.
@@ -123,6 +127,12 @@ func (c *Cases) Validate(at diag.At) {
 				at.Field("caller").Field("unreadable").Index(j).Hint("use groups, scopes or subject").Errorf("enum", "unknown value %q", name)
 			}
 		}
+		for j := range k.After {
+			call, at := k.After[j].call(), at.Field("after").Index(j)
+			if call.validate(at); call.Direction != "" && call.Direction != policy.ClientToServer.String() {
+				at.Field("direction").Hint("remove it").Errorf("direction", "a call that was made before is one of the client")
+			}
+		}
 		k.Request.validate(at.Field("request"))
 		k.Expect.validate(at.Field("expect"))
 	}
@@ -205,9 +215,14 @@ func (e *Engine) Run(c *Case) CaseResult {
 		return out
 	}
 	d, _ := direction(c.Request.Direction)
+	labels, err := e.After(c.After, c.Caller.claims())
+	if err != nil {
+		fail("after", "calls", err.Error(), "")
+		return out
+	}
 	body, err := c.Request.encode()
 	if err == nil {
-		out.Answer, err = e.Ask(body, d, c.Caller.claims(), c.Request.Upstream, c.Request.Restores...)
+		out.Answer, err = e.Ask(body, d, c.Caller.claims(), Given{Upstream: c.Request.Upstream, Restored: c.Request.Restores, Labels: labels})
 	}
 	if err != nil {
 		fail("request", "a message", err.Error(), "")

@@ -194,27 +194,27 @@ func TestRoutes(t *testing.T) {
 		{"frame", `{"jsonrpc":"2.0","method":"notifications/progress"}`, policy.ServerToClient, "", "it goes to the client"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, err := e.Ask([]byte(c.body), c.d, nil, "")
+			a, err := e.Ask([]byte(c.body), c.d, nil, Given{})
 			if err != nil || a.Route.Upstream != c.upstream || a.Route.Reason != c.reason {
 				t.Errorf("got %+v %v", a.Route, err)
 			}
 		})
 	}
-	if _, err := e.Ask([]byte(`{"jsonrpc":"2.0","id":{},"method":"a"}`), 0, nil, ""); err == nil {
+	if _, err := e.Ask([]byte(`{"jsonrpc":"2.0","id":{},"method":"a"}`), 0, nil, Given{}); err == nil {
 		t.Error("a message that the gateway refuses was asked about")
 	}
 	e = load(t, shop+"tool_search: {enabled: false}\n")
-	if a, _ := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t"}}`), 0, nil, ""); a.Route.Upstream != "shop" || !strings.Contains(a.Route.Reason, "task") {
+	if a, _ := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t"}}`), 0, nil, Given{}); a.Route.Upstream != "shop" || !strings.Contains(a.Route.Reason, "task") {
 		t.Errorf("got %+v", a.Route)
 	}
 	e = load(t, shop+"tool_search: {enabled: true, mode: synthesize}\n")
 	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"mcp_search"}}`} {
-		if a, _ := e.Ask([]byte(body), 0, nil, ""); a.Decision.Action != policy.Deny && (a.Route.Upstream != "" || a.Route.Reason != "the gateway answers it: tool_search") {
+		if a, _ := e.Ask([]byte(body), 0, nil, Given{}); a.Decision.Action != policy.Deny && (a.Route.Upstream != "" || a.Route.Reason != "the gateway answers it: tool_search") {
 			t.Errorf("%s: got %+v", body, a.Route)
 		}
 	}
 	wild := load(t, strings.Replace(strings.Replace(shop, "default_action: deny", "default_action: allow", 1), "tool_prefix: search_}, upstream", "tool_prefix: find_}, upstream", 1))
-	if a, _ := wild.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nowhere"}}`), 0, nil, ""); a.Route.Upstream != "" || a.Route.Reason != "no route matches the tool: 404 no_route" {
+	if a, _ := wild.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nowhere"}}`), 0, nil, Given{}); a.Route.Upstream != "" || a.Route.Reason != "no route matches the tool: 404 no_route" {
 		t.Errorf("got %+v", a.Route)
 	}
 }
@@ -237,7 +237,7 @@ policy: {default_action: allow}
 	for _, more := range []string{"", "federation: {enabled: true}\n"} {
 		e := load(t, upstreams+more)
 		for tool, want := range map[string]string{"crm_find": "crm", "crm_drop": "", "astray": "", "short": "web", "long": "", "other": "web"} {
-			a, err := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`), 0, nil, "")
+			a, err := e.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`), 0, nil, Given{})
 			if err != nil || a.Route.Upstream != want || a.Request.Upstream != want || want == "" && !strings.HasSuffix(a.Route.Reason, "no_route") {
 				t.Errorf("%q %s: %+v, for rules %q, %v; want %q", more, tool, a.Route, a.Request.Upstream, err, want)
 			}

@@ -33,6 +33,7 @@ type Engine struct {
 	filters         bool            // lists lack what the rules deny to the caller
 	dataFlow        *flow.Config
 	upstreams       map[string]bool
+	flow            *flow.Table // nil if no labels are declared
 }
 
 // prefix is the prefix of the tool names of an upstream.
@@ -56,6 +57,9 @@ func New(f *config.File) (*Engine, error) {
 			}
 		}
 		slices.SortStableFunc(e.prefixes, func(a, b prefix) int { return len(b.text) - len(a.text) })
+	}
+	if e.flow, err = flow.Compile(&f.DataFlow); err != nil {
+		return nil, err
 	}
 	if e.names, err = request.NamesOf(f.Upstreams); err != nil {
 		return nil, err
@@ -83,6 +87,8 @@ func (e *Engine) KnowsKey(id string) bool { return e.keys == nil || e.keys[id] }
 type Answer struct {
 	// Request is the part of the message that rules match on.
 	Request policy.Request
+	// Labels are the labels that the caller had, sorted.
+	Labels []string
 	// Decision is the decision of the rules, and Steps its explanation.
 	Decision policy.Decision
 	Steps    []policy.Step
@@ -146,28 +152,35 @@ func (e *Engine) Shows(claims *policy.Claims, kind mcp.ListKind, at, visible str
 	if !e.filters {
 		return true
 	}
-	method, tool := mcp.MethodOf(kind.Method()).Element, ""
-	if kind == mcp.Tool {
-		tool = visible
-		if !e.federated {
-			at = e.upstreamOf(method, tool) // that of a call
-		}
+	if kind == mcp.Tool && !e.federated {
+		at = e.upstreamOf(mcp.MethodToolsCall, visible) // that of a call
 	}
 	s := verdict.Snapshot{Rules: policy.NewMemory(e.rules)}
-	return s.MayAsk(&auth.Principal{Claims: claims}, nil, at, method, tool)
+	return s.MayAsk(&auth.Principal{Claims: claims}, nil, at, kind, visible)
+}
+
+// Given is what a decision depends on besides the message and the caller.
+type Given struct {
+	// Upstream is the upstream that the message is routed to, or comes from; empty for the upstream
+	// that the configuration selects.
+	Upstream string
+	// Restored are the entities of values that would have been put back into the message.
+	Restored []string
+	// Labels are the labels of the caller, as [Engine.After] returns them.
+	Labels flow.Labels
 }
 
 // Ask decides about a message, which must pass [mcp.ScanReplacing] and may be modified
-// by it; the error is the error of the scan. at is the upstream that the message is
-// routed to, or comes from; empty for the upstream that the configuration selects. restored are
-// the entities of values that would have been put back into it.
-func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims, at string, restored ...string) (*Answer, error) {
+// by it; the error is the error of the scan.
+func (e *Engine) Ask(body []byte, d policy.Direction, claims *policy.Claims, given Given) (*Answer, error) {
 	var m mcp.Message
 	if _, err := mcp.ScanReplacing(body, &m); err != nil {
 		return nil, fmt.Errorf("the gateway would refuse the message: %w", err)
 	}
 	a := &Answer{Request: policy.RequestOf(&m, d, claims), Body: body}
-	a.Request.Restored = restored
+	a.Request.Restored, a.Request.Labels = given.Restored, given.Labels
+	a.Labels = e.flow.Names().In(given.Labels)
+	at := given.Upstream
 	if a.Request.Upstream = at; at == "" && d == policy.ClientToServer {
 		a.Request.Upstream = e.upstreamOf(m.Method, m.Name)
 	}

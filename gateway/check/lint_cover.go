@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/match"
 )
 
 // cell is a kind of message that a rule matches either completely or, for tool calls, by name:
@@ -16,6 +17,9 @@ type cell struct {
 	method        string   // messages of a method; "" for any message that no other field restricts
 	inputRequired bool     // answers that ask for input
 	upstream      string   // to or from this upstream; empty for any
+	labels        []string // of callers with these labels at least
+	uri           string   // that ask for a URI below this one; empty for any
+	unclear       bool     // and those whose URI has no single plain form
 }
 
 // cells returns the messages that a rule matches; none when its conditions exclude each other.
@@ -37,19 +41,37 @@ func (r *rule) cells() []cell {
 			out = append(out, cell{way: way, tools: everyName()}, cell{way: way, method: mcp.MethodPromptsGet})
 		case r.Approval != nil && method == "":
 			out = append(out, cell{way: way, tools: everyName()}, cell{way: way, method: mcp.MethodPromptsGet}, cell{way: way, method: mcp.MethodResourcesRead})
+		case r.When.URIPrefix != nil && method == "":
+			for _, m := range mcp.URIMethods {
+				out = append(out, cell{way: way, method: m})
+			}
 		case method == mcp.MethodToolsCall && way == up:
 			out = append(out, cell{way: way, tools: everyName()})
 		default:
 			out = append(out, cell{way: way, method: method})
 		}
 	}
-	if len(r.When.Upstream) == 0 {
-		return out
+	// A rule that decides for a caller with some labels decides for one with more.
+	labels := [][]string{r.When.LabelsAll}
+	if len(r.When.LabelsAny) > 0 {
+		labels = nil
+		for _, label := range r.When.LabelsAny {
+			labels = append(labels, append(slices.Clone(r.When.LabelsAll), label))
+		}
+	}
+	upstreams := r.When.Upstream
+	if len(upstreams) == 0 {
+		upstreams = []string{""}
 	}
 	var each []cell
 	for _, c := range out {
-		for _, c.upstream = range r.When.Upstream {
-			each = append(each, c)
+		if r.When.URIPrefix != nil {
+			c.uri, c.unclear = *r.When.URIPrefix, r.takesUnclear()
+		}
+		for _, c.upstream = range upstreams {
+			for _, c.labels = range labels {
+				each = append(each, c)
+			}
 		}
 	}
 	return each
@@ -60,12 +82,36 @@ func (r *rule) ofUpstream(c cell) bool {
 	return len(r.When.Upstream) == 0 || slices.Contains(r.When.Upstream, c.upstream)
 }
 
+// narrows reports whether the rule matches some of the messages alone that its method, direction and
+// tool matcher select, whoever sends them.
+func (r *rule) narrows() bool {
+	w := r.When
+	return w.Arguments != nil || w.Upstream != nil || w.Restores != nil || w.LabelsAll != nil || w.LabelsAny != nil || w.URIPrefix != nil
+}
+
+// takesUnclear reports whether the rule also matches a URI that has no single plain form.
+func (r *rule) takesUnclear() bool { return r.Action == policy.Deny.String() || r.Approval != nil }
+
+// ofFlow reports whether the rule matches all messages of a cell as far as labels and URIs go.
+func (r *rule) ofFlow(c cell) bool {
+	w := r.When
+	has := func(label string) bool { return slices.Contains(c.labels, label) }
+	if slices.ContainsFunc(w.LabelsAll, func(label string) bool { return !has(label) }) || w.LabelsAny != nil && !slices.ContainsFunc(w.LabelsAny, has) {
+		return false
+	}
+	if w.URIPrefix == nil {
+		return true
+	}
+	prefix, err := match.CompileURI(*w.URIPrefix)
+	return err == nil && c.uri != "" && prefix.Match(c.uri) == match.Yes && (r.takesUnclear() || !c.unclear)
+}
+
 // takes returns the tools of a cell that the rule decides: everyName() for the whole of a cell that has
 // no tools, nil for none.
 func (r *rule) takes(c cell) *nameSet {
 	method := r.When.Method
 	switch {
-	case !r.ways[c.way], !r.ofUpstream(c):
+	case !r.ways[c.way], !r.ofUpstream(c), !r.ofFlow(c):
 	case r.When.Arguments != nil, r.When.Restores != nil:
 		// It decides some of the calls that it matches, so it is never known to decide all.
 	case c.tools != nil:
@@ -257,7 +303,7 @@ type wildcard struct {
 
 // takesEveryCall reports whether the rule matches every tool call of every caller.
 func (p *pass) takesEveryCall(r *rule) bool {
-	if !r.ways[up] || r.claims != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Restores != nil || r.inputRequired || r.When.Method != "" && r.When.Method != mcp.MethodToolsCall {
+	if !r.ways[up] || r.claims != nil || r.narrows() || r.inputRequired || r.When.Method != "" && r.When.Method != mcp.MethodToolsCall {
 		return false
 	}
 	return r.tools == nil || p.budget.Full(r.tools)

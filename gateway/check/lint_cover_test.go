@@ -43,8 +43,18 @@ func everyRequest() []policy.Request {
 		for _, m := range []string{"", "ping", "tasks/get", "prompts/get", "resources/read", "x/other"} {
 			out = append(out, policy.Request{Method: m, Claims: who}, policy.Request{Direction: policy.ServerToClient, Method: m, Claims: who})
 		}
+		for _, m := range []string{"resources/read", "resources/subscribe"} {
+			for _, uri := range []string{"file:///x/1", "file:///x/y/1", "file:///z", "file:///%25252525252e"} {
+				out = append(out, policy.Request{Method: m, URI: uri, Claims: who})
+			}
+		}
 		out = append(out, policy.Request{Direction: policy.ServerToClient, Method: "tools/call", Claims: who},
 			policy.Request{Direction: policy.ServerToClient, ResultType: "input_required", Claims: who})
+	}
+	for _, q := range slices.Clone(out) {
+		for q.Labels = 1; q.Labels < 4 && q.Direction == policy.ClientToServer; q.Labels++ {
+			out = append(out, q)
+		}
 	}
 	for _, q := range slices.Clone(out) {
 		for _, q.Upstream = range []string{"u1", "u2"} {
@@ -61,7 +71,7 @@ func someWhen() *rapid.Generator[policy.When] {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(list), 0, 2, rapid.ID)
 	}
 	return rapid.Custom(func(t *rapid.T) policy.When {
-		w := policy.When{Method: pick("", "", "", "tools/call", "prompts/get", "ping", "tasks/get").Draw(t, "method")}
+		w := policy.When{Method: pick("", "", "", "tools/call", "prompts/get", "resources/read", "ping", "tasks/get").Draw(t, "method")}
 		switch rapid.IntRange(0, 7).Draw(t, "matcher") {
 		case 1:
 			w.ToolName = ptr(pick("a", "ab", "*").Draw(t, "name"))
@@ -86,6 +96,14 @@ func someWhen() *rapid.Generator[policy.When] {
 				ScopesIn: some("p1", "p2").Draw(t, "scopes_in"), SubjectIn: some("s1", "s2").Draw(t, "subject_in")}
 		}
 		w.Upstream = rapid.SampledFrom([][]string{nil, nil, {"u1"}, {"u2"}, {"u1", "u2"}}).Draw(t, "upstream")
+		if w.Direction != nil {
+			return w
+		}
+		w.LabelsAll = rapid.SampledFrom([][]string{nil, nil, nil, {"a"}, {"a", "b"}}).Draw(t, "labels_all")
+		w.LabelsAny = rapid.SampledFrom([][]string{nil, nil, nil, {"a"}, {"b"}, {"a", "b"}}).Draw(t, "labels_any")
+		if tool := w.Tool(); len(tool.Keys()) == 0 && (w.Method == "" || w.Method == "resources/read") {
+			w.URIPrefix = rapid.SampledFrom([]*string{nil, nil, ptr("file:///x"), ptr("file:///x/y")}).Draw(t, "uri_prefix")
+		}
 		return w
 	})
 }
@@ -97,14 +115,18 @@ func TestShadowedIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var cfg policy.Config
 		for i, w := range rapid.SliceOfN(when, 1, 6).Draw(t, "rules") {
-			r := policy.RuleConfig{ID: fmt.Sprintf("r%d", i), Action: "allow", When: &w}
+			r := policy.RuleConfig{ID: fmt.Sprintf("r%d", i), Action: rapid.SampledFrom([]string{"allow", "deny"}).Draw(t, "action"), When: &w}
 			if w.Direction == nil && (w.Method == "" || policy.Approvable(w.Method)) && rapid.Bool().Draw(t, "approval") {
+				r.Action = "allow"
 				r.Approval = new(policy.ApprovalConfig)
 				r.Approval.SetDefaults()
 			}
+			if r.Approval == nil && (w.LabelsAll != nil || w.LabelsAny != nil) {
+				r.Action = "deny"
+			}
 			cfg.Rules = append(cfg.Rules, r)
 		}
-		set, err := policy.Compile(cfg)
+		set, err := policy.Compile(cfg, "a", "b")
 		if err != nil {
 			t.Fatal(err)
 		}

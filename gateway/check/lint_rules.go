@@ -101,7 +101,7 @@ func readRoutes(list []upstream.Route) []route {
 // takesMethod reports whether the rule matches every message with a method in one direction,
 // whatever the tool and the caller.
 func (r *rule) takesMethod(way int, method string) bool {
-	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" && r.When.Method != method || r.Approval != nil && !policy.Approvable(method) {
+	if !r.ways[way] || r.inputRequired || r.When.Upstream != nil || r.When.Restores != nil || r.When.URIPrefix != nil || r.When.Method != "" && r.When.Method != method || r.Approval != nil && !policy.Approvable(method) {
 		return false
 	}
 	return r.tools == nil || way == up && method == mcp.MethodToolsCall
@@ -166,7 +166,7 @@ func catchAllAllow(p *pass) {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.decides() || r.Action == policy.Deny.String() || r.Approval != nil || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" {
+		if !r.decides() || r.Action == policy.Deny.String() || r.Approval != nil || !r.ways[up] || r.tools != nil || r.narrows() || r.When.Method != "" {
 			continue
 		}
 		var opened []string
@@ -213,7 +213,7 @@ func (r *rule) decides() bool { return r.Mode != "observe" }
 func catchAllDeny(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action != policy.Deny.String() || !r.decides() || !r.ways[up] || r.tools != nil || r.When.Arguments != nil || r.When.Upstream != nil || r.When.Restores != nil || r.When.Method != "" || r.inputRequired {
+		if r.Action != policy.Deny.String() || !r.decides() || !r.ways[up] || r.tools != nil || r.narrows() || r.When.Method != "" || r.inputRequired {
 			continue
 		}
 		before := p.before(r)

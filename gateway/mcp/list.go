@@ -3,8 +3,8 @@ package mcp
 import "strings"
 
 // FilterList returns the body of a response with only those elements of the list
-// result.MEMBER whose name keep accepts. Elements without a name are omitted, because no
-// request could refer to them. The remaining elements are unchanged byte for byte.
+// result.MEMBER whose member KEY, such as name, keep accepts. Elements without one are omitted, because
+// no request could refer to them. The remaining elements are unchanged byte for byte.
 //
 // If the result has the list, its cacheScope becomes private, even when nothing was
 // omitted, because another caller may get another list. A result of a revision without
@@ -14,7 +14,7 @@ import "strings"
 // changed reports whether the returned body differs. ok is false when the result is
 // ambiguous: it has a member whose name differs from the list's name only by case, or the
 // list is not an array.
-func FilterList(m *Message, member string, modern bool, keep func(name string) bool) (body []byte, changed, ok bool) {
+func FilterList(m *Message, member, key string, modern bool, keep func(name string) bool) (body []byte, changed, ok bool) {
 	if m.Kind != Response || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
 		return m.Body, false, true
 	}
@@ -25,7 +25,7 @@ func FilterList(m *Message, member string, modern bool, keep func(name string) b
 	var edits [2]Edit
 	n := 0
 	named := func(element Span) bool {
-		name, ok := elementName(m.Body, element)
+		name, ok := elementKey(m.Body, element, key)
 		return ok && keep(name)
 	}
 	if kept, cut := keepElements(m.Body, list, named); cut {
@@ -145,25 +145,25 @@ func keepElements(body []byte, list Span, keep func(Span) bool) (kept []byte, cu
 
 // elementName returns the name of an element of a list. An element that also has a case
 // variant of the member name has none.
-func elementName(body []byte, element Span) (name string, ok bool) {
+func elementKey(body []byte, element Span, key string) (value string, ok bool) {
 	if body[element.Start] != '{' {
 		return "", false
 	}
 	for it := members(body, element); it.next(); {
 		raw := it.name.Of(body)
-		if len(raw) < len(`"name"`) {
+		if len(raw) < len(key)+len(`""`) {
 			continue
 		}
-		switch key := memberName(raw); {
-		case key == "name":
+		switch name := memberName(raw); {
+		case name == key:
 			if raw := it.value.Of(body); len(raw) >= 2 && raw[0] == '"' {
-				name, ok = memberName(raw), true
+				value, ok = memberName(raw), true
 			}
-		case len(key) <= 8 && strings.EqualFold(key, "name"):
+		case len(name) <= 2*len(key) && strings.EqualFold(name, key):
 			return "", false
 		}
 	}
-	return name, ok
+	return value, ok
 }
 
 // memberName returns the value of a string as written with its quotes; it does not copy a

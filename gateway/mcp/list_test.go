@@ -39,7 +39,7 @@ func TestFilterListKeepsTheRestByteForByte(t *testing.T) {
 			if err := Scan([]byte(wrap(tt.result)), &m); err != nil {
 				t.Fatal(err)
 			}
-			got, changed, ok := FilterList(&m, "tools", tt.modern, keep)
+			got, changed, ok := FilterList(&m, "tools", "name", tt.modern, keep)
 			if changed != (ok && tt.want != tt.result) {
 				t.Errorf("changed %v", changed)
 			}
@@ -63,7 +63,7 @@ func FuzzFilterList(f *testing.F) {
 		if Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":`+result+`}`), &m) != nil {
 			return
 		}
-		got, _, ok := FilterList(&m, "tools", true, func(name string) bool { return name != "no" })
+		got, _, ok := FilterList(&m, "tools", "name", true, func(name string) bool { return name != "no" })
 		if !ok {
 			return
 		}
@@ -118,7 +118,7 @@ func BenchmarkFilterList(b *testing.B) {
 	b.SetBytes(int64(len(m.Body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		FilterList(&m, "tools", true, func(name string) bool { return name[len(name)-1] != '7' })
+		FilterList(&m, "tools", "name", true, func(name string) bool { return name[len(name)-1] != '7' })
 	}
 }
 

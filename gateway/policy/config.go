@@ -15,8 +15,10 @@ type Config struct {
 	Rules []RuleConfig `yaml:"rules"`
 	// FilterLists removes from tools/list responses the tools that the rules deny to the
 	// caller, and empties resources/list, resources/templates/list and prompts/list for
-	// callers whose resources/read or prompts/get is denied. It is off by default without
-	// federation, and on with it.
+	// callers whose resources/read or prompts/get is denied. With rules that have uri_prefix,
+	// resources are removed by their URI, and a template only if no URI that it can expand to
+	// is allowed. A tool that only a label of the caller denies stays. It is off by default
+	// without federation, and on with it.
 	FilterLists *bool `yaml:"filter_lists"`
 	// DenyAs is http (the default) or tool_error: with tool_error, a tools/call that is
 	// denied by a rule, the default action, a guardrail or a policy of the control plane

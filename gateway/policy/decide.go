@@ -99,6 +99,9 @@ type Request struct {
 	// URI is the URI that a client asks for with one of [mcp.URIMethods]; empty for none, and for a URI that
 	// is not a string.
 	URI string
+	// Template is set for a hypothetical request of a list: URI is a URI template, and stands for some URI
+	// that it expands to.
+	Template bool
 	// Claims is nil for callers without a verified OAuth identity.
 	Claims *Claims
 	// Body and Arguments are the scanned message and the span of its arguments; zero for

@@ -127,7 +127,8 @@ func newURIRule(r *Rule, w *When) (*uriRule, error) {
 	return &uriRule{prefix: prefix, text: *w.URIPrefix}, nil
 }
 
-// match compares the URI of a request. A request without a URI that can be read is unclear.
+// match compares the URI of a request. A request without a URI that can be read is unclear; so is a
+// template that may expand to a URI below the prefix, and to one beside it.
 func (u *uriRule) match(q *Request) match.URIMatch {
 	switch {
 	case !slices.Contains(mcp.URIMethods, q.Method):
@@ -135,7 +136,28 @@ func (u *uriRule) match(q *Request) match.URIMatch {
 	case q.URI == "":
 		return match.Unclear
 	}
+	if q.Template {
+		return u.matchTemplate(q.URI)
+	}
 	return u.prefix.Match(q.URI)
+}
+
+// matchTemplate compares the URIs that a template can expand to, by its beginning up to the last whole
+// segment before its first expression.
+func (u *uriRule) matchTemplate(template string) match.URIMatch {
+	literal, _, some := strings.Cut(template, "{")
+	if !some {
+		return u.prefix.Match(template)
+	}
+	literal = literal[:strings.LastIndexAny(literal, "/:")+1]
+	if u.prefix.Match(literal) == match.Yes {
+		return match.Yes
+	}
+	begins, err := match.CompileURI(literal)
+	if err == nil && begins.Match(u.text) == match.No {
+		return match.No
+	}
+	return match.Unclear
 }
 
 // meetsURI reports whether the URI that a client asks for meets the uri_prefix of the rule. A URI that
@@ -145,6 +167,9 @@ func (r *Rule) meetsURI(q *Request) bool {
 	case match.Yes:
 		return true
 	case match.Unclear:
+		if q.Template { // as with AnyArguments: what may pass is listed
+			return r.Action != Deny
+		}
 		return r.Action == Deny || r.Approval != nil
 	}
 	return false

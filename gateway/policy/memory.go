@@ -43,7 +43,7 @@ type requestKey struct {
 
 // keyOf returns the key of a request for the rules of a Set; ok is false for a request that is not cached.
 func (s *Set) keyOf(q *Request) (key requestKey, ok bool) {
-	if q.URI != "" && s.usesURI || q.Claims != nil || q.AnyArguments || q.Restored != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
+	if (q.URI != "" || q.Template) && s.usesURI || q.Claims != nil || q.AnyArguments || q.Restored != nil || len(q.Method)+len(q.Tool)+len(q.ResultType) > maxRemembered {
 		return requestKey{}, false
 	}
 	return requestKey{Direction: q.Direction, Method: q.Method, Tool: q.Tool, HasTool: q.HasTool, ResultType: q.ResultType, Upstream: q.Upstream,

@@ -52,7 +52,7 @@ func (ex *Exchange) labeled() flow.Caller {
 	id := ex.Session.Handle.ID
 	switch {
 	case ex.Live.Config.DataFlow.Scope == flow.ScopeSession && ex.Session.Joined:
-		return flow.Caller{Key: "s" + string(id[:])} // keys of principals begin with a digit
+		return flow.Caller{Key: string(id[:]), Session: true}
 	case ex.caller.id.Kind == auth.KindIP && ex.caller.from.Addr.IsValid():
 		return flow.Caller{Address: ex.caller.from.Addr}
 	}
@@ -68,7 +68,7 @@ func (ex *Exchange) readLabels(in *verdict.Input) {
 		ex.record.Labels = names.In(ex.labels.has)
 	}
 	in.Flow, in.Labels = names, ex.labels.has
-	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall {
+	if in.Labels == 0 || ex.Message.Method == mcp.MethodToolsCall || !ex.usesLabels() {
 		return
 	}
 	name := in.Upstream
@@ -79,6 +79,12 @@ func (ex *Exchange) readLabels(in *verdict.Input) {
 	in.Origin, in.Belongs = ex.labels.origin, ex.labels.belongs
 }
 
+// usesLabels reports whether a rule, or a policy of the caller's agent, may look at labels.
+func (ex *Exchange) usesLabels() bool {
+	g := ex.Services.Governance
+	return ex.Live.Verdict.Rules.UsesLabels() || g != nil && (g.Bundle() == nil || g.Of(ex.agent()).UsesLabels())
+}
+
 // label sets the labels of a message of an upstream that is about to be passed on, and returns their
 // names. A message whose labels cannot be set is withheld.
 func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m *mcp.Message) []string {
@@ -86,8 +92,9 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	names := table.Names().In(t.Sets)
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), t.Sets, table.Names()); err != nil {
+	// A reload may have removed labels since the request began.
+	names, declared := table.Names().In(t.Sets), ex.Services.Live.Load().Flow.Names()
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), declared.Of(names...), declared); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil

@@ -20,7 +20,7 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Message.Method == mcp.MethodListen {
 		defer ex.endsAtStop()()
 	}
-	if ex.Session.Track(ex.Context, ex.route.Upstream, ex.Live.Flow != nil) {
+	if ex.Session.Track(ex.Context, ex.route.Upstream, ex.Live.Verdict.Rules.UsesLabels()) {
 		defer func() {
 			if !ex.unanswered && ex.Context.Err() == nil {
 				ex.Session.Untrack(ex.Context)
@@ -64,7 +64,7 @@ func (ex *Exchange) AnswerSearch() *refusal.Refusal {
 		}
 	}
 	body, refused := ex.Services.Search.Answer(ex.Context, ex.Session.Client().Caller, &ex.Message, ex.dialect.Version, func(upstream, tool string) bool {
-		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.caller.id.Principal, ex.governed.set, upstream, mcp.MethodToolsCall, tool)
+		return ex.Session.View.Finds(upstream, tool) && ex.Live.Verdict.MayAsk(&ex.caller.id.Principal, ex.governed.set, upstream, mcp.Tool, tool)
 	})
 	if refused != nil {
 		return refused

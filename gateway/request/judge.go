@@ -206,9 +206,6 @@ func (s *Services) MayAsk(c *upstream.Caller, kind mcp.ListKind, upstream, visib
 	if !l.Verdict.FilterLists || c == nil {
 		return true
 	}
-	if kind != mcp.Tool {
-		visible = ""
-	}
 	policies := s.Governance.Of(audit.AgentName(l.Config.ControlPlane.AgentOf(c.Principal.Value)))
-	return l.Verdict.MayAsk(c.Principal, policies, upstream, mcp.MethodOf(kind.Method()).Element, visible)
+	return l.Verdict.MayAsk(c.Principal, policies, upstream, kind, visible)
 }

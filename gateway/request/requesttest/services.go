@@ -19,6 +19,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/http1"
 	"svc/gateway/mcp"
+	"svc/gateway/policy/flow"
 	"svc/gateway/redis"
 	"svc/gateway/request"
 	"svc/gateway/request/multiplex"
@@ -86,8 +87,9 @@ func New(t testing.TB, text string, up Upstream) *Services {
 	s.Stopping = t.Context()
 	verifier, oauth := auth.NewVerifier(s.Now), auth.NewOAuth(auth.OAuthOptions{Now: s.Now, Logger: s.Log})
 	sealer, err := session.NewSealer(make([]byte, 32))
-	var errs [4]error
+	var errs [5]error
 	errs[0] = err
+	s.Flow, errs[4] = flow.Open(flow.Options{Names: cfg.DataFlow.Names(), Window: cfg.DataFlow.Window, Now: s.Now})
 	s.Proxies, errs[1] = http1.NewClientAddress(cfg.TrustedProxies, cfg.ClientAddressHeader)
 	s.Router, errs[2] = upstream.NewRouter(cfg.Routes)
 	s.Audit, errs[3] = audit.Open(cfg.Audit, audit.Options{})

@@ -104,8 +104,8 @@ func (in *Input) present(m *mcp.Message, r *Result) {
 var listMethods = slices.DeleteFunc(mcp.Methods(), func(m mcp.MethodInfo) bool { return m.List == "" })
 
 // filterLists removes from the response to a list request the items that the caller may not use
-// (policy.filter_lists). Tools are evaluated by name; rules do not match the names of resources
-// and prompts, so those lists are whole or empty. On a resumed stream every result with such a
+// (policy.filter_lists). Tools are evaluated by name, resources and templates by URI if a rule has
+// uri_prefix; rules do not match the names of prompts, so that list is whole or empty. On a resumed stream every result with such a
 // list is filtered.
 func (in *Input) filterLists(m *mcp.Message, r *Result) {
 	if !in.Resumed {
@@ -122,19 +122,24 @@ func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 	if list.List == "" || r.Refused != nil {
 		return
 	}
-	method := list.Element
+	kind, _ := mcp.ListKindOf(list.Name)
+	key := "name"
 	keep := func(name string) bool {
 		at := in.Upstream
-		if in.Snapshot.OfTool != nil && in.Snapshot.Rules.UsesUpstream() {
+		if kind == mcp.Tool && in.Snapshot.OfTool != nil && in.Snapshot.Rules.UsesUpstream() {
 			at = in.Snapshot.OfTool(name)
 		}
-		return in.Snapshot.MayAsk(in.Caller, in.Policies, at, method, name)
+		return in.Snapshot.MayAsk(in.Caller, in.Policies, at, kind, name)
 	}
-	if method != mcp.MethodToolsCall {
-		all := in.Snapshot.MayAsk(in.Caller, in.Policies, in.Upstream, method, "")
+	switch {
+	case kind == mcp.Tool:
+	case in.Snapshot.Rules.UsesURI():
+		key = kind.Key()
+	default:
+		all := in.Snapshot.MayAsk(in.Caller, in.Policies, in.Upstream, kind, "")
 		keep = func(string) bool { return all }
 	}
-	body, changed, ok := mcp.FilterList(m, list.List, in.Modern, keep)
+	body, changed, ok := mcp.FilterList(m, list.List, key, in.Modern, keep)
 	if !ok || changed && mcp.Scan(body, m) != nil {
 		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	}
@@ -151,18 +156,27 @@ func (in *Input) offerTools(m *mcp.Message, r *Result) {
 	}
 }
 
-// MayAsk reports whether a caller may send a request to an upstream: a tools/call of a tool, or a
-// method. It evaluates the rules, and the policies of the control plane that block a tool by its
-// name. A request that would be redacted, limited or passed to a guardrail counts as allowed.
-func (s *Snapshot) MayAsk(caller *auth.Principal, policies *plane.Set, upstream, method, tool string) bool {
-	q := policy.Request{Direction: policy.ClientToServer, Method: method, Tool: tool, Claims: caller.Claims, AnyArguments: true}
+// MayAsk reports whether a caller may use an item of a list of an upstream: a tool, prompt or resource,
+// or some resource of a template. name is its name, URI or URI template, as the caller sees it. MayAsk
+// evaluates the rules, and the policies of the control plane that block a tool by its name. A request
+// that would be redacted, limited or passed to a guardrail counts as allowed. The labels of the caller
+// are left out, because they change from call to call: what only a label denies stays in lists.
+func (s *Snapshot) MayAsk(caller *auth.Principal, policies *plane.Set, upstream string, kind mcp.ListKind, name string) bool {
+	q := policy.Request{Direction: policy.ClientToServer, Method: mcp.MethodOf(kind.Method()).Element, Claims: caller.Claims, AnyArguments: true}
 	if s.Rules.UsesUpstream() {
 		q.Upstream = upstream
 	}
-	q.HasTool = method == mcp.MethodToolsCall
+	switch kind {
+	case mcp.Tool:
+		q.Tool, q.HasTool = name, true
+	case mcp.Resource:
+		q.URI = name
+	case mcp.Template:
+		q.URI, q.Template = name, true
+	}
 	switch s.Rules.Decide(&q).Action {
 	case policy.Allow, policy.Redact, policy.RateLimit, policy.StripApp, policy.Guardrail:
-		return !q.HasTool || !policies.BlocksTool(tool)
+		return !q.HasTool || !policies.BlocksTool(name)
 	}
 	return false
 }

@@ -105,11 +105,11 @@ func TestToolsThatNeedApprovalAreListed(t *testing.T) {
 		api.GovernancePolicy{ID: "b", Action: "block", Condition: api.Condition{Type: "tool_name", ToolName: "wipe"}})
 	var listed []string
 	for _, tool := range []string{"lookup", "wipe"} {
-		if s.MayAsk(caller, set, "", mcp.MethodToolsCall, tool) {
+		if s.MayAsk(caller, set, "", mcp.Tool, tool) {
 			listed = append(listed, tool)
 		}
 	}
-	if !slices.Equal(listed, []string{"lookup"}) || !s.MayAsk(caller, set, "", mcp.MethodResourcesRead, "") {
+	if !slices.Equal(listed, []string{"lookup"}) || !s.MayAsk(caller, set, "", mcp.Resource, "x:y") {
 		t.Errorf("listed %v", listed)
 	}
 }

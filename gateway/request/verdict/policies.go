@@ -29,6 +29,14 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 	in.nameTool(m, &about)
 	if set.UsesLabels() {
 		about.Labels = in.Flow.In(in.Labels)
+		if o := &in.Origin; in.Belongs && phase == plane.Request {
+			about.Continues = &plane.Continued{Tool: o.Tool, HasTool: o.Tool != "",
+				AnyTool: o.Method == "" || o.Method == mcp.MethodToolsCall && o.Tool == ""}
+		}
+		if in.Belongs {
+			tool := in.Origin.Tool
+			about.Continues = &plane.Continued{Tool: tool, HasTool: tool != "", AnyTool: in.Origin.Method == "" || in.Origin.Method == mcp.MethodToolsCall && tool == ""}
+		}
 	}
 	if phase == plane.Response && set.MakesTokens() {
 		about.Tokens = in.Host.Tokens(in.Upstream)

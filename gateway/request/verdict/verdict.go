@@ -157,6 +157,9 @@ type Governed struct {
 // not affect the decision: responses and frames are evaluated alike. The first step that
 // refuses ends the evaluation, except that a response is scored in any case.
 func Judge(in *Input, m *mcp.Message) (r Result) {
+	if in.restrict(&r); r.Refused != nil {
+		return r
+	}
 	in.rules(m, &r)
 	if in.Direction == policy.ServerToClient {
 		if r.Refused == nil {

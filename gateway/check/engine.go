@@ -31,9 +31,9 @@ type Engine struct {
 	names           *catalog.Names  // nil if the names are the upstreams' own
 	keys            map[string]bool // nil if authentication is off
 	filters         bool            // lists lack what the rules deny to the caller
-	flow            *flow.Table     // nil if no labels are declared
 	dataFlow        *flow.Config
 	upstreams       map[string]bool
+	flow            *flow.Table // nil if no labels are declared
 }
 
 // prefix is the prefix of the tool names of an upstream.

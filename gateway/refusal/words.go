@@ -56,7 +56,7 @@ var words = map[string]Words{
 		"Run svc approvals show ID, and grant or deny it. The client then sends the same call again."},
 	"approval_denied": {"A person refused the call. The refusal is remembered for valid_for of the rule or policy.",
 		"Run svc approvals show ID for who refused it, and why."},
-	"approval_too_large": {"A call that needs an approval has more than 64 values, more than 16 KiB of their names, or a URI over 4 KiB, so that nobody could read it.",
+	"approval_too_large": {"A call that needs an approval has more than 64 values, more than 16 KiB of their names or of values that reversible redaction put back, or a URI over 4 KiB, so that nobody could read it.",
 		"Let the client send less in one call; or set show: none where nobody has to read the arguments."},
 	"approval_limit": {"Too many approvals are open (1,000 of a tenant, 250 of an ingest key, 20 of a principal), or were requested (60 an hour of a principal), or a principal's calls of the tool were refused five times in ten minutes.",
 		"Run svc approvals list, and decide; look why the agent asks so often."},

@@ -58,7 +58,7 @@ func CompileURI(prefix string) (URIPrefix, error) {
 	scheme, rest, ok := uriScheme(prefix)
 	switch {
 	case !ok:
-		return URIPrefix{}, errors.New("the prefix does not begin with a scheme, such as file: or https:")
+		return URIPrefix{}, errors.New("the prefix does not begin with a scheme, such as file:// or https://")
 	case len(prefix) > maxURI:
 		return URIPrefix{}, fmt.Errorf("the prefix is longer than %d bytes", maxURI)
 	case strings.ContainsAny(rest, "?#"):

@@ -72,6 +72,9 @@ func (b *bodyRig) approval(rt bodyRoute, fresh string, body map[string]any) {
 	if body["digest"] != nil {
 		body["digest"] = fmt.Sprintf("%064x", b.n)
 	}
+	if body["version"] != nil {
+		body["version"] = 1 // that of the approval
+	}
 	if strings.HasSuffix(rt.path, "/release") {
 		b.ask(b.gateway, "POST", path+"/claim", text(b.t, body)).want(200)
 	}

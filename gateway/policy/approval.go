@@ -14,20 +14,12 @@ import (
 	"svc/store/api"
 )
 
-// Approval says how a person decides about the calls that a rule, or a policy of the control
-// plane, lets pass with a grant only. It is immutable.
-type Approval struct {
-	// ValidFor is how long a grant can be used, and how long a refusal is remembered; Expires is
-	// when a request that nobody decided ends.
-	ValidFor, Expires time.Duration
-	// NotSelf is one of the values of api.Approval.NotSelf, Show one of api.Approval.Show.
-	NotSelf, Show string
-	// Note is for the approver; it never reaches the caller.
-	Note string
-}
+// Approval is an approval without errors. It is immutable.
+type Approval = ApprovalConfig
 
-// ApprovalConfig is the approval of a rule. A rule with it matches tools/call, prompts/get and
-// resources/read of clients and no other message.
+// ApprovalConfig is the approval of a rule: how a person decides about the calls that it, or a policy
+// of the control plane, lets pass with a grant only. A rule with it matches tools/call, prompts/get
+// and resources/read of clients and no other message.
 type ApprovalConfig struct {
 	// ValidFor is how long a grant can be used, and how long a refusal is remembered: from 1s to 24h.
 	ValidFor time.Duration `yaml:"valid_for"`
@@ -87,7 +79,8 @@ func (c *ApprovalConfig) compile() (*Approval, error) {
 	if found := report.Findings(); len(found) > 0 {
 		return nil, fmt.Errorf("approval.%s: %s", found[0].Path, found[0].Message)
 	}
-	return &Approval{ValidFor: c.ValidFor, Expires: c.Expires, NotSelf: string(c.NotSelf), Show: c.Show, Note: c.Note}, nil
+	copied := *c
+	return &copied, nil
 }
 
 // ApprovalOf returns the approval of a policy of the control plane, with the defaults of the

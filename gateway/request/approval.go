@@ -182,7 +182,7 @@ func (ex *Exchange) approvalRequest(upstream string) api.ApprovalRequest {
 	for _, a := range ex.asks {
 		least(&r.ValidFor, a.ValidFor)
 		least(&r.Expires, a.Expires)
-		r.NotSelf = strict[max(slices.Index(strict, r.NotSelf), slices.Index(strict, a.NotSelf))]
+		r.NotSelf = strict[max(slices.Index(strict, r.NotSelf), slices.Index(strict, string(a.NotSelf)))]
 		if a.Show == api.ShowNone {
 			r.Show = api.ShowNone
 		}

@@ -198,7 +198,7 @@ func withoutValues(list []store.ApprovalArgument) []store.ApprovalArgument {
 func roomForApproval(tx Tx, a *store.Approval) error {
 	now, who := a.CreatedAt, columns(a)
 	var open [3]int // of the principal, of the key, of all
-	err := scanApprovals(tx, store.ApprovalPending, time.Time{}, func(r *approvalRow) bool {
+	err := scanApprovals(tx, liveStatuses[:1], time.Time{}, func(r *approvalRow) bool {
 		open[2]++
 		if strings.HasPrefix(r.columns, who[:columnSize]) {
 			open[0]++
@@ -215,18 +215,16 @@ func roomForApproval(tx Tx, a *store.Approval) error {
 		}
 	}
 	var made, refused []time.Time
-	for _, status := range store.ApprovalStatuses {
-		if err == nil {
-			err = scanApprovals(tx, status, now.Add(-time.Hour), func(r *approvalRow) bool {
-				if now.Sub(r.created) < time.Hour {
-					made = append(made, r.created)
-				}
-				return true
-			}, who[:columnSize])
-		}
+	if err == nil {
+		err = scanApprovals(tx, store.ApprovalStatuses, now.Add(-time.Hour), func(r *approvalRow) bool {
+			if now.Sub(r.created) < time.Hour {
+				made = append(made, r.created)
+			}
+			return true
+		}, who[:columnSize])
 	}
 	if err == nil {
-		err = scanApprovals(tx, store.ApprovalDenied, now.Add(-store.MaxApprovalLife), func(r *approvalRow) bool {
+		err = scanApprovals(tx, []string{store.ApprovalDenied}, now.Add(-store.MaxApprovalLife), func(r *approvalRow) bool {
 			refused = append(refused, r.ended)
 			return true
 		}, who[:2*columnSize])
@@ -252,16 +250,14 @@ func roomForApproval(tx Tx, a *store.Approval) error {
 func similar(tx Tx, a *store.Approval, arguments []store.ApprovalArgument, now time.Time) ([]store.ApprovalSimilar, error) {
 	var ids [][]byte
 	who := columns(a)
-	for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
-		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
-			if now.Before(r.until) && r.id != a.ID && r.columns[keyColumn:] == who[keyColumn:] {
-				ids = append(ids, []byte(r.id))
-			}
-			return len(ids) < maxSimilar
-		}, who[:2*columnSize])
-		if err != nil {
-			return nil, err
+	err := scanApprovals(tx, liveStatuses, time.Time{}, func(r *approvalRow) bool {
+		if now.Before(r.until) && r.id != a.ID && r.columns[keyColumn:] == who[keyColumn:] {
+			ids = append(ids, []byte(r.id))
 		}
+		return len(ids) < maxSimilar
+	}, who[:2*columnSize])
+	if err != nil {
+		return nil, err
 	}
 	values, err := tx.Many(approvalArguments, ids)
 	if err != nil {

@@ -39,10 +39,13 @@ func digestOf(text string) string {
 
 // approvalRow is a row of the index.
 type approvalRow struct {
-	id                    string
+	status, id            string
 	until, created, ended time.Time
 	columns               string
 }
+
+// liveStatuses are those of approvals whose status ends by itself and that can be decided or used.
+var liveStatuses = []string{store.ApprovalPending, store.ApprovalGranted}
 
 func indexRow(a *store.Approval) (key, value []byte) {
 	for _, at := range [...]time.Time{a.Until, a.CreatedAt, a.EndedAt} {
@@ -55,25 +58,32 @@ func indexRow(a *store.Approval) (key, value []byte) {
 	return joined(a.Status, a.ID), append(value, columns(a)...)
 }
 
-// scanApprovals calls f with the approvals of a status that were made at from or later, newest
+// scanApprovals calls f with the approvals of each status that were made at from or later, newest
 // first, until it returns false: those whose columns have all of the texts. f must not use the
 // transaction, nor keep the row.
-func scanApprovals(tx Tx, status string, from time.Time, f func(r *approvalRow) bool, having ...string) error {
-	rows := prefixed(status)
-	rows.Reverse = true
-	if !from.IsZero() {
-		rows.From = joined(status, store.FirstID(store.PrefixApproval, from))
-	}
-	for _, text := range having {
-		rows.Having = append(rows.Having, []byte(text))
-	}
-	return tx.Scan(approvalIndex, rows, func(key, value []byte) (bool, error) {
-		if len(value) < rowTimes+keyColumn {
-			return false, fmt.Errorf("%w %q", ErrDamaged, key)
+func scanApprovals(tx Tx, statuses []string, from time.Time, f func(r *approvalRow) bool, having ...string) (err error) {
+	more := true
+	for _, status := range statuses {
+		rows := prefixed(status)
+		rows.Reverse = true
+		if !from.IsZero() {
+			rows.From = joined(status, store.FirstID(store.PrefixApproval, from))
 		}
-		at := func(i int) time.Time { return timeOf(int64(binary.BigEndian.Uint64(value[8*i:]))) }
-		return f(&approvalRow{string(key[len(status)+1:]), at(0), at(1), at(2), string(value[rowTimes:])}), nil
-	})
+		for _, text := range having {
+			rows.Having = append(rows.Having, []byte(text))
+		}
+		if err == nil && more {
+			err = tx.Scan(approvalIndex, rows, func(key, value []byte) (bool, error) {
+				if len(value) < rowTimes+keyColumn {
+					return false, fmt.Errorf("%w %q", ErrDamaged, key)
+				}
+				at := func(i int) time.Time { return timeOf(int64(binary.BigEndian.Uint64(value[8*i:]))) }
+				more = f(&approvalRow{status, string(key[len(status)+1:]), at(0), at(1), at(2), string(value[rowTimes:])})
+				return more, nil
+			})
+		}
+	}
+	return err
 }
 
 // putApproval writes an approval with its row of the index; was is nil for a new one.
@@ -162,26 +172,22 @@ func approvalsWith(tx Tx, f store.ApprovalFilter, page store.Page, now time.Time
 	if f.Status != "" {
 		statuses = []string{f.Status}
 	}
-	live := f.Status == store.ApprovalPending || f.Status == store.ApprovalGranted
-	most := max(page.Offset, 0) + page.Limit
+	live, most, behind := slices.Contains(liveStatuses, f.Status), max(page.Offset, 0)+page.Limit, map[string]int{}
 	var ids [][]byte
-	for _, status := range statuses {
-		behind := 0 // of this status, after page.After
-		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
-			if live && !now.Before(r.until) || agents != nil && !agents[r.columns[2*columnSize+2:keyColumn]] {
-				return true
-			}
-			total++
-			if page.After.ID == "" || r.id < page.After.ID {
-				if behind++; page.Limit <= 0 || behind <= most {
-					ids = append(ids, []byte(r.id))
-				}
-			}
+	err = scanApprovals(tx, statuses, time.Time{}, func(r *approvalRow) bool {
+		if live && !now.Before(r.until) || agents != nil && !agents[r.columns[2*columnSize+2:keyColumn]] {
 			return true
-		})
-		if err != nil {
-			return nil, 0, err
 		}
+		total++
+		if page.After.ID == "" || r.id < page.After.ID {
+			if behind[r.status]++; page.Limit <= 0 || behind[r.status] <= most {
+				ids = append(ids, []byte(r.id))
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	slices.SortFunc(ids, func(a, b []byte) int { return bytes.Compare(b, a) })
 	ids = ids[min(max(page.Offset, 0), len(ids)):]
@@ -230,20 +236,18 @@ func (t *Tenant) EndApprovals(ctx context.Context) (open int, more bool, err err
 	err = t.mayWrite(ctx, func(tx Tx) error {
 		now := t.e.Now()
 		var due []string
-		open, more = 0, false
-		for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
-			err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
-				switch {
-				case !now.Before(r.until):
-					due = append(due, r.id)
-				case status == store.ApprovalPending:
-					open++
-				}
-				return true
-			})
-			if err != nil {
-				return err
+		open = 0
+		err := scanApprovals(tx, liveStatuses, time.Time{}, func(r *approvalRow) bool {
+			switch {
+			case !now.Before(r.until):
+				due = append(due, r.id)
+			case r.status == store.ApprovalPending:
+				open++
 			}
+			return true
+		})
+		if err != nil {
+			return err
 		}
 		more = len(due) > trimmedAtOnce
 		for _, id := range due[:min(len(due), trimmedAtOnce)] {
@@ -269,16 +273,14 @@ func (t *Tenant) LapseApprovals(ctx context.Context) error {
 // for an empty key.
 func LapseApprovals(tx Tx, now time.Time, keyID string) error {
 	var ids []string
-	for _, status := range [...]string{store.ApprovalPending, store.ApprovalGranted} {
-		err := scanApprovals(tx, status, time.Time{}, func(r *approvalRow) bool {
-			if r.until.After(now) && (keyID == "" || r.columns[keyColumn:] == keyText(keyID)) {
-				ids = append(ids, r.id)
-			}
-			return true
-		})
-		if err != nil {
-			return err
+	err := scanApprovals(tx, liveStatuses, time.Time{}, func(r *approvalRow) bool {
+		if r.until.After(now) && (keyID == "" || r.columns[keyColumn:] == keyText(keyID)) {
+			ids = append(ids, r.id)
 		}
+		return true
+	})
+	if err != nil {
+		return err
 	}
 	for _, id := range ids {
 		stored, a, err := approvalByID(tx, id, time.Time{})

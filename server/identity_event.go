@@ -23,23 +23,37 @@ import (
 // readable.
 func decodeEvent(body []byte) (*api.WebhookEvent, error) {
 	body = shallow(body)
-	if err := inspectEvent(body); err != nil {
+	top, err := knownMembers(body, "", "type", "createdAt", "data")
+	if err != nil {
 		return nil, err
 	}
-	var kind struct {
-		Type string `json:"type"`
+	ev, data := &api.WebhookEvent{}, map[string]jsontext.Value(nil)
+	if user := top["data"]; user.Kind() == '{' {
+		if data, err = knownMembers(user, "data.", "userId", "email", "displayName", "orgId"); err != nil {
+			return nil, err
+		}
 	}
-	if err := json.Unmarshal(body, &kind, eventOptions); err != nil || kind.Type == "" {
+	if json.Unmarshal(top["type"], &ev.Type, eventOptions) != nil || ev.Type == "" {
 		return nil, invalidField("type", "is required and must be a string")
 	}
-	ev := &api.WebhookEvent{}
-	ev.Type = kind.Type
-	err := decodeMembers(body, ev)
+	if ev.ChangesProfile() {
+		err = json.Unmarshal(body, ev, eventOptions)
+	} else { // the types of members that these events do not need are not checked
+		var state struct {
+			CreatedAt time.Time `json:"createdAt"`
+			Data      struct {
+				UserID string `json:"userId"`
+			} `json:"data"`
+		}
+		err = json.Unmarshal(body, &state, eventOptions)
+		ev.CreatedAt = state.CreatedAt
+		ev.Data = api.WebhookUser{UserID: state.Data.UserID, Email: stringOf(data["email"]),
+			DisplayName: stringOf(data["displayName"]), OrgID: stringOf(data["orgId"])}
+	}
 	if strings.IndexByte(ev.Type, 0) >= 0 {
 		return nil, invalidField("type", hasNUL)
 	}
-	if !slices.Contains(api.WebhookEvents, kind.Type) {
-		ev.Type = kind.Type
+	if !slices.Contains(api.WebhookEvents, ev.Type) {
 		return ev, nil
 	}
 	var se *json.SemanticError
@@ -96,79 +110,42 @@ func shallow(body []byte) []byte {
 	return append(out, body[kept:]...)
 }
 
-// inspectEvent rejects a body that is not one JSON object, and a known member that is
-// given twice. It inspects no other member: the body is signed and its size bounded,
-// and metadata written by a user must not make an event invalid.
-func inspectEvent(body []byte) error {
-	d := jsontext.NewDecoder(bytes.NewReader(body), eventOptions)
+// knownMembers reads one JSON object and returns the values of its known members, which may be given only
+// once. It inspects no other member: the body is signed and its size bounded, and metadata written by
+// a user must not make an event invalid.
+func knownMembers(object []byte, prefix string, known ...string) (map[string]jsontext.Value, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), eventOptions)
 	if k := d.PeekKind(); k != '{' && k != 0 {
-		return errNotObject
+		return nil, errNotObject
 	}
-	if err := inspectMembers(d, "", "type", "createdAt", "data"); err != nil {
-		return err
-	}
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errGoesOn
-	}
-	return nil
-}
-
-// inspectMembers reads the object that follows, whose known members may be given only
-// once. The member data is inspected in the same way.
-func inspectMembers(d *jsontext.Decoder, prefix string, known ...string) error {
 	if _, err := d.ReadToken(); err != nil {
-		return malformed(err)
+		return nil, malformed(err)
 	}
-	seen := make(map[string]bool, len(known))
+	found := make(map[string]jsontext.Value, len(known))
 	for d.PeekKind() == '"' {
 		tok, err := d.ReadToken()
 		if err != nil {
-			return malformed(err)
+			return nil, malformed(err)
 		}
 		name := tok.String()
-		if slices.Contains(known, name) {
-			if seen[name] {
-				return invalidField(prefix+name, "is given twice")
-			}
-			seen[name] = true
-		}
-		if prefix == "" && name == "data" && d.PeekKind() == '{' {
-			err = inspectMembers(d, "data.", "userId", "email", "displayName", "orgId")
-		} else if serr := d.SkipValue(); serr != nil {
-			err = malformed(serr)
-		}
+		value, err := d.ReadValue()
 		if err != nil {
-			return err
+			return nil, malformed(err)
+		}
+		if found[name] != nil {
+			return nil, invalidField(prefix+name, "is given twice")
+		}
+		if slices.Contains(known, name) {
+			found[name] = value.Clone()
 		}
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return malformed(err)
+		return nil, malformed(err)
 	}
-	return nil
-}
-
-// decodeMembers decodes a body whose type is known. For events about the state of a
-// user, the types of members that these events do not need are not checked.
-func decodeMembers(body []byte, ev *api.WebhookEvent) error {
-	if ev.ChangesProfile() {
-		return json.Unmarshal(body, ev, eventOptions)
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errGoesOn
 	}
-	var state struct {
-		CreatedAt time.Time `json:"createdAt"`
-		Data      struct {
-			UserID      string         `json:"userId"`
-			Email       jsontext.Value `json:"email"`
-			DisplayName jsontext.Value `json:"displayName"`
-			OrgID       jsontext.Value `json:"orgId"`
-		} `json:"data"`
-	}
-	err := json.Unmarshal(body, &state, eventOptions)
-	ev.CreatedAt = state.CreatedAt
-	ev.Data = api.WebhookUser{
-		UserID: state.Data.UserID, Email: stringOf(state.Data.Email),
-		DisplayName: stringOf(state.Data.DisplayName), OrgID: stringOf(state.Data.OrgID),
-	}
-	return err
+	return found, nil
 }
 
 // stringOf returns the text of a JSON string, and "" for any other value.

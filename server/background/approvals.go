@@ -2,10 +2,10 @@ package background
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
+
+	"svc/store"
 )
 
 // defaultApprovalsInterval is how often approvals are ended: messages about their end are at most
@@ -33,28 +33,21 @@ func (a *Approvals) Open() int64 { return a.open.Load() }
 func (a *Approvals) Run(ctx context.Context) { a.run(ctx) }
 
 func (a *Approvals) end(ctx context.Context) error {
-	tenants, err := a.Records.ListTenants(ctx)
-	if err != nil {
-		return err
-	}
-	var failed []error
 	var open int64
-	for _, info := range tenants {
-		tenant := a.Records.Tenant(info.ID)
-		for more := true; more && err == nil; {
-			var n int
-			n, more, err = tenant.EndApprovals(ctx)
+	err := a.eachTenant(ctx, func(t store.Tenant) error {
+		for {
+			n, more, err := t.EndApprovals(ctx)
+			if err != nil {
+				return err
+			}
 			if !more {
 				open += int64(n)
+				return nil
 			}
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			failed, err = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err)), nil
-		}
+	})
+	if ctx.Err() == nil {
+		a.open.Store(open)
 	}
-	a.open.Store(open)
-	return errors.Join(failed...)
+	return err
 }

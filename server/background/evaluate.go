@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -139,6 +140,24 @@ func (w *worker) work(ctx context.Context) error {
 		return store.ErrLeaseLost
 	}
 	return err
+}
+
+// eachTenant calls f for each tenant, and returns all errors: the failure of one holds up no other.
+func (w *worker) eachTenant(ctx context.Context, f func(store.Tenant) error) error {
+	tenants, err := w.Records.ListTenants(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, info := range tenants {
+		if err := f(w.Records.Tenant(info.ID)); err != nil {
+			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // acquire takes or renews the lease.

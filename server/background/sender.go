@@ -142,35 +142,31 @@ func (s *Sender) send(ctx context.Context) error {
 func (s *Sender) read(ctx context.Context, next *time.Ticker) {
 	began := time.Now()
 	defer func() { next.Reset(max(s.Interval, 4*time.Since(began))) }()
-	tenants, err := s.Records.ListTenants(ctx)
 	known := map[string]bool{}
-	for i := 0; err == nil && i < len(tenants); i++ {
-		err = s.readTenant(ctx, tenants[i].ID, known)
-	}
+	err := s.eachTenant(ctx, func(t store.Tenant) error { return s.readTenant(ctx, t, known) })
 	if err != nil {
 		s.cannot(ctx, "the messages for webhooks cannot be read", err)
-		return
 	}
 	waiting := 0
 	for id, h := range s.hooks {
 		waiting += h.webhook.Waiting
-		if !known[id] { // its attempts in flight end with it
+		if err == nil && !known[id] { // its attempts in flight end with it
 			delete(s.hooks, id)
 		}
 	}
 	s.waiting.Store(int64(waiting))
 }
 
-func (s *Sender) readTenant(ctx context.Context, tenant string, known map[string]bool) error {
+func (s *Sender) readTenant(ctx context.Context, t store.Tenant, known map[string]bool) error {
 	after := map[string]string{}
 	for id, h := range s.hooks {
-		if h.tenant == tenant {
+		if h.tenant == t.ID() {
 			after[id] = h.last
 		}
 	}
 	for more := true; more; {
 		more = false
-		list, err := s.Records.Tenant(tenant).Queues(ctx, after, readAtOnce)
+		list, err := t.Queues(ctx, after, readAtOnce)
 		if store.KindOf(err) == store.NotFound {
 			return nil
 		}
@@ -182,7 +178,7 @@ func (s *Sender) readTenant(ctx context.Context, tenant string, known map[string
 			id := q.Webhook.ID
 			h := s.hooks[id]
 			if h == nil {
-				h = &hookQueue{tenant: tenant, lines: map[store.Subject]*line{}}
+				h = &hookQueue{tenant: t.ID(), lines: map[store.Subject]*line{}}
 				s.hooks[id] = h
 			}
 			known[id] = true

@@ -329,6 +329,45 @@ func TestWaitingMessagesAreFoundAgain(t *testing.T) {
 	})
 }
 
+// broken is a store with a tenant whose queues cannot be read.
+type broken struct{ *memory.Store }
+
+type brokenTenant struct{ store.Tenant }
+
+func (b broken) ListTenants(context.Context) ([]store.TenantInfo, error) {
+	return []store.TenantInfo{{ID: "bad"}, {ID: "one"}}, nil
+}
+
+func (b broken) Tenant(id string) store.Tenant {
+	if id == "bad" {
+		return brokenTenant{b.Store.Tenant("one")}
+	}
+	return b.Store.Tenant(id)
+}
+
+func (brokenTenant) Queues(context.Context, map[string]string, int) ([]store.Queue, error) {
+	return nil, errors.New("damaged")
+}
+
+// Queues that cannot be read hold up no other tenant's.
+func TestABrokenTenantHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox(t)
+		h := o.webhook("h")
+		o.queue(3, 3)
+		s := NewSender(EvaluatorOptions{Records: broken{o.store}}, o.post)
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { s.Run(ctx) })
+		pass(10 * time.Second)
+		cancel()
+		done.Wait()
+		if n := o.deliveries(h, store.DeliveryDelivered); n != 3 {
+			t.Errorf("%d of 3 were delivered", n)
+		}
+	})
+}
+
 // slowStore is a store with so many tenants that their list takes a second.
 type slowStore struct {
 	*memory.Store

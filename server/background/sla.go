@@ -109,22 +109,9 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tenants, err := e.Records.ListTenants(ctx)
+	err = e.eachTenant(ctx, func(t store.Tenant) error { return errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now)) })
 	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, info := range tenants {
-		t := e.Records.Tenant(info.ID)
-		if err := errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now)); err != nil {
-			failed = append(failed, fmt.Errorf("tenant %s: %w", info.ID, err))
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	if len(failed) > 0 {
-		return errors.Join(failed...) // the watermark is not moved, so the next pass evaluates them
+		return err // the watermark is not moved, so the next pass evaluates them
 	}
 	return e.Records.SetWatermark(ctx, evaluated, now)
 }

@@ -133,7 +133,7 @@ func TestDeployedMetricsExist(t *testing.T) {
 	o.post(mail, "Authorization", "Bearer "+o.token(nil))
 	federation := newRig(t, federated(fmt.Sprintf(`
   - {name: a, url: %s, prefix: a_, pin_tools: warn, max_in_flight: 9}
-  - {name: b, command: [cat], prefix: b_}`, up.URL), allowEverything+"\ntelemetry: {metrics: {listen: '127.0.0.1:0'}}"))
+  - {name: b, command: [cat], prefix: b_}`, up.URL), allowEverything+"\ntelemetry: {metrics: {listen: '127.0.0.1:0'}}\ndata_flow: {labels: [{name: untrusted, tool_prefix: a_}]}"))
 	// Metrics that appear only with a control plane or the tool search.
 	known := map[string]bool{"svc_gateway_tool_search_backing_off": true, "svc_gateway_tool_definition_changed_total": true,
 		"svc_gateway_governance_known": true, "svc_gateway_governance_failing": true, "svc_gateway_governance_rejected_total": true,
@@ -156,8 +156,19 @@ func TestDeployedMetricsExist(t *testing.T) {
 				t.Errorf("%s asks for %s, which is not exposed", file, name)
 			}
 		}
-		if strings.HasSuffix(file, ".json") && !json.Valid(data) {
-			t.Errorf("%s is not JSON", file)
+		if !strings.HasSuffix(file, ".json") {
+			continue
+		}
+		var dashboard struct{ Panels []struct{ ID int } }
+		if err := json.Unmarshal(data, &dashboard); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		seen := map[int]bool{} // Grafana shows one panel of each id
+		for _, p := range dashboard.Panels {
+			if seen[p.ID] {
+				t.Errorf("%s has two panels with the id %d", file, p.ID)
+			}
+			seen[p.ID] = true
 		}
 	}
 }

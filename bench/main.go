@@ -71,7 +71,7 @@ var errUsage = errors.New("usage")
 
 // targetNames are the available targets. Those of svc, which are the fourth and all after it,
 // exist a second time with the prefix "base-", for the build for comparison.
-var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "federated", "stdio"}
+var targetNames = []string{"nginx", "front", "own", "gateway", "reporting", "shared", "governed", "modern", "translated", "federated", "stdio", "labels"}
 
 // configuration returns the name of a target without the prefix of the build for comparison.
 // "base" alone is "gateway".

@@ -312,7 +312,13 @@ auth:
 	}
 	rule("mask-keys", "redact", "tool_prefix: export_", `, redact: [{regex: "AKIA[0-9A-Z]{16}", replacement: "[KEY]"}]`)
 	rule("slow-lane", "rate_limit", "tool_prefix: slow_", ", tokens_per_second: 5, burst: 10")
+	if configuration(target) == "labels" { // each call is judged by its caller's labels, and sets one
+		rule("both-read", "deny", `tool_name: "*", labels_all: [untrusted, private]`, "")
+	}
 	rule("rest", "allow", `tool_name: "*"`, "")
+	if configuration(target) == "labels" {
+		b.WriteString("data_flow:\n  labels:\n    - {name: untrusted, tool_glob: \"*_call\"}\n    - {name: untrusted, tool_prefix: small_}\n    - {name: private, tool_prefix: files_}\n")
+	}
 	return b.String()
 }
 

@@ -279,11 +279,12 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestClientsAndServers runs the sh blocks of docs/clients-and-servers.md in order, in
-// one shell.
-func TestClientsAndServers(t *testing.T) {
+// runWithDev runs the sh blocks of a document that starts svc dev in order, in one shell, at ports that
+// are free, and returns what they print.
+func runWithDev(t *testing.T, document string) string {
+	t.Helper()
 	script := ""
-	for _, b := range blocksOf(t, "docs/clients-and-servers.md") {
+	for _, b := range blocksOf(t, document) {
 		if b.info == "sh" {
 			script += b.text
 		}
@@ -293,7 +294,13 @@ func TestClientsAndServers(t *testing.T) {
 	}
 	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
 		"sleep 1;", "sleep 0.05;").Replace(script)
-	out := runDocument(t, t.TempDir(), script)
+	return runDocument(t, t.TempDir(), script)
+}
+
+// TestClientsAndServers runs the sh blocks of docs/clients-and-servers.md in order, in
+// one shell.
+func TestClientsAndServers(t *testing.T) {
+	out := runWithDev(t, "docs/clients-and-servers.md")
 	for _, want := range []string{`"name":"shop_search_orders"`, `"id":2,"result"`, `"message":"unauthorized"`, "error=unauthorized"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
@@ -303,18 +310,7 @@ func TestClientsAndServers(t *testing.T) {
 
 // TestDataFlow runs the sh blocks of docs/data-flow.md in order, in one shell.
 func TestDataFlow(t *testing.T) {
-	script := ""
-	for _, b := range blocksOf(t, "docs/data-flow.md") {
-		if b.info == "sh" {
-			script += b.text
-		}
-	}
-	if !strings.Contains(script, "svc dev --data-dir demo") {
-		t.Fatal("the document does not start svc dev")
-	}
-	script = strings.NewReplacer("svc dev --data-dir demo", "svc dev --data-dir demo --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0",
-		"sleep 1;", "sleep 0.05;").Replace(script)
-	out := runDocument(t, t.TempDir(), script)
+	out := runWithDev(t, "docs/data-flow.md")
 	for _, want := range []string{
 		"deny               403", "rule=no-mail-after-secrets", "key:dev    secrets", "shop      shop_read_deploy_config  secrets  -", "openWorldHint",
 		"# - {name: private, tool_name: shop_get_customer}", "key:dev: cleared secrets", "error=labels_cleared",

@@ -357,13 +357,7 @@ func TestStreamsSetLabels(t *testing.T) {
 				t.Fatalf("before: %q", got)
 			}
 			stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Last-Event-ID", tt.last, "Accept", "text/event-stream")
-			line := bufio.NewReader(stream.Body)
-			for text := ""; !strings.HasPrefix(text, "data: {"); {
-				var err error
-				if text, err = line.ReadString('\n'); err != nil {
-					t.Fatal(err)
-				}
-			}
+			awaitEvent(t, stream.Body)
 			if got := r.labels(); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
@@ -421,18 +415,24 @@ func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 			}()
 			<-called
 			close(sends)
-			line := bufio.NewReader(stream.Body)
-			for text := ""; !strings.HasPrefix(text, "data: {"); {
-				var err error
-				if text, err = line.ReadString('\n'); err != nil {
-					t.Fatal(err)
-				}
-			}
+			awaitEvent(t, stream.Body)
 			if got := r.labels(); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 			cancel()
 			<-ended
 		})
+	}
+}
+
+// awaitEvent reads a stream up to the end of its first event with a message.
+func awaitEvent(t *testing.T, body io.Reader) {
+	t.Helper()
+	line := bufio.NewReader(body)
+	for text := ""; !strings.HasPrefix(text, "data: {"); {
+		var err error
+		if text, err = line.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

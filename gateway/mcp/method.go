@@ -15,6 +15,7 @@ const (
 	MethodResourcesSubscribe    = "resources/subscribe"
 	MethodResourcesUnsubscribe  = "resources/unsubscribe"
 	MethodDirectoryRead         = "resources/directory/read"
+	MethodSkillsList            = "skills/list"
 	MethodSkillsGet             = "skills/get"
 	MethodPromptsList           = "prompts/list"
 	MethodPromptsGet            = "prompts/get"
@@ -44,6 +45,13 @@ const (
 	NotificationResourceUpdated     = "notifications/resources/updated"
 	NotificationPromptsChanged      = "notifications/prompts/list_changed"
 	NotificationElicitationComplete = "notifications/elicitation/complete"
+)
+
+// Extensions of the protocol, by their names in capabilities.extensions.
+const (
+	ExtensionTasks  = "io.modelcontextprotocol/tasks"
+	ExtensionSkills = "io.modelcontextprotocol/skills"
+	ExtensionUI     = "io.modelcontextprotocol/ui"
 )
 
 // Values of result.resultType.
@@ -106,6 +114,7 @@ var methods = [...]MethodInfo{
 	{Name: MethodResourcesSubscribe, Sender: Client},
 	{Name: MethodResourcesUnsubscribe, Sender: Client},
 	{Name: MethodDirectoryRead, Sender: Client},
+	{Name: MethodSkillsList, Sender: Client},
 	{Name: MethodSkillsGet, Sender: Client},
 	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},
 	{Name: MethodPromptsGet, Sender: Client, Mirrored: paramName},

@@ -10,9 +10,6 @@ import (
 	"svc/gateway/upstream"
 )
 
-// tasksExtension is the extension of 2026-07-28 that has tasks.
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
 // unknown responds to a request for an item that does not exist as a server with that feature
 // does, because clients interpret a missing method as a server without the feature. It returns
 // nil for all other requests.
@@ -34,8 +31,8 @@ func (a *answer) unknown() *upstream.Response {
 		}
 		e.Detail = "no server has a task of this id"
 		if a.modern && !a.declaresTasks() {
-			e.Code, e.Detail = mcp.CodeMissingCapability, "the client does not declare the extension "+tasksExtension
-			e.More = []byte(`,"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}`)
+			e.Code, e.Detail = mcp.CodeMissingCapability, "the client does not declare the extension "+mcp.ExtensionTasks
+			e.More = []byte(`,"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}`)
 		}
 	default:
 		return nil
@@ -65,7 +62,7 @@ func (a *answer) offersTasks() bool {
 		}
 		declared := a.declared.of(fd.Name)
 		var extensions map[string]json.RawMessage
-		if !a.modern && declared["tasks"] != nil || a.modern && json.Unmarshal(declared["extensions"], &extensions) == nil && extensions[tasksExtension] != nil {
+		if !a.modern && declared["tasks"] != nil || a.modern && json.Unmarshal(declared["extensions"], &extensions) == nil && extensions[mcp.ExtensionTasks] != nil {
 			return true
 		}
 	}
@@ -75,5 +72,5 @@ func (a *answer) offersTasks() bool {
 // declaresTasks reports whether the client declares the tasks extension.
 func (a *answer) declaresTasks() bool {
 	extensions := mcp.Find(a.m.Body, mcp.Find(a.m.Body, a.m.Spans.Meta, mcp.MetaClientCapabilities), "extensions")
-	return mcp.Find(a.m.Body, extensions, tasksExtension).Present()
+	return mcp.Find(a.m.Body, extensions, mcp.ExtensionTasks).Present()
 }

@@ -45,6 +45,7 @@ func checks() []check {
 		{codeGovernanceOff, "the policies of the control plane are not enforced", []string{"control_plane"}, governanceOff},
 		{"groups-claim", "the claim with the groups is no list", nil, groupsClaim},
 		{"guardrail-sse-direction", "a guardrail does not check event streams", nil, guardrailSSEDirection},
+		{"id-jag-audience", "an identity provider will refuse the tokens of callers for an upstream", []string{"auth", "upstreams"}, idJAGAudience},
 		{"in-memory-limits", "each replica counts by itself (info, or warning)", []string{"rate_limit_store", "sessions"}, inMemoryLimits},
 		{"key-expiry", "an API key has expired, or will soon", []string{"auth"}, keyExpiry},
 		{"key-id-dot", "the id of a key reads like a secret of another key", []string{"auth"}, keyIDDot},

@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/policy"
@@ -126,6 +127,7 @@ func (f *File) Private() (files []string, folder string) {
 	}
 	for i := range f.Upstreams {
 		all = append(all, f.Upstreams[i].TLS.KeyFile)
+		f.Upstreams[i].Credentials.TokenClients(diag.At{}, func(_ diag.At, t *upstream.TokenClient) { all = append(all, t.ClientKeyFile) })
 	}
 	for i := range f.Guardrails {
 		all = append(all, f.Guardrails[i].TLS.KeyFile)

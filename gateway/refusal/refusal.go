@@ -308,6 +308,8 @@ var (
 	// none.
 	NoSubjectToken = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
 		Message: "no_subject_token", Reason: "no_subject_token", Kind: "no_subject_token"})
+	// The upstream needs the ID token of the caller, and the caller's token is another one.
+	SubjectAudience = define(*NoSubjectToken.withReason("subject_token_audience"))
 	// The process of a program upstream ended, or is not restarted yet.
 	UpstreamExited = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_exited", Reason: "upstream_exited", Kind: "upstream_exited", RetryAfter: time.Second})

@@ -94,6 +94,8 @@ var words = map[string]Words{
 		"Run svc upstream login NAME --config svc.yaml, as the operator whose account the gateway is to use. No restart is needed. A hosted server."},
 	"no_subject_token": {"The upstream is reached with a token that is exchanged for the caller's, and the caller has none: the request has an API key, or no credential. Nothing was sent.",
 		"Let the caller log in at auth.oauth.issuer and present the token; or give the upstream credentials of the gateway. Each caller as itself."},
+	"subject_token_audience": {"The upstream is reached with a grant that is issued for the caller's ID token, and the caller's token is another one: its aud does not have id_jag.idp.client_id. Nothing was sent.",
+		"Let the client present the ID token that it got at the login with that client id, not an access token; set auth.oauth.audience to the same id. Each caller through its identity provider."},
 	"upstream_exited": {"The upstream is a program, and its process ended, or was ended because it wrote too long a line, did not read its input or closed a stream. It is started again at the next call, after 1 s to 1 min when it failed before.",
 		"Read stderr in the log; run the command by hand as the gateway's user. Programs as upstreams."},
 	"upstream_timeout": {"It took longer than the upstream's timeout. The tool may have run.",

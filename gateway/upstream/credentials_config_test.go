@@ -13,7 +13,7 @@ func exchanging(c *Config) {
 }
 
 func TestValidateCredentials(t *testing.T) {
-	good := ClientCredentials{TokenEndpoint{TokenURL: "https://login.example/token", ClientID: "gw", ClientSecret: "s3cret", Scopes: []string{"a:b", "c"}, Resource: "https://up/mcp"}}
+	good := ClientCredentials{TokenEndpoint{TokenClient: TokenClient{TokenURL: "https://login.example/token", ClientID: "gw", ClientSecret: "s3cret"}, Scopes: []string{"a:b", "c"}, Resource: "https://up/mcp"}}
 	for _, tt := range []struct {
 		name string
 		edit func(c *Config)

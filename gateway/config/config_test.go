@@ -86,7 +86,7 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"license.path", f.License.Path, "/run/credentials/svc/license.jwt"},
 		{"license.public_key_file", f.License.PublicKeyFile, "/etc/svc/license.pub"},
 		{"default_upstream", f.DefaultUpstream, "search"},
-		{"upstreams", len(f.Upstreams), 6},
+		{"upstreams", len(f.Upstreams), 7},
 		{"upstreams[0].headers", f.Upstreams[0].Headers, map[string]string{"Authorization": "Bearer search-token"}},
 		{"upstreams[0].timeout", f.Upstreams[0].Timeout, 20 * time.Second},
 		{"upstreams[1].timeout, the default", f.Upstreams[1].Timeout, time.Minute},

@@ -16,7 +16,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"svc/gateway/base/files"
 	"svc/gateway/upstream"
 )
 
@@ -36,29 +35,31 @@ type ClientKey struct {
 	key          any
 }
 
-// ReadClientKey reads the key of a token endpoint; nil if the client has a secret.
+// ReadClientKey reads the key of a token endpoint; nil if the client has a secret. The error does not
+// name the file, whose path may come from the environment.
 func ReadClientKey(c *upstream.TokenClient) (*ClientKey, error) {
 	if c.ClientKeyFile == "" {
 		return nil, nil
 	}
 	info, err := os.Stat(c.ClientKeyFile)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
+		return nil, fmt.Errorf("is not a regular file of at most %d bytes", maxKeyFile)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("has mode %04o, so that others may read it: use chmod 600", info.Mode().Perm())
+	}
+	text, err := os.ReadFile(c.ClientKeyFile)
 	if err != nil {
 		var path *fs.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, fmt.Errorf("client_key_file: %s: %w", c.ClientKeyFile, err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("client_key_file: others may read %s, its mode is %04o: use chmod 600", c.ClientKeyFile, info.Mode().Perm())
-	}
-	text, err := files.Read(c.ClientKeyFile, maxKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("client_key_file: %w", err)
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	k := &ClientKey{id: c.ClientKeyID, audience: c.ClientKeyAudience}
 	if k.method, k.key, err = parseKey(text); err != nil {
-		return nil, fmt.Errorf("client_key_file: %s %w", c.ClientKeyFile, err)
+		return nil, err
 	}
 	return k, nil
 }

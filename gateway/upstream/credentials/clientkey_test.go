@@ -139,8 +139,8 @@ func TestKeysOfClients(t *testing.T) {
 		{"a certificate", block("CERTIFICATE", []byte("planted")), 0o600, "a private key that is not encrypted"},
 		{"no PEM", []byte("planted"), 0o600, "is not a PEM file"},
 		{"empty", nil, 0o600, "is not a PEM file"},
-		{"large", []byte(strings.Repeat("planted", 1<<14)), 0o600, "more than 65536 bytes"},
-		{"readable by others", pkcs8(t, privateKey(t, "ed25519")), 0o640, "its mode is 0640: use chmod 600"},
+		{"large", []byte(strings.Repeat("planted", 1<<14)), 0o600, "not a regular file of at most 65536 bytes"},
+		{"readable by others", pkcs8(t, privateKey(t, "ed25519")), 0o640, "has mode 0640, so that others may read it: use chmod 600"},
 	} {
 		path := filepath.Join(t.TempDir(), "key.pem")
 		if err := os.WriteFile(path, tt.text, tt.mode); err != nil {
@@ -155,7 +155,7 @@ func TestKeysOfClients(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	if _, err := ReadClientKey(&upstream.TokenClient{ClientKeyFile: filepath.Join(t.TempDir(), "none")}); err == nil || strings.Count(err.Error(), "none") != 1 {
+	if _, err := ReadClientKey(&upstream.TokenClient{ClientKeyFile: filepath.Join(t.TempDir(), "none")}); err == nil || err.Error() != "cannot be read: no such file or directory" {
 		t.Errorf("a missing file: %v", err)
 	}
 }

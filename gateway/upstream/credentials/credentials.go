@@ -32,7 +32,7 @@ func New(c upstream.Config, o Options) (upstream.Credentials, error) {
 	s.TokenClients(diag.At{}, func(_ diag.At, t *upstream.TokenClient) {
 		key, err := ReadClientKey(t)
 		if err != nil && failure == nil {
-			failure = fmt.Errorf("upstream %q: credentials: %w", c.Name, err)
+			failure = fmt.Errorf("upstream %q: client_key_file: %s %w", c.Name, t.ClientKeyFile, err)
 		}
 		endpoints = append(endpoints, &Endpoint{URL: t.TokenURL, ID: t.ClientID, Secret: t.ClientSecret, Key: key, Client: NewClient(), Now: o.Now})
 	})

@@ -59,11 +59,11 @@ func TestHidden(t *testing.T) {
 	_ = os.Mkdir(filepath.Join(dir, "real"), 0o700)
 	_ = os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "link"))
 	f := load(t, dir, "audit: {path: "+dir+"/link/audit.jsonl, checkpoint_key_file: /etc/svc-checkpoint.key}\nstate_dir: "+dir+"/state\nsessions: {key_file: /etc/svc-test/key}\n"+
-		"tls: {cert_file: "+dir+"/tls/cert, key_file: "+dir+"/tls/key}\nupstreams: [{name: a, url: 'https://a/', tls: {cert_file: /x/c, key_file: /x/k}}]\n")
+		"tls: {cert_file: "+dir+"/tls/cert, key_file: "+dir+"/tls/key}\nupstreams: [{name: a, url: 'https://a/', tls: {cert_file: /x/c, key_file: /x/k}, credentials: {client_credentials: {token_url: 'https://l/', client_id: a, client_key_file: /y/k}}}]\n")
 	t.Setenv("CREDENTIALS_DIRECTORY", dir+"/credentials")
 	got := Hidden(f)
 	slices.Sort(got)
-	want := []string{dir + "/credentials", dir + "/etc", dir + "/license", dir + "/real", dir + "/state", dir + "/tls", "/etc/svc-checkpoint.key", "/etc/svc-test", "/x"}
+	want := []string{dir + "/credentials", dir + "/etc", dir + "/license", dir + "/real", dir + "/state", dir + "/tls", "/etc/svc-checkpoint.key", "/etc/svc-test", "/x", "/y"}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

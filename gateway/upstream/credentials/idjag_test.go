@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -363,7 +364,12 @@ func TestHostilePartiesOfAGrant(t *testing.T) {
 			t.Run(tt.name+"/"+party, func(t *testing.T) {
 				answer := map[string]http.HandlerFunc{"idp": reply(200, js, `{"access_token":"planted-grant","token_type":"N_A","issued_token_type":"`+typeIDJAG+`"}`), "server": token("")}
 				answer[party] = tt.answer
-				idp, server := httptest.NewServer(answer["idp"]), httptest.NewServer(answer["server"])
+				var reached atomic.Int32
+				idp := httptest.NewServer(answer["idp"])
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					reached.Add(1)
+					answer["server"](w, r)
+				}))
 				defer idp.Close()
 				defer server.Close()
 				x := newIDJAG(&Endpoint{URL: idp.URL, ID: "gw-at-idp", Secret: "planted", Client: NewClient(), Now: time.Now},
@@ -374,6 +380,9 @@ func TestHostilePartiesOfAGrant(t *testing.T) {
 				}
 				if strings.Contains(err.Error(), "planted") || len(err.Error()) > 400 {
 					t.Errorf("%v", err)
+				}
+				if n := reached.Load(); party == "idp" && n != 0 {
+					t.Errorf("the authorization server received %d requests", n)
 				}
 			})
 		}

@@ -167,8 +167,16 @@ func TestSecretFilesAreBounded(t *testing.T) {
 	if _, found, l := parsed(t, dir, list(10_000, func(int) string { return "'${file:FOLDER/a}'" }), Options{Files: true}); len(found) != 1 || len(l.secretPaths) != 1 {
 		t.Errorf("%d findings, %d paths", len(found), len(l.secretPaths))
 	}
-	_, found, l := parsed(t, dir, list(maxSecretFiles+1, func(i int) string { return fmt.Sprintf("'${file:/%d}'", i) }), Options{})
-	if i := slices.IndexFunc(found, func(f diag.Finding) bool { return f.Code == codeSecretFile }); len(l.secretPaths) != maxSecretFiles || i >= 0 {
+	for i := range maxSecretFiles + 1 {
+		if err := os.Symlink("a", filepath.Join(dir, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, found, l := parsed(t, dir, list(maxSecretFiles+1, func(i int) string { return fmt.Sprintf("'${file:FOLDER/%d}'", i) }), Options{Files: true})
+	if len(l.secretPaths) != maxSecretFiles || len(found) != 1 || !strings.Contains(found[0].Message, "more than 1000 files") {
 		t.Errorf("%d paths, %v", len(l.secretPaths), found)
 	}
 	_, found, _ = parsed(t, dir, list(257, func(int) string { return "'${file:FOLDER/large}'" }), Options{Files: true})

@@ -47,10 +47,13 @@ func TestSecretsFromFiles(t *testing.T) {
 	kubernetesVolume(t, volume, 1, "s3cret-1\n")
 	put(plain+"/token", "s3cret-p1", 0o600)
 	put(plain+"/neighbor", "open", 0o600)
+	if err := os.Symlink("plain/token", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
 	put(credentials+"/token", "s3cret-c", 0o400)
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	guard := newGuard(t, says(200, `{"action":"pass"}`))
-	headers := fmt.Sprintf("    headers: {X-Secrets: 'Bearer ${file:%s/token}, ${file:%s/token}, ${file:%s/token}'}", volume, plain, credentials)
+	headers := fmt.Sprintf("    headers: {X-Secrets: 'Bearer ${file:%s/token}, ${file:%s/link}, ${file:%s/token}'}", volume, dir, credentials)
 	r := newRig(t, strings.Replace(guardedBy("http://127.0.0.1:1", guard.URL, headers, "      when: {tool_name: read}"),
 		"routes:\n", stdioUpstream("files", ", sharing: all")+"routes:\n  - match: {tool_name_in: [read, pid]}\n    upstream: files\n", 1))
 	read := func(path string) string {
@@ -63,7 +66,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 	hidden := func(when string, more ...string) {
 		t.Helper()
-		for _, path := range append([]string{volume + "/token", volume + "/..data/token", volume + "/..data", volume, plain + "/token", credentials, credentials + "/token"}, more...) {
+		for _, path := range append([]string{volume + "/token", volume + "/..data/token", volume + "/..data", volume, dir + "/link", plain + "/token", credentials, credentials + "/token"}, more...) {
 			if got := read(path); !strings.Contains(got, "permission denied") {
 				t.Errorf("%s a program reads %s: %s", when, path, got)
 			}
@@ -102,7 +105,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	// A version that cannot be used changes nothing.
 	for _, text := range []string{"", "s3cret\x00", strings.Repeat("x", 64<<10+1)} {
 		put(plain+"/token", text, 0o600)
-		if err := r.gateway.Reload(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), plain+"/token") {
+		if err := r.gateway.Reload(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), dir+"/link") {
 			t.Errorf("a reload with %.20q: %v", text, err)
 		}
 	}

@@ -187,11 +187,15 @@ func (p *answerProbe) ask(t *testing.T, url, key string) string {
 		headers[name] = value
 	}
 	resp := do(p.Method, p.Body, headers)
-	what := ""
+	what, media := "", ""
 	if resp.StatusCode == 200 && p.Method == "GET" {
-		what = " stream"
+		what, media = " stream", "text/event-stream"
 	} else if text, _ := io.ReadAll(resp.Body); len(text) > 0 {
-		what = kindOf(string(text))
+		what, media = kindOf(string(text)), "application/json"
+	}
+	// The gateway's own answers are JSON; what an upstream answers to a call keeps its form.
+	if got := resp.Header.Get("Content-Type"); key != "" && got != media && p.Method != "HEAD" && !strings.Contains(p.Body, `"name":"a"`) {
+		t.Errorf("%s %s: Content-Type %q, want %q", p.Generation, p.Name, got, media)
 	}
 	if resp.Header.Get("Mcp-Session-Id") != "" && resp.Header.Get("Mcp-Session-Id") != headers["Mcp-Session-Id"] {
 		what += " session"

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"svc/gateway/auth"
+	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/request"
 )
@@ -70,6 +71,9 @@ func serve(ex *request.Exchange) *refusal.Refusal {
 	default:
 		if ex.Live.Admission.Origins.IsPreflight(ex.HTTP) {
 			return ex.AnswerPreflight()
+		}
+		if mcp.Modern(ex.HTTP.Header.Get(mcp.HeaderProtocolVersion)) {
+			return &refusal.NoStream // the revisions without sessions have POST alone
 		}
 		return &refusal.Method
 	}

@@ -130,7 +130,7 @@ func unreadable(found []diag.Finding) bool {
 func readAll(ctx context.Context, env process.Env, o gatewayOptions) (*config.File, []diag.Finding) {
 	file, found := loadGateway(env, o)
 	if file != nil {
-		doc := policycmd.ReadDocument(env, o.config, false)
+		doc := policycmd.ReadDocument(env, o.config, config.Options{Files: true})
 		found = append(found, check.AtCheck(doc, env.Now())...)
 		found = append(found, doc.Complete(check.Check(ctx, file, check.PreflightOptions{
 			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,

@@ -25,7 +25,8 @@ const DefaultPath = "/etc/svc/svc.yaml"
 // [Parse] returned is valid and is not changed afterwards; it may be read by
 // many goroutines.
 type File struct {
-	source string // the path of the file itself; empty for a text without one
+	source      string   // the path of the file itself; empty for a text without one
+	secretFiles []string // the paths of ${file:PATH}
 
 	// Listen is the host:port that the gateway binds.
 	Listen string `yaml:"listen" env:"true"`
@@ -166,7 +167,7 @@ func (f *File) ViewNames() []string {
 // Targets returns what concerns the upstreams and their programs.
 func (f *File) Targets() *targets.Settings {
 	files, state := f.Private()
-	return &targets.Settings{Upstreams: f.Upstreams, Federated: f.Federation.Enabled, StateDir: state, ChildrenDir: f.ChildrenDir, PrivateFiles: files}
+	return &targets.Settings{Upstreams: f.Upstreams, Federated: f.Federation.Enabled, StateDir: state, ChildrenDir: f.ChildrenDir, PrivateFiles: files, SecretFiles: f.secretFiles}
 }
 
 // Pinning returns what concerns approved definitions.

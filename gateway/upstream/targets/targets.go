@@ -42,6 +42,8 @@ type Settings struct {
 	ChildrenDir string
 	// PrivateFiles are the files that no program of an upstream may open.
 	PrivateFiles []string
+	// SecretFiles are such files too; their folders belong to others, unless they are made for secrets.
+	SecretFiles []string
 }
 
 // Open returns the upstreams of a validated configuration by name. It sends no requests

@@ -306,3 +306,47 @@ func TestTheStateOfEachKindOfUpstream(t *testing.T) {
 		t.Error("the gateway itself has a state of connections")
 	}
 }
+
+// Of a secret's file are hidden the file, the links on the way and what they lead to; its folder
+// only where it is made for secrets: a Kubernetes volume, whose files are below ..data, and
+// $CREDENTIALS_DIRECTORY.
+func TestSecretFilesAreHidden(t *testing.T) {
+	dir := tempDir(t)
+	for link, target := range map[string]string{
+		"volume/..data": "..2026_1", "volume/token": "..data/token", "volume/sub": "..data/sub",
+		"chain/a": "../chain/./b", "chain/b": dir + "/folder/c", "folder": "real", "loop/a": "b", "loop/b": "a",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o700), os.Symlink(target, filepath.Join(dir, link))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir+"/volume/..2026_1/sub", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir+"/credentials")
+	for path, want := range map[string][]string{
+		"/volume/token":       {"/volume"},
+		"/volume/sub/token":   {"/volume"},
+		"/volume/..data/x":    {"/volume"},
+		"/plain/token":        {"/plain/token"},
+		"/plain/../missing/x": {"/missing/x"},
+		"/chain/a":            {"/chain/a", "/chain/b", "/folder", "/real/c"},
+		"/folder/../c":        {"/folder", "/c"},
+		"/credentials/token":  nil,
+		"/state/token":        nil, // in a folder that is hidden anyway
+	} {
+		want = append([]string{"/state", "/credentials"}, want...)
+		for i := range want {
+			want[i] = dir + want[i]
+		}
+		if got := Hidden(&Settings{StateDir: dir + "/state", SecretFiles: []string{dir + path}}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	if real, links := follow(dir + "/loop/a"); len(links) != 255 || real != dir+"/loop/b" && real != dir+"/loop/a" {
+		t.Errorf("a loop: %s, %d links", real, len(links))
+	}
+	if got := Hidden(&Settings{StateDir: "/state", SecretFiles: []string{"/run/secrets/x/y"}}); !slices.Contains(got, secretsDir) {
+		t.Errorf("/run/secrets: %v", got)
+	}
+}

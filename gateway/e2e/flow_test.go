@@ -365,14 +365,22 @@ func TestStreamsSetLabels(t *testing.T) {
 	}
 }
 
-// A server may send what belongs to a call on the stream of the session, before it answers the call: such
-// a message sets the labels of the tool. When the call has its answer, it does not.
+// A server may send what belongs to a call on the stream of the session, before it answers the call, and
+// when the client has left the call: such a message sets the labels of the tool. In a session that began
+// before the process, it may belong to any call.
 func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, tool, sent, want string }{
-		{"a question", "crm_find", asking, "private"},
-		{"a log message", "web_get", logged, "untrusted"},
-		{"a message during a call that sets nothing", "other", logged, ""},
+	for _, tt := range []struct {
+		name, tool, sent, want string
+		left, restart          bool
+	}{
+		{name: "a question", tool: "crm_find", sent: asking, want: "private"},
+		{name: "a log message", tool: "web_get", sent: logged, want: "untrusted"},
+		{name: "a message during a call that sets nothing", tool: "other", sent: logged},
+		{name: "a question of a call that was left", tool: "crm_find", sent: asking, want: "private", left: true},
+		{name: "a log message of a call that was left", tool: "web_get", sent: logged, want: "untrusted", left: true},
+		{name: "a message after a call that sets nothing was left", tool: "other", sent: logged, left: true},
+		{name: "a log message after a restart", tool: "other", sent: logged, want: "private untrusted", restart: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			main, mail := flowServer(t), flowServer(t)
@@ -399,6 +407,9 @@ func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 			}
 			r := newRig(t, flowConfig(main.URL, mail.URL, ""))
 			sid := r.begin()
+			if tt.restart {
+				r = restart(t, r)
+			}
 			stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Accept", "text/event-stream")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -414,6 +425,11 @@ func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 				}
 			}()
 			<-called
+			if tt.left {
+				cancel()
+				<-ended
+				r.lines(3)
+			}
 			close(sends)
 			awaitEvent(t, stream.Body)
 			if got := r.labels(); got != tt.want {

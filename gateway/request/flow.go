@@ -1,6 +1,8 @@
 package request
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -110,18 +112,28 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 }
 
 // pend records the labels of the tool or the URI of a call in a session until the function that it returns
-// is called, because the server may send what belongs to the call on the stream of the session.
-func (ex *Exchange) pend() (end func()) {
+// is called, because the server may send what belongs to the call on the stream of the session, before it
+// answers and if the call was left. A notification has no answer.
+func (ex *Exchange) pend() (end func(error)) {
 	table := ex.Live.Flow
-	if table == nil || !ex.Session.Joined || ex.Message.Kind != mcp.Request {
-		return func() {}
+	if table == nil || !ex.Session.Joined {
+		return func(error) {}
 	}
 	o := multiplex.OriginOf(ex.route.Upstream.Name, &ex.Message)
 	sets := table.Sets(&flow.Answer{Asked: ex.Message.Method, Tool: o.Tool, URI: o.URI})
 	if sets == 0 {
-		return func() {}
+		return func(error) {}
 	}
-	return ex.Services.Sessions.Pend(ex.Session.Handle.ID, o.Upstream, table.Names().In(sets))
+	unpend := ex.Services.Sessions.Pend(ex.Session.Handle.ID, o.Upstream, table.Names().In(sets))
+	return func(err error) {
+		var sending *upstream.Error
+		if unpend(ex.answered || errors.As(err, &sending) && !sending.Sent) {
+			return
+		}
+		// There is no room to remember the call, so that what it will send counts as read.
+		declared := ex.Services.Live.Load().Flow.Names()
+		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(), declared.Of(table.Names().In(sets)...), declared) // an error is logged, and the gateway remembers the label
+	}
 }
 
 // labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it

@@ -301,6 +301,59 @@ func TestLabelsLast(t *testing.T) {
 	check("with a shorter window", "")
 }
 
+// What a reload has overtaken sets the labels that are declared when the caller gets it: the answer of a
+// call, and a message beside it on the stream of the session.
+func TestAReloadDuringACall(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		main, mail := flowServer(t), flowServer(t)
+		called, sends, answers := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		respond := main.call
+		main.call = func(w http.ResponseWriter, body string, r *http.Request) {
+			if strings.Contains(body, `"web_get"`) {
+				close(called)
+				<-answers
+			}
+			respond(w, body, r)
+		}
+		main.get = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-sends
+			fmt.Fprintf(w, "data: %s\n\n", logged)
+		}
+		r := newRig(t, flowConfig(main.URL, mail.URL, ""))
+		sid := r.begin()
+		stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Accept", "text/event-stream")
+		got := make(chan answer)
+		go func() { got <- r.post(call("1", "web_get"), "Mcp-Session-Id", sid) }()
+		<-called
+		r.edit(`{name: untrusted, tool_glob: "web_*"}`, `{name: suspicious, tool_glob: "web_*"}`)
+		r.edit("labels_all: [untrusted, private]", "labels_all: [private]")
+		r.edit("    - {id: untrusted, action: deny, when: {tool_name: need_untrusted, labels_any: [untrusted]}}\n", "")
+		if err := r.gateway.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if beside {
+			close(sends)
+			awaitEvent(t, stream.Body)
+			if got := r.labels(); got != "suspicious" {
+				t.Errorf("after a message on the stream: %q", got)
+			}
+		}
+		close(answers)
+		if got := <-got; got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		if got := r.labels(); got != "suspicious" {
+			t.Errorf("after the answer: %q", got)
+		}
+		if !beside {
+			close(sends)
+		}
+	}
+}
+
 // The result and the status of a task set the labels of the tool that made it, and those of a task that
 // is not known every label that the upstream can set.
 func TestTasksSetLabels(t *testing.T) {

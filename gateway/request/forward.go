@@ -151,7 +151,7 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 	}
 	ex.record.ReplacedSurrogates += replaced
 	ex.answered = true
-	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.Live.Flow}
+	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.flow()}
 	t := expected.Whole(at, m, resp, ex.noteAnswer)
 	t.Sets |= expected.setsHeader(at.Flow, at.Upstream, resp.Header, ex.Live.ForwardHeaders)
 	ex.label(at.Flow, at.Upstream, &t, m)

@@ -7,20 +7,20 @@ import (
 	"svc/gateway/session"
 )
 
-// maxLeft bounds the places with calls that have ended without an answer.
-const maxLeft = 65_536
+// maxPending bounds the calls that are remembered after they were left.
+const maxPending = 8192
 
-// pending are the labels that the messages of calls without an answer will set, by the session of the
-// calls and their upstream. A server may send what belongs to a call on the standalone stream of the
-// session, where it does not name the call, and go on with a call that the client, or the gateway, has
-// left.
+// pending are calls without an answer, by the session of the calls and their upstream. A server may send
+// what belongs to a call on the standalone stream of the session, where it does not name the call, and go
+// on with a call that the client, or the gateway, has left.
 type pending struct {
 	now   func() time.Time
 	began time.Time
 
-	mu     sync.Mutex
-	labels map[place]map[string]pendingLabel // by name
-	swept  time.Time
+	mu    sync.Mutex
+	calls map[place]map[session.Origin]pendingCalls
+	size  int // of all places
+	swept time.Time
 }
 
 // place is the session of a client at an upstream.
@@ -29,84 +29,83 @@ type place struct {
 	upstream string
 }
 
-// pendingLabel counts the calls in flight that will set a label. until is when those that were left have
-// ended, at the latest.
-type pendingLabel struct {
-	calls int
-	until time.Time
+// pendingCalls counts equal calls in flight. until is when those that were left have ended, at the latest.
+type pendingCalls struct {
+	running int
+	until   time.Time
 }
 
-// Pend records the labels of a call in flight at an upstream until the function that it returns is called
-// with whether the upstream has answered. The labels of a call without an answer stay for an hour. kept is
-// false if there was no room for that.
-func (s *Sessions) Pend(id session.ID, upstream string, labels []string) (end func(answered bool) (kept bool)) {
-	p, at := &s.pending, place{id, upstream}
+// Pend records a call in flight until the function that it returns is called with whether the upstream has
+// answered. A call without an answer stays for an hour. kept is false if there was no room for that.
+func (s *Sessions) Pend(id session.ID, o session.Origin) (end func(answered bool) (kept bool)) {
+	p, at := &s.pending, place{id, o.Upstream}
+	o = o.Detach()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.labels[at] == nil {
-		if p.labels == nil {
-			p.labels = map[place]map[string]pendingLabel{}
+	if p.calls[at] == nil {
+		if p.calls == nil {
+			p.calls = map[place]map[session.Origin]pendingCalls{}
 		}
-		p.labels[at] = map[string]pendingLabel{}
+		p.calls[at] = map[session.Origin]pendingCalls{}
 	}
-	for _, name := range labels {
-		l := p.labels[at][name]
-		l.calls++
-		p.labels[at][name] = l
+	c, known := p.calls[at][o]
+	if !known {
+		p.size++
 	}
+	c.running++
+	p.calls[at][o] = c
 	return func(answered bool) (kept bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		now, of := p.now(), p.labels[at]
+		now := p.now()
 		kept = answered || p.room(now)
-		for _, name := range labels {
-			l := of[name]
-			if l.calls--; !answered && kept {
-				l.until = now.Add(inFlightTTL)
-			}
-			of[name] = l
+		c := p.calls[at][o]
+		if c.running--; !answered && kept {
+			c.until = now.Add(inFlightTTL)
 		}
+		p.calls[at][o] = c
 		p.clean(at, now)
 		return kept
 	}
 }
 
-// room reports whether one more call without an answer can be remembered. It needs mu.
+// room reports whether one more call can be remembered that was left. It needs mu.
 func (p *pending) room(now time.Time) bool {
-	if len(p.labels) > maxLeft && now.Sub(p.swept) >= time.Minute {
+	if p.size > maxPending && now.Sub(p.swept) >= time.Minute {
 		p.swept = now
-		for at := range p.labels {
+		for at := range p.calls {
 			p.clean(at, now)
 		}
 	}
-	return len(p.labels) <= maxLeft
+	return p.size <= maxPending
 }
 
-// clean removes the labels of a place that no call will set. It needs mu.
+// clean removes the calls of a place that have ended. It needs mu.
 func (p *pending) clean(at place, now time.Time) {
-	of := p.labels[at]
-	for name, l := range of {
-		if l.calls == 0 && !now.Before(l.until) {
-			delete(of, name)
+	of := p.calls[at]
+	for o, c := range of {
+		if c.running == 0 && !now.Before(c.until) {
+			delete(of, o)
+			p.size--
 		}
 	}
 	if len(of) == 0 {
-		delete(p.labels, at)
+		delete(p.calls, at)
 	}
 }
 
-// Pending returns the labels of the calls of a session that have no answer of an upstream yet.
-func (s *Sessions) Pending(id session.ID, upstream string) (labels []string) {
+// Pending returns the calls of a session that have no answer of an upstream yet.
+func (s *Sessions) Pending(id session.ID, upstream string) (calls []session.Origin) {
 	p := &s.pending
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	for name, l := range p.labels[place{id, upstream}] {
-		if l.calls > 0 || now.Before(l.until) {
-			labels = append(labels, name)
+	for o, c := range p.calls[place{id, upstream}] {
+		if c.running > 0 || now.Before(c.until) {
+			calls = append(calls, o)
 		}
 	}
-	return labels
+	return calls
 }
 
 // Forgotten reports whether a session may have calls that this process does not know, because it was

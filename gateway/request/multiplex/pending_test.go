@@ -2,52 +2,58 @@ package multiplex
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"svc/gateway/session"
 )
 
-// The labels of a call are pending until its answer, or for an hour after it was left. When too many calls
-// were left, the next one is not remembered, until those have ended.
-func TestPendingLabels(t *testing.T) {
+// A call is pending until its answer, or for an hour after it was left. When too many calls were left, the
+// next one is not remembered, until those have ended.
+func TestPending(t *testing.T) {
 	s := newSet(t)
 	now := time.Now()
 	s.pending.now = func() time.Time { return now }
-	id := session.NewID()
-	want := func(when string, labels ...string) {
+	id, a, b := session.NewID(), session.Origin{Upstream: "main", Tool: "a"}, session.Origin{Upstream: "main", Tool: "b"}
+	want := func(when, tools string) {
 		t.Helper()
-		got := s.Pending(id, "main")
-		if slices.Sort(got); !slices.Equal(got, labels) {
-			t.Errorf("%s: %q, want %q", when, got, labels)
+		var got []string
+		for _, o := range s.Pending(id, "main") {
+			got = append(got, o.Tool)
+		}
+		if slices.Sort(got); strings.Join(got, " ") != tools {
+			t.Errorf("%s: %q, want %q", when, got, tools)
 		}
 	}
-	answered, left := s.Pend(id, "main", []string{"a", "b"}), s.Pend(id, "main", []string{"b"})
-	want("in flight", "a", "b")
+	answered, same, left := s.Pend(id, a), s.Pend(id, a), s.Pend(id, b)
+	want("in flight", "a b")
 	answered(true)
-	want("one is answered", "b")
+	want("one of two is answered", "a b")
+	same(true)
+	want("both are answered", "b")
 	if !left(false) {
 		t.Error("a call that was left is not remembered")
 	}
 	now = now.Add(inFlightTTL - time.Second)
 	want("one was left", "b")
 	now = now.Add(time.Second)
-	want("an hour later")
+	want("an hour later", "")
 
-	for range maxLeft {
-		s.Pend(session.NewID(), "main", []string{"a"})(false)
+	for range maxPending {
+		s.Pend(session.NewID(), a)(false)
 	}
-	if end := s.Pend(id, "main", []string{"a"}); end(false) {
+	if end := s.Pend(id, a); end(false) {
 		t.Error("a call is remembered beyond the bound")
 	}
-	want("without room")
+	want("without room", "")
 	now = now.Add(inFlightTTL)
-	if end := s.Pend(id, "main", []string{"a"}); !end(false) {
+	if end := s.Pend(id, a); !end(false) {
 		t.Error("a call is not remembered when there is room")
 	}
 	want("with room", "a")
-	if n := len(s.pending.labels); n != 1 {
-		t.Errorf("%d places are remembered", n)
+	if s.pending.size != 1 || len(s.pending.calls) != 1 {
+		t.Errorf("%d calls in %d places are remembered", s.pending.size, len(s.pending.calls))
 	}
 }
 

@@ -58,10 +58,15 @@ type journal struct {
 }
 
 // locked calls do with the lock of the file, after the lines of other processes were passed to apply. The
-// file is made if do writes.
+// file and its folder are made if do writes.
 func (j *journal) locked(ctx context.Context, create bool, apply func(*entry), do func() error) (bad int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
+	if create || j.f != nil { // somebody may have removed the folder
+		if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
+			return 0, err
+		}
+	}
 	unlock, err := files.Lock(ctx, j.path)
 	if err != nil {
 		return 0, err
@@ -375,6 +380,11 @@ func (m *Memory) writeLate(late []*held) {
 	for _, h := range written {
 		m.later(h)
 	}
+	m.fileFailed(err)
+}
+
+// fileFailed logs an error of the file.
+func (m *Memory) fileFailed(err error) {
 	if n, due := m.failed.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Error("labels of callers: the file cannot be written; messages that set labels which are not in it are withheld", "file", m.file.path, "error", err, "times", n)
 	}

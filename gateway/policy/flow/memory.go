@@ -190,6 +190,7 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if !saved {
 		if m.file.path != "" {
 			if err := m.record(ctx, entry{At: m.wall(until), Caller: h.id, Labels: names.In(l)}); err != nil {
+				m.fileFailed(err)
 				return fmt.Errorf("the label is not in state_dir: %w", err)
 			}
 		}

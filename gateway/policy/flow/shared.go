@@ -23,9 +23,9 @@ type Store interface {
 // storeTTL is how long the store keeps what it has of a caller after the last change.
 const storeTTL = maxWindow + time.Hour
 
-// mark is a label of the caller of the same name, which no caller has, that is set once: when it is not there,
-// or was set anew, the store has lost what it had.
-const mark = "!"
+// mark is a label that is set once, of a caller that is none: when it is not there, or was set anew, the store
+// has lost what it had.
+const mark, marked = "mark", "!"
 
 const (
 	// markSlack is by how much the time of the mark may differ between two looks at it.
@@ -59,7 +59,7 @@ func (m *Memory) watch(ctx context.Context) {
 		return
 	}
 	w := &m.watched
-	ages, _, err := m.options.Store.Labels(ctx, mark, []string{mark})
+	ages, _, err := m.options.Store.Labels(ctx, marked, []string{mark})
 	if err != nil {
 		m.storeFailed(err, "labels of other gateways are not known")
 		return
@@ -70,7 +70,7 @@ func (m *Memory) watch(ctx context.Context) {
 		ages[0] = 0
 	}
 	if missing || now-w.kept > time.Hour {
-		if err := m.options.Store.SetLabels(ctx, mark, []string{mark}, ages, storeTTL); err != nil {
+		if err := m.options.Store.SetLabels(ctx, marked, []string{mark}, ages, storeTTL); err != nil {
 			return
 		}
 		w.kept = now

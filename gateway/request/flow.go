@@ -1,6 +1,8 @@
 package request
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -91,48 +93,84 @@ func (ex *Exchange) usesLabels() bool {
 }
 
 // label sets the labels of a message of an upstream that is about to be passed on, and returns their
-// names. A message whose labels cannot be set is withheld.
+// names. A message whose labels cannot be set is withheld, as when a reload has just removed one.
 func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m *mcp.Message) []string {
 	own := ex.HTTP.Method == http.MethodPost && up != nil && !ex.executed // the gateway's own error, in place of the upstream's answer
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	// A reload may have removed labels since the request began.
-	names, declared := table.Names().In(t.Sets), ex.Services.Live.Load().Flow.Names()
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), declared.Of(names...), declared); err != nil {
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), t.Sets, table.Names()); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil
 		return nil
 	}
+	names := table.Names().In(t.Sets)
 	ex.labels.add(names)
 	return names
 }
 
-// pend records the labels of the tool or the URI of a call in a session until the function that it returns
-// is called, because the server may send what belongs to the call on the stream of the session.
-func (ex *Exchange) pend() (end func()) {
-	table := ex.Live.Flow
-	if table == nil || !ex.Session.Joined || ex.Message.Kind != mcp.Request {
-		return func() {}
+// flow returns the labels that answers set: as they are declared now, because an answer that a reload has
+// overtaken is read after it.
+func (ex *Exchange) flow() *flow.Table { return ex.Services.Live.Load().Flow }
+
+// pend records a call that sets labels until the function that it returns is called, because the server may
+// send what belongs to the call on the stream of the session, before it answers and if the call was left. A
+// notification has no answer. Of a program every call is recorded.
+func (ex *Exchange) pend() (end func(error)) {
+	up := ex.route.Upstream
+	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
+	switch {
+	case ex.Live.Flow == nil,
+		isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request,
+		!isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0):
+		return func(error) {}
 	}
-	o := multiplex.OriginOf(ex.route.Upstream.Name, &ex.Message)
-	sets := table.Sets(&flow.Answer{Asked: ex.Message.Method, Tool: o.Tool, URI: o.URI})
-	if sets == 0 {
-		return func() {}
+	unpend := ex.Services.Sessions.Pend(calls, o)
+	return func(err error) {
+		var sending *upstream.Error
+		if unpend(ex.answered || errors.As(err, &sending) && !sending.Sent) {
+			return
+		}
+		// There is no room to remember the call, so that what it will send counts as read.
+		table := ex.flow()
+		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(), table.Sets(answerOf(&o)), table.Names()) // an error is logged, and the gateway remembers the label
 	}
-	return ex.Services.Sessions.Pend(ex.Session.Handle.ID, o.Upstream, table.Names().In(sets))
+}
+
+// isProgram reports whether an upstream is a program on this machine, which does not say to which call a
+// message belongs.
+func isProgram(up *upstream.Upstream) bool { return up != nil && up.Network == "pipe" }
+
+// callsAt returns where calls are recorded whose messages may arrive on one stream: by the session, or for a
+// program, which may serve several sessions, by the caller.
+func callsAt(up *upstream.Upstream, id session.ID, who *auth.Principal) session.ID {
+	if isProgram(up) {
+		return session.ID(session.OwnerOf(who.Kind.String(), who.Issuer, who.Value))
+	}
+	return id
+}
+
+// pending returns the calls without an answer to which a message of an upstream may belong.
+func (r *Answered) pending(upstream string) []session.Origin {
+	return r.Sessions.Pending(callsAt(r.Targets[upstream], r.Session, r.Input.Caller), upstream)
+}
+
+// answerOf describes a message of a call of which nothing else is known.
+func answerOf(o *session.Origin) *flow.Answer {
+	return &flow.Answer{Asked: o.Method, Tool: o.Tool, URI: o.URI}
 }
 
 // labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it
 // has fields that the configuration forwards.
 func (ex *Exchange) labelHeader(header mcp.Header) *refusal.Refusal {
-	if ex.Live.Flow == nil || len(ex.Live.ForwardHeaders) == 0 {
+	table := ex.flow()
+	if table == nil || len(ex.Live.ForwardHeaders) == 0 {
 		return nil
 	}
 	answers := ex.answers()
-	t := Taken{Sets: answers.setsHeader(ex.Live.Flow, ex.route.Upstream, header, ex.Live.ForwardHeaders)}
-	ex.label(ex.Live.Flow, ex.route.Upstream, &t, new(mcp.Message))
+	t := Taken{Sets: answers.setsHeader(table, ex.route.Upstream, header, ex.Live.ForwardHeaders)}
+	ex.label(table, ex.route.Upstream, &t, new(mcp.Message))
 	return t.Refused
 }
 
@@ -158,6 +196,9 @@ func (r *Answered) origin(upstream string, m *mcp.Message) (o session.Origin, un
 		o = r.ofTask(upstream, in.Asked.TaskID)
 		return o, o.Tool == ""
 	case in.Asked.Kind == mcp.Request:
+		if m.Kind == mcp.Request && isProgram(r.Targets[upstream]) && len(r.pending(upstream)) > 1 {
+			return o, false // the question of one of them
+		}
 		o = multiplex.OriginOf(upstream, in.Asked)
 		return o, method == mcp.MethodTasksList
 	}
@@ -193,8 +234,13 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 		a.Score = score(m)
 	}
 	labels := table.Sets(&a)
-	if r.Input.Resumed { // a message on the stream of a session may belong to each of its calls
-		labels |= table.Names().Of(r.Sessions.Pending(r.Session, upstream)...)
+	shared := isProgram(r.Targets[upstream]) && m.Kind != mcp.Response && m.Method != mcp.NotificationProgress
+	if r.Input.Resumed || shared { // a message on the stream of a session, or of a program, may belong to each of its calls
+		for _, o := range r.pending(upstream) {
+			of := answerOf(&o)
+			of.Unknown = o.Tool == "" && o.URI == ""
+			labels |= table.Sets(of)
+		}
 	}
 	if task := aboutTask(m); task != "" { // in addition, because the message may belong to another call
 		a.Tool = r.ofTask(upstream, task).Tool

@@ -174,6 +174,25 @@ func TestTheFileCannotBeWritten(t *testing.T) {
 	has(t, reopened(t, dir, Options{}), alice, two, "private", "untrusted")
 }
 
+// A link in the place of the file is refused, and what it leads to stays as it is.
+func TestTheFileIsALink(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, fileName)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Open(Options{StateDir: dir, Names: two, Window: time.Minute}); err == nil {
+		_ = m.Close()
+		t.Error("a link was followed")
+	}
+	if info, err := os.Stat(other); err != nil || info.Mode().Perm() != 0o644 || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 func TestTheFileIsBounded(t *testing.T) {
 	dir, time := t.TempDir(), newClock()
 	m := reopened(t, dir, Options{Now: time.now})
@@ -205,15 +224,20 @@ func TestTheFileIsBounded(t *testing.T) {
 	has(t, again, bob, two, "private")
 }
 
-// Whoever removes the file of a running gateway removes no labels.
+// Whoever removes the file of a running gateway, or its folder, removes no labels. The folder need not be
+// there before the first label.
 func TestTheFileIsRemoved(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "state")
 	m := reopened(t, dir, Options{})
 	set(t, m, alice, two, "private")
 	if err := os.Remove(m.file.path); err != nil {
 		t.Fatal(err)
 	}
 	set(t, m, bob, two, "private")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	m.tick()
 	if err := os.Truncate(m.file.path, 3); err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,7 @@ type Memory struct {
 	failed   retry.Repeats // logs errors of the file
 	emptied  atomic.Bool   // the store has failed since all labels were written to it
 	away     retry.Repeats // logs errors of the store
+	watched  watched       // the store, as far as it is known
 
 	stop chan struct{}
 	done chan struct{}
@@ -104,7 +105,7 @@ func Open(o Options) (*Memory, error) {
 	}
 	m := &Memory{options: o, names: o.Names, stop: make(chan struct{}), done: make(chan struct{})}
 	m.window.Store(o.Window.Milliseconds())
-	m.start = o.Now()
+	m.start, m.watched.opened = o.Now(), time.Now()
 	m.places = [2]places{newPlaces(MaxCallers, lostCaller), newPlaces(MaxAddresses, lostAddress)}
 	if o.StateDir != "" {
 		if err := m.openFile(context.Background(), o.StateDir); err != nil {
@@ -190,6 +191,7 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if !saved {
 		if m.file.path != "" {
 			if err := m.record(ctx, entry{At: m.wall(until), Caller: h.id, Labels: names.In(l)}); err != nil {
+				m.fileFailed(err)
 				return fmt.Errorf("the label is not in state_dir: %w", err)
 			}
 		}
@@ -285,6 +287,9 @@ func (m *Memory) run() {
 
 // tick writes what is late, and removes callers whose labels have ended.
 func (m *Memory) tick() {
+	if m.options.Store != nil {
+		m.watch(context.Background())
+	}
 	m.dirtyMu.Lock()
 	late := m.dirty
 	m.dirty = nil

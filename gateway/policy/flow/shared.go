@@ -3,6 +3,8 @@ package flow
 import (
 	"context"
 	"fmt"
+	"math"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +23,71 @@ type Store interface {
 // storeTTL is how long the store keeps what it has of a caller after the last change.
 const storeTTL = maxWindow + time.Hour
 
+// mark is a label that is set once, of a caller that is none: when it is not there, or was set anew, the store
+// has lost what it had.
+const mark, marked = "mark", "!"
+
+const (
+	// markSlack is by how much the time of the mark may differ between two looks at it.
+	markSlack = 500 * time.Millisecond
+	// doubtTime is how long labels of other gateways may be missing after the store was emptied: in it, each
+	// gateway notices that, and writes its labels again.
+	doubtTime = 3 * time.Second
+	// failTime is how long a failure of the store leaves in doubt what it has: until the next look at the mark.
+	failTime = 3 * tickInterval / 2
+)
+
+// watched is what a gateway knows of the store. Its times are since it was opened.
+type watched struct {
+	opened time.Time
+	mark   time.Duration // when the mark was set; of the goroutine that ticks
+	looked atomic.Bool   // mark is known
+	kept   time.Duration // when the mark was kept from ending last
+	doubt  atomic.Int64  // until when the store may lack labels
+}
+
+// doubtful reports whether the store may lack labels that other gateways have set.
+func (w *watched) doubtful() bool { return int64(time.Since(w.opened)) < w.doubt.Load() }
+
+// watch looks at the mark of the store. When the store was emptied, or at the first look, all labels of this
+// gateway are written again.
+func (m *Memory) watch(ctx context.Context) {
+	m.mu.RLock()
+	unused := len(m.names.List()) == 0
+	m.mu.RUnlock()
+	if unused {
+		return
+	}
+	w := &m.watched
+	ages, _, err := m.options.Store.Labels(ctx, marked, []string{mark})
+	if err != nil {
+		m.storeFailed(err, "labels of other gateways are not known")
+		return
+	}
+	now := time.Since(w.opened)
+	missing := ages[0] == math.MaxInt64
+	if missing {
+		ages[0] = 0
+	}
+	if missing || now-w.kept > time.Hour {
+		if err := m.options.Store.SetLabels(ctx, marked, []string{mark}, ages, storeTTL); err != nil {
+			return
+		}
+		w.kept = now
+	}
+	was, set := w.mark, now-ages[0]
+	emptied := w.looked.Load() && (missing || (set-was).Abs() > markSlack)
+	if emptied {
+		raise(&w.doubt, int64(now+doubtTime))
+	}
+	if emptied || !w.looked.Load() {
+		m.emptied.Store(true)
+	}
+	w.mark = set
+	w.looked.Store(true)
+	m.shareAgain()
+}
+
 // ofShared is [Memory.Of] with a store.
 func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 	ages, cleared, err := m.options.Store.Labels(ctx, string(c.appendID(nil)), names.List())
@@ -30,6 +97,9 @@ func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 	}
 	if err == nil {
 		m.shareAgain()
+	}
+	if !m.options.FailOpen && m.watched.doubtful() {
+		return names.Every()
 	}
 	now := m.millis()
 	m.mu.RLock()
@@ -144,6 +214,7 @@ func (m *Memory) shareLate(late []*held) {
 // storeFailed logs an error of the store, which logs more of itself.
 func (m *Memory) storeFailed(err error, effect string) {
 	m.emptied.Store(true)
+	raise(&m.watched.doubt, int64(time.Since(m.watched.opened)+failTime))
 	if n, due := m.away.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Warn("labels of callers: the store that replicas share does not answer: "+effect, "error", err, "times", n)
 	}

@@ -176,3 +176,20 @@ func TestTheStoreIsEmptied(t *testing.T) {
 	eventually(t, "the store does not answer again", func() bool { return one.Of(t.Context(), bob, names) == 0 })
 	eventually(t, "the label is not put back", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
 }
+
+// That the store was emptied is noticed without a call: its labels are put back, and until then labels of
+// others may be missing, so that every caller counts as having every label.
+func TestTheStoreIsEmptiedUnnoticed(t *testing.T) {
+	server := redistest.Start(t)
+	one, other := newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)}), newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)})
+	alice, bob := caller(auth.KindKey, "", "alice"), caller(auth.KindKey, "", "bob")
+	one.must(alice, "a")
+	eventually(t, "the mark is not known", func() bool { return other.Looked() && one.Looked() })
+	other.has("before", bob)
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is not noticed", func() bool { return other.Of(t.Context(), bob, names) == names.Every() })
+	eventually(t, "it is not over", func() bool { return other.Of(t.Context(), bob, names) == 0 })
+	other.has("after", alice, "a")
+}

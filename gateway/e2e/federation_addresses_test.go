@@ -12,6 +12,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"svc/gateway/mcp"
 )
 
 // pages is the part of the name of a program that makes it a server of pageServer.
@@ -67,20 +69,29 @@ func pageServer(name string) *sdk.Server {
 	return server
 }
 
+// servePages serves a pageServer for each name, and returns their lines of the configuration.
+func servePages(t *testing.T, stateless bool, rest string, names ...string) (lines string) {
+	t.Helper()
+	for i, name := range names {
+		server := pageServer(strings.ToLower(name))
+		at := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: stateless, JSONResponse: stateless}))
+		t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+		prefix := strings.ToLower(name) + "_"
+		if i > 1 {
+			prefix = fmt.Sprintf("p%d_", i)
+		}
+		lines += fmt.Sprintf("  - {name: %s, url: %q, prefix: %s%s}\n", name, at.URL, prefix, rest)
+	}
+	return lines
+}
+
 // Two servers with the same addresses are used through one URL, in both protocol generations, translated
 // and on stdio: every address that a client sees has the name of its upstream in front, and only such an
 // address reaches one. Nothing else changes.
 func TestAddressesOfSeveralUpstreams(t *testing.T) {
 	t.Parallel()
 	serve := func(t *testing.T, stateless bool, rest string) string {
-		var lines string
-		for _, name := range []string{"Pages_A", "pages_b"} {
-			server := pageServer(strings.ToLower(name))
-			at := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
-			t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
-			lines += fmt.Sprintf("  - {name: %s, url: %q, prefix: %s_%s}\n", name, at.URL, strings.ToLower(name), rest)
-		}
-		return lines
+		return servePages(t, stateless, rest, "Pages_A", "pages_b")
 	}
 	for name, config := range map[string]func(t *testing.T) string{
 		"2026-07-28": func(t *testing.T) string { return federated(serve(t, true, ""), allowEverything) },
@@ -239,4 +250,124 @@ func useAddresses(ctx context.Context, t *testing.T, s *sdk.ClientSession, lette
 		blocks = append(blocks, m.Content)
 	}
 	hasBlocks("prompt", blocks...)
+}
+
+// Rules, labels and views decide by the address that clients see, and what is no address of an upstream
+// of the caller is the error -32602, whether another caller may use the upstream or not.
+func TestAddressesAreJudgedAsClientsSeeThem(t *testing.T) {
+	t.Parallel()
+	lines := servePages(t, true, "", "pages_a", "pages_b")
+	r := newRig(t, federated(lines, `
+views: [{name: only, upstreams: [pages_a]}]
+data_flow: {labels: [{name: seen, uri_prefix: "skill://pages-a/"}, {name: never, uri_prefix: "skill://a/"}]}
+policy:
+  default_action: allow
+  rules:
+    - {id: visible, action: deny, when: {method: resources/read, uri_prefix: "skill://pages-b/"}}
+    - {id: own, action: deny, when: {method: resources/read, uri_prefix: "ui://x/"}}`))
+	read := func(r *rig, path, uri string) rpcError {
+		t.Helper()
+		body := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":` + string(mcp.AppendString(nil, uri)) + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		return r.do(http.MethodPost, r.url+path, body, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "resources/read", "Mcp-Name", mcp.EncodeHeader(uri)).rpc(t)
+	}
+	if e := read(r, "", "ui://pages-b/x/page").Error; e.Code != 0 {
+		t.Errorf("ui://pages-b/x/page: %+v", e)
+	}
+	if e := read(r, "", "skill://pages-b/a/SKILL.md").Error; e.Code != mcp.CodePolicyDenied {
+		t.Errorf("a rule denies the address: %+v", e)
+	}
+	if e := read(r, "", "skill://pages-a/a/SKILL.md").Error; e.Code != 0 {
+		t.Errorf("skill://pages-a/a/SKILL.md: %+v", e)
+	}
+	if e := read(r, "/v/only", "ui://pages-a/x/page").Error; e.Code != 0 {
+		t.Errorf("the page at the view: %+v", e)
+	}
+	var sets []any
+	for _, line := range r.all() {
+		if list, ok := line["sets"].([]any); ok {
+			sets = append(sets, list...)
+		}
+	}
+	if fmt.Sprint(sets) != "[seen]" {
+		t.Errorf("labels that were set: %v", sets)
+	}
+	plain := newRig(t, federated(lines, allowEverything))
+	hidden, unknown := read(r, "/v/only", "ui://pages-b/x/page").Error, read(r, "/v/only", "ui://nobody/x/page").Error
+	hidden.Data["request_id"], unknown.Data["request_id"] = nil, nil
+	hidden.Data["uri"], unknown.Data["uri"] = nil, nil
+	if hidden.Code != -32602 || fmt.Sprint(hidden) != fmt.Sprint(unknown) {
+		t.Errorf("an upstream outside of the view: %+v, one that does not exist: %+v", hidden, unknown)
+	}
+	for _, uri := range []string{
+		"ui://x/page", "UI://x/page", "ui://", "ui:///page", "ui://pages-a", "ui:pages-a/x", "ui:/pages-a/x", `ui:\\pages-a\x`, "ui://PAGES-A/x", "ui://pages_a/x", "ui://pages-a./x",
+		"ui://pages%2da/x", "u%69://pages-a/x", "ui%3a//pages-a/x", " ui://pages-a/x", "\tui://pages-a/x", "ui://pages-a/../pages-b/x", "ui://pages-a/%2E%2e/x", "ui://pages-a/%252e/x",
+		"ui://pages-a/x%2Fy", "ui://pages-a/x%5cy", `ui://pages-a\x`, "ui://pages-a/x\u0000", "ui://me@pages-a/x", "ui://pages-a:80/x", "ui://[::1]/x", "ui://pages-a/[::1]/x", "ui://pages-a/x?y",
+		"ui://pages-a/x#y", "ui://pages-a/" + strings.Repeat("x", 5000), "ui://" + strings.Repeat("x", 60000) + "/x",
+	} {
+		if e := read(plain, "", uri).Error; e.Code != -32602 || e.Message != "invalid_params" && e.Data["message"] == nil {
+			t.Errorf("%.80q: %+v", uri, e)
+		}
+	}
+	for name, header := range map[string]string{"without a session": "", "in a session": plain.begin()} {
+		e := plain.post(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ui://x/page"}}`, "MCP-Protocol-Version", "2025-11-25", "Mcp-Session-Id", header)
+		if e.status != 200 || e.rpc(t).Error.Code != -32602 {
+			t.Errorf("2025-11-25 %s: %d %s", name, e.status, e.body)
+		}
+	}
+}
+
+// Two upstreams whose names are the same in addresses have none that clients can use, and say so.
+func TestAddressesOfEqualNames(t *testing.T) {
+	t.Parallel()
+	lines := servePages(t, true, "", "pages_a", "other", "Pages-A")
+	r := newRig(t, federated(lines, allowEverything))
+	s := r.connect(t.Context(), nil)
+	resources, err := s.ListResources(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range resources.Resources {
+		if strings.HasPrefix(one.URI, "ui://pages-a/") || strings.HasPrefix(one.URI, "skill://pages-a/") {
+			t.Errorf("%s is listed", one.URI)
+		}
+	}
+	if got, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ui://pages-a/x/page"}); err == nil {
+		t.Errorf("read: %+v", got)
+	}
+	if got, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ui://other/x/page"}); err != nil {
+		t.Errorf("the page of an upstream of another name: %+v, %v", got, err)
+	}
+	if got, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "plain://pages_a"}); err != nil {
+		t.Errorf("a resource of another scheme: %+v, %v", got, err)
+	}
+	if logs := r.logs.String(); strings.Count(logs, "the name of another upstream is the same in addresses") != 2 {
+		t.Errorf("log: %s", logs)
+	}
+}
+
+// A second upstream in the file changes the addresses of the first one with the restart that it needs, not
+// before.
+func TestASecondUpstreamChangesAddresses(t *testing.T) {
+	t.Parallel()
+	one, second := servePages(t, true, "", "pages_a"), servePages(t, true, "", "second")
+	r := newRig(t, federated(one, allowEverything))
+	reads := func(uri string) bool {
+		_, err := r.connect(t.Context(), nil).ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})
+		return err == nil
+	}
+	if !reads("ui://x/page") || reads("ui://pages-a/x/page") {
+		t.Error("the addresses of one upstream are not its own")
+	}
+	r.edit(one, one+second)
+	if err := r.gateway.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !reads("ui://x/page") {
+		t.Error("a reload has changed the addresses")
+	}
+	r.stop()
+	r.start()
+	if reads("ui://x/page") || !reads("ui://pages-a/x/page") || !reads("ui://second/x/page") {
+		t.Errorf("the addresses of two upstreams: %s", r.logs.String())
+	}
 }

@@ -38,7 +38,7 @@ func NewAddresses(upstreams []string) *Addresses {
 	}
 	a := &Addresses{segments: make(map[string]string, len(upstreams)), owners: make(map[string]string, len(upstreams))}
 	for _, name := range upstreams {
-		segment := AddressSegment(name)
+		segment := addressSegment(name)
 		a.segments[name] = segment
 		if _, taken := a.owners[segment]; taken {
 			name = ""
@@ -48,9 +48,9 @@ func NewAddresses(upstreams []string) *Addresses {
 	return a
 }
 
-// AddressSegment returns the first segment of the addresses of an upstream: its name in lower case. What
+// addressSegment returns the first segment of the addresses of an upstream: its name in lower case. What
 // is not a letter or digit of ASCII, or a dot between two of these, becomes a hyphen.
-func AddressSegment(upstream string) string {
+func addressSegment(upstream string) string {
 	plain := func(i int) bool {
 		return i >= 0 && i < len(upstream) && (upstream[i]|0x20 >= 'a' && upstream[i]|0x20 <= 'z' || upstream[i] >= '0' && upstream[i] <= '9')
 	}

@@ -13,7 +13,7 @@ func TestAddressSegment(t *testing.T) {
 		"My_Docs": "my-docs", "docs": "docs", "docs.v2": "docs.v2", "a b/c": "a-b-c", "Bücher": "b-cher",
 		".": "-", "..": "--", ".a.": "-a-", "a..b": "a--b", "x@y:80": "x-y-80", "[::1]": "---1-", "127.0.0.1": "127.0.0.1", "\xff": "-",
 	} {
-		if got := AddressSegment(name); got != want {
+		if got := addressSegment(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}

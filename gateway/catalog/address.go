@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 )
@@ -17,6 +19,9 @@ import (
 // addressSchemes are the schemes of the addresses of skills and of pages of apps. With several
 // upstreams these addresses have an owner by their form alone.
 var addressSchemes = []string{"skill", "ui"}
+
+// maxScheme bounds the text in which a scheme is searched that only a lenient parser finds, in bytes.
+const maxScheme = 1 << 10
 
 // maxAddressDecodings bounds how often the escapes of an address are decoded for its checks.
 const maxAddressDecodings = 4
@@ -255,6 +260,7 @@ func lenientScheme(uri string) string {
 			}
 			return r
 		}, uri)
+		plain = norm.NFKC.String(plain[:min(len(plain), maxScheme)]) // letters of full width
 		if scheme, _, ok := match.CutScheme(plain); ok {
 			if slices.Contains(addressSchemes, scheme) {
 				return scheme

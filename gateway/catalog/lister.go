@@ -182,8 +182,9 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 
 // declared are the client capabilities of the requests. Some servers list a tool only for clients
 // with the capabilities for its server requests. The lists are for all clients, so they include
-// these tools; no server sends such a request while it lists.
-const declared = `{"elicitation":{},"sampling":{}}`
+// these tools; no server sends such a request while it lists. The extensions are declared for the
+// same reason.
+const declared = `{"elicitation":{},"sampling":{},"extensions":` + mcp.HostExtensions + `}`
 
 // initialize opens a session.
 func (l *Lister) initialize(ctx context.Context) (mcp.Session, *Offer, error) {

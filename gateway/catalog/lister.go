@@ -43,6 +43,8 @@ type Offer struct {
 	Instructions string
 	// Lists are the lists of the requested kinds.
 	Lists []List
+
+	forApps map[string]bool // whether a tool is for apps alone, by its own name
 }
 
 // List returns the list of a kind; an empty one without it.
@@ -119,6 +121,7 @@ func (l *Lister) Read(ctx context.Context, kinds ...mcp.ListKind) (*Offer, error
 		l.generation = unknown
 		return nil, err
 	}
+	offer.noteTools()
 	return offer, nil
 }
 

@@ -167,7 +167,7 @@ func handleParams(m *mcp.Message) string {
 
 // Caller is the client of this request in the form that transports use.
 func (r *Request) Caller() upstream.Caller {
-	return upstream.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined}
+	return upstream.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined, Params: r.Handle.Params}
 }
 
 // Client is the client's session as a key of its upstream sessions.

@@ -22,6 +22,9 @@ func (f *Federation) report(before, now *catalog.Catalog) {
 		}
 		args := []any{"upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
 			"visible_name", left.Visible, "reason", reason, "owner", left.Owner}
+		if left.Problem != "" {
+			args = append(args, "problem", left.Problem)
+		}
 		if fix := left.Remedy(); fix != "" {
 			args = append(args, "fix", fix)
 		}

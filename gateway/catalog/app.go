@@ -162,10 +162,10 @@ func (fd *Feed) ForApps(ctx context.Context, c *upstream.Caller, own string) (ap
 			mine, _, err = fd.listsFor(ctx, c)
 			known = false
 		} // a caller without a key is none for the upstream
-		if mine != nil {
-			more, also := mine.tool(own)
-			apps, known = apps || more, listed || also || mine.complete()
+		if own, also := mine.tool(own); also { // the gateway's own reading may be much older
+			return own, nil
 		}
+		known = known || listed || mine.complete()
 	}
 	if known {
 		return apps, nil

@@ -78,10 +78,21 @@ func (a *answer) form(it *catalog.Item, apps bool) []byte {
 	case !it.HasApp:
 	case !apps:
 		return catalog.WithoutApp(form)
-	case slices.ContainsFunc(catalog.Pages(form), func(uri string) bool { return uri == "" || !a.mayAsk(mcp.Resource, it.Upstream, uri) }):
+	case slices.ContainsFunc(catalog.Pages(form), func(uri string) bool { return !a.mayRead(it.Upstream, uri) }):
 		return catalog.WithoutPage(form)
 	}
 	return form
+}
+
+// mayRead reports whether the client may read a page of an upstream. No other upstream's page is one,
+// however the reference is written.
+func (a *answer) mayRead(upstream, uri string) bool {
+	if addresses := a.names.Addresses(); addresses != nil {
+		if owner, _, ok, err := addresses.Own(uri); !ok || err != nil || owner != upstream {
+			return false
+		}
+	}
+	return uri != "" && a.mayAsk(mcp.Resource, upstream, uri)
 }
 
 // OwnName returns the visible name of the tool that a call names by the upstream's own name, at a view

@@ -81,6 +81,9 @@ func (a *Addresses) Ambiguous(upstream string) string {
 	return other
 }
 
+// Segment returns the first segment of the addresses of an upstream.
+func (a *Addresses) Segment(upstream string) string { return a.segments[upstream] }
+
 // Visible returns the address that clients see for an address of an upstream; a URI of another scheme
 // is not changed, and neither is one of an unknown upstream, which is the gateway itself. What only a lenient parser takes for an address of these schemes is put behind the
 // segment as a whole, so that no spelling names another upstream.
@@ -197,6 +200,23 @@ func mayHaveAddress(body []byte) bool {
 		}
 	}
 	return false
+}
+
+// HasAddresses reports whether an upstream declares skills or apps, or lists an address.
+func (o *Offer) HasAddresses() bool {
+	extensions := mcp.Find(o.Capabilities, mcp.Span{End: len(o.Capabilities)}, "extensions")
+	for _, name := range [...]string{mcp.ExtensionSkills, mcp.ExtensionUI} {
+		if mcp.Find(o.Capabilities, extensions, name).Present() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(o.Lists, func(l List) bool {
+		return !l.Kind.Named() && slices.ContainsFunc(l.Items, func(raw []byte) bool {
+			_, own, ok := key(l.Kind, bytes.TrimSpace(raw))
+			scheme, _, _ := splitAddress(own)
+			return ok && scheme != ""
+		})
+	})
 }
 
 // skillAddress finds the beginnings of absolute addresses of skills in a text.

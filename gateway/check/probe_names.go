@@ -50,8 +50,25 @@ func judge(f *config.File, list []asked) []ProbeResult {
 			r.takeRouted(f, list[i], router)
 		}
 		r.adviseNames(f)
+		if other := sameAddresses(f, r.Name); other != "" && offer.HasAddresses() {
+			r.OK, r.Cause = false, fmt.Sprintf("its skill:// and ui:// addresses are withheld, because they begin with %s like those of %s", catalog.AddressSegment(r.Name), other)
+			r.Advice = "give one of the two upstreams another name, which is in lower case and with - for _ in addresses"
+		}
 	}
 	return results
+}
+
+// sameAddresses returns another upstream whose skill:// and ui:// addresses clients could not tell from
+// those of an upstream; empty for none.
+func sameAddresses(f *config.File, upstream string) string {
+	if !f.Federation.Enabled {
+		return ""
+	}
+	names := make([]string, len(f.Upstreams))
+	for i := range f.Upstreams {
+		names[i] = f.Upstreams[i].Name
+	}
+	return catalog.NewAddresses(names).Ambiguous(upstream)
 }
 
 // mergedNames merges the lists like the federation does; nil without federation. Names

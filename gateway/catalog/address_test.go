@@ -13,7 +13,7 @@ func TestAddressSegment(t *testing.T) {
 		"My_Docs": "my-docs", "docs": "docs", "docs.v2": "docs.v2", "a b/c": "a-b-c", "Bücher": "b-cher",
 		".": "-", "..": "--", ".a.": "-a-", "a..b": "a--b", "x@y:80": "x-y-80", "[::1]": "---1-", "127.0.0.1": "127.0.0.1", "\xff": "-",
 	} {
-		if got := AddressSegment(name); got != want {
+		if got := addressSegment(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
@@ -71,6 +71,8 @@ func TestAddresses(t *testing.T) {
 		{"%2575i://b/x", "ui://my-docs/%2575i://b/x", "port"},
 		{"ui%3a//b/x", "ui://my-docs/ui%3a//b/x", "port"},
 		{"ui:/b/x", "ui://my-docs/ui:/b/x", "port"},
+		{"ｕｉ://b/x", "ui://my-docs/ｕｉ://b/x", "port"},
+		{"ſkill://b/x", "skill://my-docs/ſkill://b/x", "port"},
 		{"ui:b", "ui://my-docs/ui:b", "port"},
 		{`ui:\\b\x`, `ui://my-docs/ui:\\b\x`, "backslash"},
 		// Other schemes.
@@ -321,4 +323,39 @@ func TestAddressesInMergedLists(t *testing.T) {
 	if by, ok := owners.Of(mcp.Resource, "ui://b/y"); ok {
 		t.Errorf("an address is stored for %q", by)
 	}
+}
+
+// No spelling of JSON or of an address lets an upstream name an address of another one in a message.
+func FuzzAddressesInMessages(f *testing.F) {
+	for _, seed := range []string{`ui://b/x`, `\u0075i:\/\/b\/x`, `ui\u003a//b`, `\tui://b/x`, `u%69:\/\/b`, `ui:\\\\b`, `\ufeffui://b`, `ui://../b/x`, `SKILL://b/x`} {
+		f.Add(seed)
+	}
+	a := NewAddresses([]string{"a", "b"})
+	f.Fuzz(func(t *testing.T, text string) {
+		var m mcp.Message
+		if mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"`+text+`"}]}}`), &m) != nil {
+			return
+		}
+		before := mcp.URIs(&m, mcp.MethodResourcesRead)
+		own := make([]string, len(before))
+		for i, at := range before {
+			own[i], _ = mcp.StringValue(at.Of(m.Body))
+		}
+		if !a.Apply("a", mcp.MethodResourcesRead, &m) {
+			t.Fatalf("%q cannot be rewritten", text)
+		}
+		after := mcp.URIs(&m, mcp.MethodResourcesRead)
+		if len(after) != len(before) {
+			t.Fatalf("%q: %d addresses became %d", text, len(before), len(after))
+		}
+		for i, at := range after {
+			visible, _ := mcp.StringValue(at.Of(m.Body))
+			if by, back, ok, err := a.Own(visible); ok && err == nil && (by != "a" || back != own[i]) {
+				t.Fatalf("%q is %q of %q", text, back, by)
+			}
+			if plain := strings.TrimSpace(visible); strings.HasPrefix(plain, "ui://b/") || strings.HasPrefix(plain, "skill://b/") {
+				t.Fatalf("%q is seen as %q", text, visible)
+			}
+		}
+	})
 }

@@ -3,7 +3,6 @@ package check
 import (
 	"strings"
 
-	"svc/gateway/catalog"
 	"svc/gateway/config"
 	"svc/gateway/mcp/match"
 	"svc/gateway/policy"
@@ -154,7 +153,8 @@ func (p *pass) byPrefix(text string, u *upstream.Config) bool {
 // its own: elsewhere its tools for apps alone are neither listed nor called. Which servers have such tools
 // is not in the file.
 func appOnlyHidden(p *pass) {
-	if !p.file.Federation.Enabled || len(p.file.Upstreams) < 2 {
+	addresses := addressesOf(p.file)
+	if addresses == nil {
 		return
 	}
 	for i := range p.rules {
@@ -168,7 +168,7 @@ func appOnlyHidden(p *pass) {
 			continue
 		}
 		for j := range p.file.Upstreams {
-			if name := p.file.Upstreams[j].Name; catalog.AddressSegment(name) == segment && !hasOwnView(p.file, name) {
+			if name := p.file.Upstreams[j].Name; addresses.Segment(name) == segment && !hasOwnView(p.file, name) {
 				p.warn(p.ruleAt(r.index).Field("when").Field("uri_prefix"), "add views: [{name: "+name+", upstreams: ["+name+"]}], and let hosts with apps use its URL",
 					"rule %s lets clients read the pages of apps of the upstream %q, which has no view of its own: its tools that are for apps alone are neither listed nor called", r.quoted(), name)
 			}

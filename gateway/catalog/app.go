@@ -156,14 +156,16 @@ func (fd *Feed) ForApps(ctx context.Context, c *upstream.Caller, own string) (ap
 	known := listed || offer.complete()
 	if offer == nil || fd.Private(offer, offer.List(mcp.Tool)) {
 		mine := fd.Cached(c)
-		if _, cached := c.CacheKey(); mine == nil && !listed && cached {
-			ctx, cancel := context.WithTimeout(ctx, appsTime)
-			defer cancel()
-			mine, _, err = fd.listsFor(ctx, c)
-			known = false
-		} // a caller without a key is none for the upstream
-		if own, also := mine.tool(own); also { // the gateway's own reading may be much older
-			return own, nil
+		if mine == nil && !listed {
+			if _, cached := c.CacheKey(); cached { // a caller without a key is none for the upstream
+				ctx, cancel := context.WithTimeout(ctx, appsTime)
+				defer cancel()
+				mine, _, err = fd.listsFor(ctx, c)
+				known = false
+			}
+		}
+		if latest, also := mine.tool(own); also { // the gateway's own reading may be much older
+			return latest, nil
 		}
 		known = known || listed || mine.complete()
 	}

@@ -255,6 +255,27 @@ policy:
 	}
 }
 
+// Apps are declared to clients that may use something of a server that declares them.
+func TestAppsAreDeclaredToWhoMayUseThem(t *testing.T) {
+	one := newAppServer(t, "public", boardTools)
+	two := newToolServer(t, "two", true, "plain: Plain")
+	for rule, want := range map[string]bool{"{method: resources/read, uri_prefix: \"ui://one/x\"}": true, "{tool_prefix: a_}": false} {
+		r := newRig(t, federated(fmt.Sprintf("  - {name: One, url: %s, prefix: a_}\n  - {name: two, url: %s, prefix: b_}", one.URL, two.URL), appViews+`
+policy:
+  default_action: deny
+  rules:
+    - {id: a, action: deny, when: `+rule+`}
+    - {id: rest, action: allow, when: {method: tools/call}}`))
+		for path, has := range map[string]bool{"": want, "/v/one": want, "/v/two": false} {
+			c := r.appClient(path, showsApps, true)
+			c.list() // waits for the lists
+			if got := c.send("server/discover", "").body; strings.Contains(got, "io.modelcontextprotocol/ui") != has {
+				t.Errorf("%s, %q: declared %v: %s", rule, path, !has, got)
+			}
+		}
+	}
+}
+
 // The lists of two sessions of one caller, and of two of its requests, differ by what each declares.
 func TestAppsAreForWhoDeclaresThem(t *testing.T) {
 	for _, scope := range []string{"public", "private"} {

@@ -2,6 +2,7 @@ package federation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,6 +43,17 @@ func (a *answer) declaresApps() bool {
 		}
 	}
 	return false
+}
+
+// withoutApps returns capabilities that do not declare apps: no item of their upstream is for the client.
+func (m members) withoutApps() members {
+	extensions := m["extensions"]
+	if len(extensions) == 0 || extensions[0] != '{' {
+		return m
+	}
+	m = maps.Clone(m)
+	m["extensions"] = mcp.AppendObject(nil, extensions, mcp.Span{End: len(extensions)}, func(name []byte) bool { return string(name) == mcp.ExtensionUI })
+	return m
 }
 
 // only returns the upstream of a client whose view has exactly one; empty for all others. Clients keep

@@ -92,6 +92,9 @@ func serve(ex *request.Exchange) *refusal.Refusal {
 	if refused := ex.Session.Untag(); refused != nil {
 		return refused
 	}
+	if refused := ex.Rename(); refused != nil {
+		return refused
+	}
 	if refused := ex.Judge(); refused != nil {
 		return refused
 	}

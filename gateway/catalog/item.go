@@ -30,6 +30,8 @@ type Item struct {
 	Addressed bool
 	// Digest is the digest of the upstream's definition.
 	Digest [sha256.Size]byte
+	// ForApps is set for a tool that is for apps alone, and HasApp for one whose _meta is about apps.
+	ForApps, HasApp bool
 
 	fit   sync.Once // sets forms
 	forms [2][]byte // for the two protocol generations
@@ -81,6 +83,9 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 		return nil, ReasonMalformed
 	}
 	it := &Item{Kind: kind, Upstream: upstream, Own: own, Digest: sha256.Sum256(raw)}
+	if kind == mcp.Tool {
+		it.ForApps, it.HasApp = isForApps(raw), hasApp(raw)
+	}
 	var why Reason
 	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {
 		return it, why

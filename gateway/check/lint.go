@@ -23,6 +23,7 @@ type check struct {
 // checks returns all warnings, by code.
 func checks() []check {
 	return []check{
+		{"app-only-hidden", "federation: pages of apps may be read whose servers have no view of their own", []string{"federation", "upstreams", "views", "policy"}, appOnlyHidden},
 		{"approval-by-address", "a person decides about calls of an address", []string{"auth", "policy"}, approvalByAddress},
 		{"approval-no-owner", "it is not known which person is behind a key whose calls need approval", []string{"auth", "policy"}, approvalNoOwner},
 		{"approval-not-shared", "replicas ask for approval of the same call again", []string{"policy", "rate_limit_store", "sessions"}, approvalNotShared},

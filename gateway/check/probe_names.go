@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/config"
@@ -46,6 +47,7 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
 		if merged != nil {
 			r.takeMerged(merged, router)
+			r.takeApps(f, merged)
 		} else {
 			r.takeRouted(f, list[i], router)
 		}
@@ -142,6 +144,23 @@ func (r *ProbeResult) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 			r.Unrouted = append(r.Unrouted, fmt.Sprintf("%s: a route leads to %s", printable(it.Visible), to))
 		}
 	}
+}
+
+// takeApps adds the tools for apps alone that no client sees, because the upstream has no view of its own.
+func (r *ProbeResult) takeApps(f *config.File, c *catalog.Catalog) {
+	if len(f.Upstreams) < 2 || hasOwnView(f, r.Name) {
+		return
+	}
+	for _, it := range c.Items(mcp.Tool) {
+		if it.Upstream == r.Name && it.ForApps {
+			r.LeftOut = append(r.LeftOut, fmt.Sprintf("tool %s: for apps alone; give the upstream a view of its own", printable(it.Visible)))
+		}
+	}
+}
+
+// hasOwnView reports whether there is a view of an upstream alone.
+func hasOwnView(f *config.File, upstream string) bool {
+	return slices.ContainsFunc(f.Views, func(v auth.ViewConfig) bool { return slices.Equal(v.Upstreams, []string{upstream}) })
 }
 
 // takeRouted adds the tools of an upstream that a call by name does not reach.

@@ -114,7 +114,8 @@ func TestAddressesOfSeveralUpstreams(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			updated := make(chan string, 16)
-			s := r.connect(ctx, &sdk.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
+			host := &sdk.ClientCapabilities{Extensions: map[string]any{"io.modelcontextprotocol/ui": map[string]any{}}}
+			s := r.connect(ctx, &sdk.ClientOptions{Capabilities: host, ResourceUpdatedHandler: func(_ context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
 				select {
 				case updated <- req.Params.URI:
 				default:

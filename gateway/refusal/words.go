@@ -144,6 +144,8 @@ var words = map[string]Words{
 		"Nothing. labels has their names."},
 	"tool_definition_changed": {"Tool search found another definition of a tool than before.",
 		"Look at the tool before agents use it (tool search)."},
+	"app_only": {"The tool is for apps of its server alone (_meta.ui.visibility without model), or the gateway could not read its definition yet; and the call came through a URL with several servers, or by mcp_call.",
+		"Give the server a view of its own and let hosts with apps use its URL (apps). If the log says that lists of the upstream could not be read, correct that."},
 	"tool_changed": {"The definition of the tool or prompt is not the one that was approved, or none was, and its upstream has pin_tools: block.",
 		"Run svc tools diff --config svc.yaml; if the change is acceptable, svc tools approve and SIGHUP (pinning)."},
 	"unsupported_media_type": {"Content-Type is not application/json in UTF-8, or the body is compressed.",

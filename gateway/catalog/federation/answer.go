@@ -159,14 +159,14 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 			return a.refuseCursor(err.Error())
 		}
 	}
-	v, sent := a.merge.For(ctx, a.caller, kind), false
+	v, sent, apps := a.merge.For(ctx, a.caller, kind), false, a.declaresApps()
 	defer func() {
 		if !sent {
 			v.End()
 		}
 	}()
 	page, more, ok := v.Catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
-		return it.Form(a.modern) != nil && a.may(it)
+		return it.Form(a.modern) != nil && a.may(it) && a.presents(it, apps)
 	})
 	if after != "" && !ok {
 		return a.refuseCursor(catalog.ErrCursor.Error())
@@ -198,7 +198,7 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 	}
 	items := make([][]byte, len(page))
 	for i, it := range page {
-		items[i] = it.Form(a.modern)
+		items[i] = a.form(it, apps)
 	}
 	body := whole(items...)
 	if err := v.Count(len(body)); err != nil {

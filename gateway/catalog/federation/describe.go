@@ -82,6 +82,9 @@ func (a *answer) description(v *catalog.Shown) (all description) {
 				}
 			}
 		}
+		if !a.uses(v, fd.Name) {
+			of.capabilities = of.capabilities.withoutApps()
+		}
 		if len(of.capabilities) > 0 || of.instructions != "" {
 			all = append(all, of)
 		}

@@ -83,6 +83,8 @@ type Federation struct {
 	// seen are the URIs in results, and lookups the times of the last lookups of unknown names.
 	seen    *catalog.Provenance
 	lookups lookups
+	// toldApps are the upstreams of which tools for apps alone were reported.
+	toldApps sync.Map
 }
 
 var _ upstream.Transport = (*Federation)(nil)

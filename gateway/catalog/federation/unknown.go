@@ -86,6 +86,6 @@ func (a *answer) offersTasks() bool {
 
 // declaresTasks reports whether the client declares the tasks extension.
 func (a *answer) declaresTasks() bool {
-	extensions := mcp.Find(a.m.Body, mcp.Find(a.m.Body, a.m.Spans.Meta, mcp.MetaClientCapabilities), "extensions")
-	return mcp.Find(a.m.Body, extensions, mcp.ExtensionTasks).Present()
+	_, settings := a.extension(mcp.ExtensionTasks)
+	return settings.Present()
 }

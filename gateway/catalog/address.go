@@ -10,8 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 )
@@ -19,9 +17,6 @@ import (
 // addressSchemes are the schemes of the addresses of skills and of pages of apps. With several
 // upstreams these addresses have an owner by their form alone.
 var addressSchemes = []string{"skill", "ui"}
-
-// maxScheme bounds the text in which a scheme is searched that only a lenient parser finds, in bytes.
-const maxScheme = 1 << 10
 
 // maxAddressDecodings bounds how often the escapes of an address are decoded for its checks.
 const maxAddressDecodings = 4
@@ -257,37 +252,16 @@ func (a *Addresses) Instructions(upstream, text string) string {
 func splitAddress(uri string) (scheme, rest string, strict bool) {
 	scheme, rest, ok := match.CutScheme(uri)
 	if !ok {
-		return lenientScheme(uri), "", false
+		scheme = match.LaxScheme(uri)
 	}
 	if !slices.Contains(addressSchemes, scheme) {
 		return "", "", false
 	}
+	if !ok {
+		return scheme, "", false
+	}
 	rest, strict = strings.CutPrefix(rest, "//")
 	return scheme, rest, strict
-}
-
-// lenientScheme returns the scheme of an address that a lenient parser may find in a URI without a valid
-// scheme; empty for none.
-func lenientScheme(uri string) string {
-	for range maxAddressDecodings {
-		plain := strings.Map(func(r rune) rune {
-			if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-				return -1
-			}
-			return r
-		}, uri)
-		plain = norm.NFKC.String(plain[:min(len(plain), maxScheme)]) // letters of full width
-		if scheme, _, ok := match.CutScheme(plain); ok {
-			if slices.Contains(addressSchemes, scheme) {
-				return scheme
-			}
-			return ""
-		}
-		if uri = match.Unescape(plain); uri == plain {
-			break
-		}
-	}
-	return ""
 }
 
 // checkAddress returns the first problem in an address, given what follows its scheme and slashes.

@@ -22,6 +22,7 @@ type LeftOut struct {
 	Own      string // empty if the definition has no name
 	Visible  string // the name that it would have, if any
 	Reason   Reason
+	Problem  string // for ReasonSkill, what is wrong with the entry
 	Owner    string // for a name with an owner
 }
 
@@ -85,8 +86,9 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 }
 
 // claimOrder is the order in which the lists of an upstream are claimed. Templates come before
-// resources, because they own uris too.
-var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Resource}
+// resources, because they own uris too, and skills, which own the uris below their directories, after
+// what upstreams listed before they had skills.
+var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Skill, mcp.Resource}
 
 // readList reads the list of one upstream and kind. What the previous catalog read of the same list
 // is valid for this one.
@@ -99,16 +101,19 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 	}
 	r, seen := &read{list: list}, map[string]bool{}
 	c.read[key] = r
-	leave := func(it *Item, why Reason) {
+	leave := func(n int, it *Item, why Reason) {
 		out := LeftOut{Upstream: key.upstream, Kind: key.kind, Reason: why}
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
+		}
+		if why == ReasonSkill {
+			out.Problem = checkSkill(list[n], it.Own)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}
 	for n, raw := range list {
 		if n >= MaxItems {
-			leave(nil, ReasonTooMany)
+			leave(n, nil, ReasonTooMany)
 			break
 		}
 		it, why := newItem(c.names, key.upstream, key.kind, raw)
@@ -116,7 +121,7 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 			why = ReasonTwice
 		}
 		if why != "" {
-			leave(it, why)
+			leave(n, it, why)
 			continue
 		}
 		seen[it.Visible] = true
@@ -149,9 +154,10 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 
 // claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
-	switch it.Kind {
+	k := it.ownerKey()
+	switch k.kind {
 	case mcp.Template:
-		if owner, ok := c.heads.covers(it.Visible, it.Upstream); ok {
+		if owner, ok := c.heads.covers(k.key, it.Upstream); ok {
 			return owner
 		}
 	case mcp.Resource:
@@ -160,9 +166,9 @@ func (c *Catalog) claim(owners *Owners, it *Item) string {
 			return owner
 		}
 	}
-	owner := owners.claim(it.Kind, it.Visible, it.Upstream)
-	if it.Kind == mcp.Template && owner == it.Upstream {
-		c.heads.add(it.Visible, it.Upstream)
+	owner := owners.claim(k.kind, k.key, it.Upstream)
+	if k.kind == mcp.Template && owner == it.Upstream {
+		c.heads.add(k.key, it.Upstream)
 	}
 	return owner
 }

@@ -51,6 +51,14 @@ func (it *Item) Form(modern bool) []byte {
 	return it.forms[0]
 }
 
+// ownerKey returns the key that the upstream of an item must own.
+func (it *Item) ownerKey() ownerKey {
+	if it.Kind == mcp.Skill {
+		return skillKey(it.Visible)
+	}
+	return ownerKey{it.Kind, it.Visible}
+}
+
 // key returns the member that identifies an item in requests: name, uri or uriTemplate.
 func key(kind mcp.ListKind, raw []byte) (at mcp.Span, value string, ok bool) {
 	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kind.Key())
@@ -79,6 +87,9 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 	}
 	it := &Item{Kind: kind, Upstream: upstream, Own: own, Digest: sha256.Sum256(raw)}
 	var why Reason
+	if kind == mcp.Skill && checkSkill(raw, own) != "" {
+		return it, ReasonSkill
+	}
 	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {
 		return it, why
 	}

@@ -207,11 +207,11 @@ func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds [
 	for _, kind := range kinds {
 		list := List{Kind: kind}
 		switch {
-		case offered[capability(kind)] != nil:
+		case offered(kind):
 			if err := l.pages(ctx, s, &list, &room); err != nil {
 				return err
 			}
-		case !declares:
+		case !declares && kind != mcp.Skill:
 			if err := l.undeclared(ctx, s, &list, &room); err != nil {
 				return err
 			}
@@ -221,16 +221,27 @@ func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds [
 	return nil
 }
 
-// declared returns the declared capabilities, and whether they name lists at all.
-func (o *Offer) declared() (offered map[string]json.RawMessage, lists bool) {
-	offered = readObject(o.Capabilities)
-	return offered, slices.ContainsFunc(mcp.ListKinds[:], func(kind mcp.ListKind) bool { return offered[capability(kind)] != nil })
+// declared returns which lists the declared capabilities offer, and whether they offer any. Skills are
+// offered by their extension, in revisions with sessions too.
+func (o *Offer) declared() (offered func(mcp.ListKind) bool, lists bool) {
+	capabilities := readObject(o.Capabilities)
+	extensions := readObject(capabilities["extensions"])
+	offered = func(kind mcp.ListKind) bool {
+		switch kind {
+		case mcp.Skill:
+			return readObject(extensions[mcp.ExtensionSkills]) != nil
+		case mcp.Template:
+			kind = mcp.Resource
+		}
+		return capabilities[kind.Member()] != nil
+	}
+	return offered, slices.ContainsFunc(mcp.ListKinds[:], offered)
 }
 
 // offers reports whether the upstream may have a list of a kind.
 func (o *Offer) offers(kind mcp.ListKind) bool {
 	offered, lists := o.declared()
-	return !lists || offered[capability(kind)] != nil
+	return !lists && kind != mcp.Skill || offered(kind)
 }
 
 // undeclaredTime bounds the request for a list that an upstream does not declare.
@@ -248,16 +259,8 @@ func (l *Lister) undeclared(ctx context.Context, s mcp.Session, list *List, room
 	return nil
 }
 
-// capability returns the capability to which a list belongs.
-func capability(kind mcp.ListKind) string {
-	if kind == mcp.Template {
-		kind = mcp.Resource
-	}
-	return kind.Member()
-}
-
 // pages reads one page after another. Upstreams with resources need not support templates, so an
-// error for these is an empty list.
+// error for these is an empty list. An error for skills, a young extension, is not one for the other lists.
 func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int) error {
 	seen := map[string]bool{}
 	cursor := ""
@@ -269,13 +272,19 @@ func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int
 			return nil
 		case list.Kind == mcp.Template && cursor == "" && errors.Is(err, client.ErrRejected):
 			return nil
+		case list.Kind == mcp.Skill && (errors.Is(err, client.ErrRejected) || errors.Is(err, client.ErrAnswer)):
+			list.Cut = err
+			return nil
 		case err != nil:
 			return err
 		}
 		*room -= len(m.Body)
 		next, err := list.take(m)
-		if err != nil {
+		if err != nil && list.Kind != mcp.Skill {
 			return err
+		}
+		if err != nil {
+			list.Cut = err
 		}
 		if list.Cut != nil || next == "" {
 			return nil

@@ -192,7 +192,7 @@ func (n *Names) Owner(owners *Owners, kind mcp.ListKind, visible string) (upstre
 	if upstream, ok := owners.Of(kind, visible); ok {
 		return upstream, true
 	}
-	if kind == mcp.Resource {
+	if kind == mcp.Resource || kind == mcp.Skill {
 		return owners.ofHead(visible)
 	}
 	return "", false
@@ -290,17 +290,16 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	defer o.sharing.Unlock()
 	var all []claimed
 	for _, kind := range mcp.ListKinds {
-		all = append(all, claimed{ownerKey{kind, key}, upstream})
+		all = append(all, claimed{(&Item{Kind: kind, Visible: key}).ownerKey(), upstream})
 	}
 	if err := o.drop(all); err != nil {
 		return 0, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, kind := range mcp.ListKinds {
-		k := ownerKey{kind, key}
-		if w := o.owned[k]; w != nil && w.upstream == upstream {
-			o.forget(k)
+	for _, c := range all {
+		if w := o.owned[c.ownerKey]; w != nil && w.upstream == upstream {
+			o.forget(c.ownerKey)
 			n++
 		}
 	}

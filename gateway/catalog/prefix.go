@@ -42,6 +42,7 @@ const (
 	ReasonMalformed Reason = "malformed"    // not an object, or without a name
 	ReasonTooLarge  Reason = "too_large"    // the definition is over MaxItem
 	ReasonTooMany   Reason = "too_many"     // the upstream lists more than MaxItems
+	ReasonSkill     Reason = "skill"        // an entry of a skill that hosts must not load; see LeftOut.Problem
 )
 
 // Names translates between the names of upstreams and those that clients see. It is immutable and

@@ -152,7 +152,7 @@ func announcedBy(method string) (bits uint32) {
 	case mcp.NotificationPromptsChanged:
 		return 1 << mcp.Prompt
 	case mcp.NotificationResourcesChanged:
-		return 1<<mcp.Resource | 1<<mcp.Template
+		return 1<<mcp.Resource | 1<<mcp.Template | 1<<mcp.Skill // skill files are resources
 	}
 	return anyKind
 }

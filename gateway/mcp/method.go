@@ -114,7 +114,7 @@ var methods = [...]MethodInfo{
 	{Name: MethodResourcesSubscribe, Sender: Client},
 	{Name: MethodResourcesUnsubscribe, Sender: Client},
 	{Name: MethodDirectoryRead, Sender: Client},
-	{Name: MethodSkillsList, Sender: Client},
+	{Name: MethodSkillsList, Sender: Client, List: "skills", Element: MethodSkillsGet},
 	{Name: MethodSkillsGet, Sender: Client},
 	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},
 	{Name: MethodPromptsGet, Sender: Client, Mirrored: paramName},

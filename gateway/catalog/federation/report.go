@@ -25,6 +25,9 @@ func (f *Federation) report(before, now *catalog.Catalog) {
 		if fix := left.Remedy(); fix != "" {
 			args = append(args, "fix", fix)
 		}
+		if left.Problem != "" {
+			args = append(args, "problem", left.Problem)
+		}
 		f.opts.Logger.Warn("an item is omitted from the lists", args...)
 	}
 	for _, left := range now.LeftOut() {

@@ -169,7 +169,7 @@ func (s *Snapshot) MayAsk(caller *auth.Principal, policies *plane.Set, upstream 
 	switch kind {
 	case mcp.Tool:
 		q.Tool, q.HasTool = name, true
-	case mcp.Resource:
+	case mcp.Resource, mcp.Skill:
 		q.URI = name
 	case mcp.Template:
 		q.URI, q.Template = name, true

@@ -188,8 +188,11 @@ func (c *Catalog) Item(kind mcp.ListKind, visible string) (*Item, bool) {
 	return c.items[kind][i], true
 }
 
-// Page returns up to limit items of a kind that the caller may see, beginning after the item
-// named by after, or with the first one when after is empty. more reports that further items
+// maxPage is the size of a page, in bytes: a page may exceed it by its last item.
+const maxPage = 8 << 20
+
+// Page returns up to limit items of a kind that the caller may see, as far as they are of a moderate size
+// together, beginning after the item named by after, or with the first one when after is empty. more reports that further items
 // follow. ok is false when after names no present or remembered item.
 func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0
@@ -198,14 +201,16 @@ func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*It
 			return nil, false, false
 		}
 	}
+	size := 0
 	for _, it := range c.items[kind][from:] {
 		if !keep(it) {
 			continue
 		}
-		if len(page) == limit {
+		if len(page) == limit || size >= maxPage {
 			return page, true, true
 		}
 		page = append(page, it)
+		size += len(it.JSON)
 	}
 	return page, false, true
 }

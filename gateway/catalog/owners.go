@@ -208,6 +208,16 @@ func (o *Owners) ofHead(uri string) (upstream string, ok bool) {
 	return o.heads.ownerOf(uri)
 }
 
+// OfDirectory returns the owner of a directory: of a skill, or of several of one upstream.
+func (o *Owners) OfDirectory(uri string) (upstream string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heads == nil {
+		o.heads = newHeads(o.templatesLocked())
+	}
+	return o.heads.ofDirectory(uri)
+}
+
 // next begins a merge of lists.
 func (o *Owners) next() {
 	o.mu.Lock()

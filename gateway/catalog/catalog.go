@@ -22,8 +22,8 @@ type LeftOut struct {
 	Own      string // empty if the definition has no name
 	Visible  string // the name that it would have, if any
 	Reason   Reason
-	Problem  string // for ReasonSkill, what is wrong with the entry
 	Owner    string // for a name with an owner
+	Problem  string // for ReasonSkill and ReasonAddress, what is wrong
 }
 
 // Catalog is the merged lists of several upstreams at one moment. It is immutable and safe for
@@ -70,7 +70,12 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for i := range listings {
 		for _, kind := range claimOrder {
 			r := c.readList(readKey{listings[i].Upstream, kind}, listings[i].Items[kind], previous)
-			lists, all = append(lists, r.items), append(all, r.items...)
+			lists = append(lists, r.items)
+			for _, it := range r.items {
+				if !it.Addressed {
+					all = append(all, it)
+				}
+			}
 			c.leftOut = append(c.leftOut, r.leftOut...)
 		}
 	}
@@ -106,8 +111,11 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
 		}
-		if why == ReasonSkill {
+		switch why {
+		case ReasonSkill:
 			out.Problem = checkSkill(list[n], it.Own)
+		case ReasonAddress:
+			out.Problem = c.names.addressProblem(key.kind, it.Visible)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}
@@ -154,6 +162,9 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 
 // claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
+	if it.Addressed {
+		return it.Upstream
+	}
 	k := it.ownerKey()
 	switch k.kind {
 	case mcp.Template:

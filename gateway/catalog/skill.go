@@ -103,6 +103,18 @@ func checkSkillFiles(raw []byte, list mcp.Span, uri, directory string) (problem 
 	return ""
 }
 
+// skillFiles returns the spans of the URIs of the files of an entry.
+func skillFiles(raw []byte) (uris []mcp.Span) {
+	list := mcp.Find(raw, mcp.Span{End: len(raw)}, "resources")
+	if !list.Present() || raw[list.Start] != '[' {
+		return nil
+	}
+	for files := mcp.Elements(raw, list); files.Next(); {
+		uris = append(uris, mcp.Find(raw, files.Value(), "uri"))
+	}
+	return uris
+}
+
 // members returns the members of an object with some names. Parsers that ignore case would read other
 // ones, so a name that differs only in case is a problem.
 func members(raw []byte, at mcp.Span, names ...string) (found map[string]mcp.Span, problem string) {

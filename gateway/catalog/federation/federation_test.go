@@ -32,7 +32,7 @@ type server struct {
 	tools        []string // names
 	templates    []string
 	skills       []string // entries
-	scope        string // cacheScope; empty for none
+	scope        string   // cacheScope; empty for none
 	down         bool
 	delay        time.Duration // of each response
 	lists        int           // number of tools/list requests

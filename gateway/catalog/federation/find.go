@@ -49,14 +49,24 @@ func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Messa
 	if kind != mcp.Tool {
 		routed = ""
 	}
-	found, ok := f.find(ctx, c, kind, visible, at, routed)
-	if !ok && kind != mcp.Tool {
+	found, ok := Found{}, false
+	owner, ours, err := f.names.AddressOwner(kind, visible)
+	switch {
+	case !ours:
+		found, ok = f.find(ctx, c, kind, visible, at, routed)
+	case err == nil && catalog.ViewOf(c).Shows(kind, owner, visible):
+		found, ok = f.at(owner, kind, visible, at)
+	}
+	if kind == mcp.Tool {
+		return found
+	}
+	if !ok {
 		found = Found{}
-		if f.opts.Fallback != "" && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {
+		if f.opts.Fallback != "" && !ours && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {
 			found.Upstream = f.opts.Fallback
 		}
 	}
-	if found.Upstream == "" && kind != mcp.Tool || ofSkills(m.Method) && !f.declared.skills(found.Upstream).serves(m.Method) {
+	if found.Upstream == "" || ofSkills(m.Method) && !f.declared.skills(found.Upstream).serves(m.Method) {
 		return f.nobody(m) // a server without the feature would respond that the method does not exist
 	}
 	return found

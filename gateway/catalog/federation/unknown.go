@@ -41,6 +41,9 @@ func (a *answer) unknown() *upstream.Response {
 	default:
 		return nil
 	}
+	if err := a.addressError(); err != nil {
+		e.Detail = err.Error()
+	}
 	if e.Detail == "" {
 		e.Detail = "no server has a resource of this URI"
 		e.More = mcp.AppendString([]byte(`,"uri":`), a.m.URI)
@@ -68,6 +71,17 @@ func (a *answer) absent(e *mcp.ErrorBody) *upstream.Response {
 	resp := upstream.Message(status, mcp.AppendErrorBody(nil, e))
 	resp.Refused = &upstream.Refused{Kind: refusal.NoRoute.Kind, Cause: a.m.Method + ": " + e.Detail}
 	return resp
+}
+
+// addressError returns the error of a skill:// or ui:// address that no upstream of the caller's view has;
+// nil for other requests.
+func (a *answer) addressError() error {
+	kind, visible, _, _ := asks(a.m)
+	owner, ours, err := a.names.AddressOwner(kind, visible)
+	if ours && err == nil && !catalog.ViewOf(a.caller).Shows(kind, owner, visible) {
+		err = catalog.NoUpstream(visible)
+	}
+	return err
 }
 
 // offersTasks reports whether an upstream of the caller's view has tasks in the client's

@@ -107,7 +107,7 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 			out.Own, out.Visible = it.Own, it.Visible
 		}
 		if why == ReasonSkill {
-			out.Problem = checkSkill(list[n], it.Own)
+			out.Problem = CheckSkill(list[n], it.Own)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}

@@ -81,6 +81,8 @@ func (r *Record) member(name string) any {
 		return &r.UpstreamTool
 	case "tool_changed":
 		return &r.ToolChanged
+	case "skill_changed":
+		return &r.SkillChanged
 	case "via":
 		return &r.Via
 	case "view":

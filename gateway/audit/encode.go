@@ -57,6 +57,9 @@ func (r *Record) appendBody(b []byte) []byte {
 	if r.ToolChanged {
 		b = append(b, `,"tool_changed":true`...)
 	}
+	if r.SkillChanged {
+		b = append(b, `,"skill_changed":true`...)
+	}
 	b = text(b, `,"direction":`, r.Direction)
 	b = text(b, `,"result_type":`, r.ResultType)
 	if r.IsError {

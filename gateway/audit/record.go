@@ -73,6 +73,9 @@ type Record struct {
 	// ToolChanged is set for calls of a tool or prompt whose definition is not the
 	// approved one.
 	ToolChanged bool
+	// SkillChanged is set for requests and messages with a skill, or bytes of a file of a
+	// skill, that are not the approved ones.
+	SkillChanged bool
 	// Via is mcp_call for a call that the client made through that tool.
 	Via string
 	// View is the view through which the request came.

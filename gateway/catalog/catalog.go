@@ -113,7 +113,7 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 		}
 		switch why {
 		case ReasonSkill:
-			out.Problem = checkSkill(list[n], it.Own)
+			out.Problem = CheckSkill(list[n], it.Own)
 		case ReasonAddress:
 			out.Problem = c.names.addressProblem(key.kind, it.Visible)
 		}

@@ -90,7 +90,7 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 	}
 	it := &Item{Kind: kind, Upstream: upstream, Own: own, Digest: sha256.Sum256(raw)}
 	var why Reason
-	if kind == mcp.Skill && checkSkill(raw, own) != "" {
+	if kind == mcp.Skill && CheckSkill(raw, own) != "" {
 		return it, ReasonSkill
 	}
 	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {

@@ -22,6 +22,9 @@ const skillFile = "/SKILL.md"
 // is not the one of a skill.
 func SkillDirectory(uri string) (directory string, ok bool) { return strings.CutSuffix(uri, skillFile) }
 
+// SkillIn returns the URI of the skill in a directory.
+func SkillIn(directory string) string { return directory + skillFile }
+
 // skillKey is the key of the owner of a skill. An upstream owns all URIs below the directory of its
 // skill, as those of a template.
 func skillKey(uri string) ownerKey {
@@ -29,9 +32,9 @@ func skillKey(uri string) ownerKey {
 	return ownerKey{mcp.Template, directory + "/{+path}"}
 }
 
-// checkSkill returns why hosts must not load the skill of an entry, "" if they may. raw is one JSON value
+// CheckSkill returns why hosts must not load the skill of an entry, "" if they may. raw is one JSON value
 // of a scanned message, and uri its URI.
-func checkSkill(raw []byte, uri string) (problem string) {
+func CheckSkill(raw []byte, uri string) (problem string) {
 	directory, ok := SkillDirectory(uri)
 	if !ok || !plainURI(uri) {
 		return fmt.Sprintf("uri is not the absolute address of a file %s", skillFile[1:])

@@ -56,6 +56,7 @@ func checks() []check {
 		{"no-prefix", "federation: an upstream may claim the names of another", []string{"federation", "upstreams"}, noPrefix},
 		{"observing-rule", "a rule is in mode observe and not enforced", nil, observingRule},
 		{"overlapping-prefix", "a prefix begins with the prefix of another upstream", []string{"federation", "upstreams"}, overlappingPrefix},
+		{"pin-skills-unused", "no client reads skills that are pinned", []string{"federation", "upstreams", "default_upstream"}, pinSkillsUnused},
 		{"plain-http-upstream", "requests to another machine without TLS", []string{"upstreams"}, plainHTTPUpstream},
 		{"plain-secret", "the file contains a secret", nil, plainSecret},
 		{"redact-empty-match", "a redact regex matches the empty string", nil, redactEmptyMatch},

@@ -9,6 +9,7 @@ import (
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/upstream"
 )
 
 // noDefaultUpstream warns of a gateway with which no client can start a session. With federation
@@ -38,6 +39,19 @@ func unusedUpstream(p *pass) {
 		if name := p.file.Upstreams[i].Name; !used[name] {
 			p.warn(p.root().Field("upstreams").Index(i).Field("name"), "add a route to it, or remove it", "no request reaches the upstream %q: no route names it, and it is not default_upstream", name)
 		}
+	}
+}
+
+// pinSkillsUnused warns of pinned skills that no client reads: without federation requests that name no
+// tool go to default_upstream alone.
+func pinSkillsUnused(p *pass) {
+	for i := range p.file.Upstreams {
+		u := &p.file.Upstreams[i]
+		if p.file.Federation.Enabled || u.Name == p.file.DefaultUpstream || !upstream.Pins(u.PinSkills) {
+			continue
+		}
+		p.warn(p.root().Field("upstreams").Index(i).Field("pin_skills"), "enable federation, or remove pin_skills here",
+			"no client reads the skills of the upstream %q: requests that name no tool go to default_upstream alone", u.Name)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"svc/gateway/catalog"
 	"svc/gateway/catalog/federation"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
@@ -44,6 +45,7 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		}
 		r.Tools, r.Prompts = counts[mcp.Tool], counts[mcp.Prompt]
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
+		r.countSkills(f, &f.Upstreams[i], offer)
 		if merged != nil {
 			r.takeMerged(merged, router)
 		} else {
@@ -52,6 +54,27 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		r.adviseNames(f)
 	}
 	return results
+}
+
+// countSkills counts the skills of an upstream. What is listed first is approved at that time.
+func (r *ProbeResult) countSkills(f *config.File, u *upstream.Config, offer *catalog.Offer) {
+	settings := f.Pinning()
+	path, given := settings.Path()
+	approved, err := pins.ReadOrEmpty(path)
+	decided := err == nil && upstream.Pins(u.PinSkills) && (given || approved.Has(u.Name, pins.Skill))
+	for _, raw := range offer.List(mcp.Skill).Items {
+		r.Skills++
+		pin, err := pins.DefineListed(u.Name, pins.Skill, raw)
+		switch {
+		case err != nil:
+			r.SkillsInvalid++
+			if !f.Federation.Enabled { // otherwise the merge leaves it out
+				r.LeftOut = append(r.LeftOut, fmt.Sprintf("skill %s: %s", printable(memberOf(raw, "uri")), printable(err.Error())))
+			}
+		case decided && approved.Status(pin.Subject, pin.Definition.Digest) != pins.Approved:
+			r.SkillsChanged++
+		}
+	}
 }
 
 // mergedNames merges the lists like the federation does; nil without federation. Names
@@ -179,9 +202,12 @@ func (r *ProbeResult) adviseNames(f *config.File) {
 		if r.Tools > 0 && !searched {
 			add("clients do not see its tools in lists, because only default_upstream answers these: enable federation")
 		}
-		if r.Prompts > 0 || r.Resources > 0 {
-			add("clients cannot use its prompts and resources, because requests without a tool name go to default_upstream alone: enable federation")
+		if r.Prompts > 0 || r.Resources > 0 || r.Skills > 0 {
+			add("clients cannot use its prompts, resources and skills, because requests without a tool name go to default_upstream alone: enable federation")
 		}
+	}
+	if r.SkillsChanged > 0 {
+		add("'svc tools diff' shows which skills are not the approved ones")
 	}
 	if len(r.LeftOut) > 0 {
 		add("see left_out: rename what has another name, the server should correct other definitions")

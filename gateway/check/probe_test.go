@@ -94,7 +94,7 @@ func TestTheFormOfAResult(t *testing.T) {
 	if err := json.Unmarshal(raw, &list); err != nil || len(list) != 1 {
 		t.Fatalf("%s: %v", raw, err)
 	}
-	want := []string{"advice", "cause", "clashes", "kind", "left_out", "ms", "name", "ok", "prompts", "resources", "revision", "tools", "unrouted"}
+	want := []string{"advice", "cause", "clashes", "kind", "left_out", "ms", "name", "ok", "prompts", "resources", "revision", "skills", "skills_changed", "skills_invalid", "tools", "unrouted"}
 	var got []string
 	for name := range list[0] {
 		got = append(got, name)

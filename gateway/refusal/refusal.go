@@ -183,6 +183,8 @@ var (
 
 	// The definition of a tool or prompt is not the approved one: upstreams[].pin_tools.
 	Pinned = define(*Policy.withReason("tool_changed"))
+	// A skill, or the bytes of one of its files, is not the approved one: upstreams[].pin_skills.
+	SkillChanged = define(*Policy.withReason("skill_changed"))
 
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: mcp.MessageRateLimited, Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})

@@ -7,6 +7,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/http1"
 	"svc/gateway/refusal"
 )
@@ -112,7 +113,8 @@ func (ex *Exchange) Route() *refusal.Refusal {
 	if ex.route.As.Upstream == "" { // it belongs to an earlier message
 		return nil
 	}
-	refused, err := ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, ex.route.As.Upstream, &ex.Message, ex.route.As.Own, &ex.record.ToolChanged)
+	changed, refused, err := ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, ex.route.As.Upstream, &ex.Message, ex.route.As.Own)
+	ex.record.ToolChanged, ex.record.SkillChanged = changed == pins.Tool || changed == pins.Prompt, changed == pins.Skill
 	if err != nil {
 		return ofError(err, ex.Context.Err() != nil).Refused
 	}

@@ -327,3 +327,117 @@ func TestSkillsUnderRules(t *testing.T) {
 		}
 	}
 }
+
+// Policies of the control plane and masks of guardrails deny what they would change, with tokens too. Labels
+// are set by the entries and files of an upstream.
+func TestSkillsUnderPolicies(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"replace", "token"} {
+		for _, federatedLists := range []bool{false, true} {
+			s := newRefunds(t)
+			s.write("skill://refunds/people.md", "Ask bob@corp.test.")
+			s.read["file:///note"] = "Ask bob@corp.test."
+			s.frontmatter[dailyDoc] = `,"author":"bob@corp.test"`
+			config := fmt.Sprintf("default_upstream: docs\nupstreams:\n  - {name: docs, url: %s}\nroutes: [{match: {tool_name: \"*\"}, upstream: docs}]\n"+allowEverything, s.URL)
+			if federatedLists {
+				config = federated("  - {name: docs, url: "+s.URL+"}", allowEverything)
+			}
+			g := &governor{}
+			g.give(responsePII("redact", strategy, "EMAIL"))
+			r := governedRig(t, config+"\ndata_flow: {labels: [{name: untrusted, upstreams: [docs]}]}\n"+governance, g)
+			if got := r.listedSkills(); fmt.Sprint(got) != "["+refundsDoc+"]" {
+				t.Errorf("%s, federated %v: listed %v", strategy, federatedLists, got)
+			}
+			if line := r.lastLine(); fmt.Sprint(line["sets"]) != "[untrusted]" {
+				t.Errorf("%s, federated %v: the list sets %v", strategy, federatedLists, line["sets"])
+			}
+			for what, got := range map[string]func() answer{
+				"skills/get": func() answer { return r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, dailyDoc)) },
+				"a file":     func() answer { return r.readFile("skill://refunds/people.md") },
+			} {
+				if got := got(); got.status != 403 || !strings.Contains(got.body, `"reason":"skill_redacted"`) {
+					t.Errorf("%s, federated %v: %s: %d %s", strategy, federatedLists, what, got.status, got.body)
+				}
+				if line := r.lastLine(); line["error_kind"] != "skill_redacted" || line["tokens"] != nil || line["rule_id"] != nil || fmt.Sprint(line["pii_detected"]) != "[EMAIL]" {
+					t.Errorf("%s, federated %v: %s: line %v", strategy, federatedLists, what, line)
+				}
+			}
+			if got := r.readFile("file:///note"); got.status != 200 || strings.Contains(got.body, "bob") {
+				t.Errorf("%s, federated %v: no file of a skill: %d %s", strategy, federatedLists, got.status, got.body)
+			}
+		}
+	}
+}
+
+// A server with more skills than the bound, and with entries of all bad forms, takes nothing from others.
+func TestHostileSkills(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000)
+	hostile := newUpstream(t, func(w http.ResponseWriter, body string, _ *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Cursor string }
+		}
+		_ = json.Unmarshal([]byte(body), &m)
+		result := `{}`
+		switch m.Method {
+		case "initialize":
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":1}}},"serverInfo":{"name":"h","version":"1"}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}`
+		case "skills/list":
+			entries := []string{`7`, `{}`, `{"uri":"skill://h/SKILL.md"}`, `{"uri":"skill://h/../x/SKILL.md","frontmatter":{"name":"x","description":"d"},"resources":"dynamic"}`,
+				`{"uri":"skill://h/same/SKILL.md","frontmatter":{"name":"same","description":"d"},"resources":"dynamic"}`}
+			for i := range 1000 {
+				entries = append(entries, fmt.Sprintf(`{"uri":"skill://h/s%d-%s/SKILL.md","frontmatter":{"name":"s%d-%s","description":"d"},"resources":"dynamic"}`, i, m.Params.Cursor+"p", i, m.Params.Cursor+"p"))
+			}
+			if m.Params.Cursor == "aaaaaaaaaaaa" {
+				entries = []string{deep}
+			}
+			result = `{"skills":[` + strings.Join(entries, ",") + `],"nextCursor":"` + m.Params.Cursor + `a"}`
+		case "server/discover":
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	})
+	good := newRefunds(t)
+	r := newRig(t, federated("  - {name: h, url: "+hostile.URL+"}\n  - {name: docs, url: "+good.URL+"}", allowEverything))
+	seen, cursor := map[string]bool{}, ""
+	for range 100 {
+		got := r.skillCall("skills/list", cursor)
+		var page struct {
+			Result struct {
+				Skills     []struct{ URI string }
+				NextCursor string
+			}
+		}
+		if err := json.Unmarshal([]byte(got.message()), &page); err != nil || got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body[:min(len(got.body), 500)])
+		}
+		for _, s := range page.Result.Skills {
+			if seen[s.URI] {
+				t.Errorf("%s is listed twice", s.URI)
+			}
+			seen[s.URI] = true
+		}
+		if page.Result.NextCursor == "" {
+			break
+		}
+		cursor = fmt.Sprintf(`"cursor":%q`, page.Result.NextCursor)
+	}
+	if !seen["skill://docs/refunds/SKILL.md"] || !seen["skill://h/h/same/SKILL.md"] || len(seen) > 10_002 || len(seen) < 9_900 {
+		t.Errorf("%d skills", len(seen))
+	}
+	if got := r.readFile("skill://docs/refunds/SKILL.md"); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := r.post(call("1", "tool"), "MCP-Protocol-Version", "2025-11-25"); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if log := r.logs.String(); !strings.Contains(log, "over 10000") || !strings.Contains(log, "kind=skill") || strings.Count(log, "an item is omitted") > 200 {
+		t.Errorf("%d omitted items in the log", strings.Count(log, "an item is omitted"))
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 )
@@ -17,6 +19,9 @@ import (
 // addressSchemes are the schemes of the addresses of skills and of pages of apps. With several
 // upstreams these addresses have an owner by their form alone.
 var addressSchemes = []string{"skill", "ui"}
+
+// maxScheme bounds the text in which a scheme is searched that only a lenient parser finds, in bytes.
+const maxScheme = 1 << 10
 
 // maxAddressDecodings bounds how often the escapes of an address are decoded for its checks.
 const maxAddressDecodings = 4
@@ -38,7 +43,7 @@ func NewAddresses(upstreams []string) *Addresses {
 	}
 	a := &Addresses{segments: make(map[string]string, len(upstreams)), owners: make(map[string]string, len(upstreams))}
 	for _, name := range upstreams {
-		segment := AddressSegment(name)
+		segment := addressSegment(name)
 		a.segments[name] = segment
 		if _, taken := a.owners[segment]; taken {
 			name = ""
@@ -48,9 +53,9 @@ func NewAddresses(upstreams []string) *Addresses {
 	return a
 }
 
-// AddressSegment returns the first segment of the addresses of an upstream: its name in lower case. What
+// addressSegment returns the first segment of the addresses of an upstream: its name in lower case. What
 // is not a letter or digit of ASCII, or a dot between two of these, becomes a hyphen.
-func AddressSegment(upstream string) string {
+func addressSegment(upstream string) string {
 	plain := func(i int) bool {
 		return i >= 0 && i < len(upstream) && (upstream[i]|0x20 >= 'a' && upstream[i]|0x20 <= 'z' || upstream[i] >= '0' && upstream[i] <= '9')
 	}
@@ -80,6 +85,9 @@ func (a *Addresses) Ambiguous(upstream string) string {
 	}
 	return other
 }
+
+// Segment returns the first segment of the addresses of an upstream.
+func (a *Addresses) Segment(upstream string) string { return a.segments[upstream] }
 
 // Visible returns the address that clients see for an address of an upstream; a URI of another scheme
 // is not changed, and neither is one of an unknown upstream, which is the gateway itself. What only a lenient parser takes for an address of these schemes is put behind the
@@ -199,6 +207,23 @@ func mayHaveAddress(body []byte) bool {
 	return false
 }
 
+// HasAddresses reports whether an upstream declares skills or apps, or lists an address.
+func (o *Offer) HasAddresses() bool {
+	extensions := mcp.Find(o.Capabilities, mcp.Span{End: len(o.Capabilities)}, "extensions")
+	for _, name := range [...]string{mcp.ExtensionSkills, mcp.ExtensionUI} {
+		if mcp.Find(o.Capabilities, extensions, name).Present() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(o.Lists, func(l List) bool {
+		return !l.Kind.Named() && slices.ContainsFunc(l.Items, func(raw []byte) bool {
+			_, own, ok := key(l.Kind, bytes.TrimSpace(raw))
+			scheme, _, _ := splitAddress(own)
+			return ok && scheme != ""
+		})
+	})
+}
+
 // skillAddress finds the beginnings of absolute addresses of skills in a text.
 var skillAddress = regexp.MustCompile(`(?i)(^|[^a-z0-9+.-])(skill://)([^\s"'` + "`" + `)\]>,;.])`)
 
@@ -235,6 +260,7 @@ func lenientScheme(uri string) string {
 			}
 			return r
 		}, uri)
+		plain = norm.NFKC.String(plain[:min(len(plain), maxScheme)]) // letters of full width
 		if scheme, _, ok := match.CutScheme(plain); ok {
 			if slices.Contains(addressSchemes, scheme) {
 				return scheme

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"svc/gateway/mcp"
 )
 
 func TestAddressSegment(t *testing.T) {
@@ -11,7 +13,7 @@ func TestAddressSegment(t *testing.T) {
 		"My_Docs": "my-docs", "docs": "docs", "docs.v2": "docs.v2", "a b/c": "a-b-c", "Bücher": "b-cher",
 		".": "-", "..": "--", ".a.": "-a-", "a..b": "a--b", "x@y:80": "x-y-80", "[::1]": "---1-", "127.0.0.1": "127.0.0.1", "\xff": "-",
 	} {
-		if got := AddressSegment(name); got != want {
+		if got := addressSegment(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
@@ -69,6 +71,8 @@ func TestAddresses(t *testing.T) {
 		{"%2575i://b/x", "ui://my-docs/%2575i://b/x", "port"},
 		{"ui%3a//b/x", "ui://my-docs/ui%3a//b/x", "port"},
 		{"ui:/b/x", "ui://my-docs/ui:/b/x", "port"},
+		{"ｕｉ://b/x", "ui://my-docs/ｕｉ://b/x", "port"},
+		{"ſkill://b/x", "skill://my-docs/ſkill://b/x", "port"},
 		{"ui:b", "ui://my-docs/ui:b", "port"},
 		{`ui:\\b\x`, `ui://my-docs/ui:\\b\x`, "backslash"},
 		// Other schemes.
@@ -155,6 +159,203 @@ func FuzzAddresses(f *testing.F) {
 		}
 		if upstream, own, ok, err = a.Own(uri); ok && err == nil && a.Visible(upstream, own) != uri {
 			t.Fatalf("%q is %q of %q, which is seen as %q", uri, own, upstream, a.Visible(upstream, own))
+		}
+	})
+}
+
+// Addresses are rewritten where the protocol has them, and everything else passes byte for byte.
+func TestAddressesInMessages(t *testing.T) {
+	a := NewAddresses([]string{"a", "b"})
+	for name, test := range map[string]struct{ asked, body, want string }{
+		"links and embedded resources": {"tools/call",
+			`{"jsonrpc":"2.0","id":1,"result":{ "content":[{"type":"resource_link","uri":"ui://b/x","name":"ui://n"},{"type":"resource","resource":{"uri":"skill://s/SKILL.md","text":"ui://t"}},{"type":"text","text":"ui://t"}] ,"structuredContent":{"uri":"ui://s"}}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{ "content":[{"type":"resource_link","uri":"ui://a/b/x","name":"ui://n"},{"type":"resource","resource":{"uri":"skill://a/s/SKILL.md","text":"ui://t"}},{"type":"text","text":"ui://t"}] ,"structuredContent":{"uri":"ui://s"}}}`},
+		"escapes of JSON": {"tools/call",
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"resource_link","\u0075ri":"\u0075i\u003a\/\/b\/x","name":"\u00e9"}]}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"resource_link","\u0075ri":"ui://a/b/x","name":"\u00e9"}]}}`},
+		"contents": {"resources/read",
+			`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"UI://x","text":"ui://x"},{"uri":"file:///x","text":""}]}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"UI://a/x","text":"ui://x"},{"uri":"file:///x","text":""}]}}`},
+		"nested in a question": {"tools/call",
+			`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"ui://i","content":[{"type":"resource_link","uri":"ui://x","name":"x"}]}]}],"maxTokens":1}}`,
+			`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"ui://i","content":[{"type":"resource_link","uri":"ui://a/x","name":"x"}]}]}],"maxTokens":1}}`},
+		"nested in an input request": {"tools/call",
+			`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"resource_link","uri":"ui://x","name":"x"}}]}}}}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"resource_link","uri":"ui://a/x","name":"x"}}]}}}}}`},
+		"prompt": {"prompts/get",
+			`{"jsonrpc":"2.0","id":1,"result":{"messages":[{"role":"user","content":{"type":"resource_link","uri":"ui://x","name":"x"}},{"role":"user","content":[{"type":"resource_link","uri":"ui://y","name":"y"}]}]}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"messages":[{"role":"user","content":{"type":"resource_link","uri":"ui://a/x","name":"x"}},{"role":"user","content":[{"type":"resource_link","uri":"ui://a/y","name":"y"}]}]}}`},
+		"notification": {"",
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"ui://x"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"ui://a/x"}}`},
+		"task": {"subscriptions/listen",
+			`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"completed","result":{"content":[{"type":"resource_link","uri":"ui://x","name":"x"}]}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"completed","result":{"content":[{"type":"resource_link","uri":"ui://a/x","name":"x"}]}}}`},
+		"error": {"resources/read",
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no ui://x","data":{"uri":"ui://x"}}}`,
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no ui://x","data":{"uri":"ui://a/x"}}}`},
+		"pages in _meta": {"tools/call",
+			`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"openai/outputTemplate":"ui://o","ui":{"x":"ui://x","resourceUri":"ui://p"},"ui/resourceUri":"ui://q","uri":"ui://r"},"content":[{"type":"text","text":"","_meta":{"ui":{"resourceUri":"ui://c"}}}]}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"openai/outputTemplate":"ui://a/o","ui":{"x":"ui://x","resourceUri":"ui://a/p"},"ui/resourceUri":"ui://a/q","uri":"ui://r"},"content":[{"type":"text","text":"","_meta":{"ui":{"resourceUri":"ui://a/c"}}}]}}`},
+		"values of other kinds": {"tools/call",
+			`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"ui":"ui://x","ui/resourceUri":["ui://q"]},"content":{"type":"text","uri":"ui://x"}}}`, ""},
+		"a result of an unknown request": {"",
+			`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"ui://x","text":""}],"resourceTemplates":[{"uriTemplate":"ui://{x}","name":"x"}]}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"ui://a/x","text":""}],"resourceTemplates":[{"uriTemplate":"ui://a/{x}","name":"x"}]}}`},
+	} {
+		var m mcp.Message
+		if err := mcp.Scan([]byte(test.body), &m); err != nil {
+			t.Fatal(err)
+		}
+		if test.want == "" {
+			test.want = test.body
+		}
+		if ok := a.Apply("a", test.asked, &m); !ok || string(m.Body) != test.want {
+			t.Errorf("%s: %s\nwant %s", name, m.Body, test.want)
+		}
+		before := string(m.Body)
+		if NewAddresses([]string{"a"}).Apply("a", test.asked, &m); string(m.Body) != before {
+			t.Errorf("%s: one upstream: %s", name, m.Body)
+		}
+	}
+}
+
+// Many addresses in one message cost a single pass.
+func TestManyAddressesInAMessage(t *testing.T) {
+	const n = 10_000
+	body := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"resource_link","uri":"ui://x","name":"x"},`, n), ",") + `]}}`)
+	var m mcp.Message
+	if err := mcp.Scan(body, &m); err != nil {
+		t.Fatal(err)
+	}
+	a := NewAddresses([]string{"a", "b"})
+	if !a.Apply("a", "tools/call", &m) || strings.Count(string(m.Body), `"ui://a/x"`) != n || len(m.Body) != len(body)+n*len("a/") {
+		t.Errorf("%d of %d addresses", strings.Count(string(m.Body), `"ui://a/x"`), n)
+	}
+}
+
+// A message without an address costs no allocation.
+func TestMessagesWithoutAddresses(t *testing.T) {
+	var m mcp.Message
+	if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"plain"}]}}`), &m); err != nil {
+		t.Fatal(err)
+	}
+	a := NewAddresses([]string{"a", "b"})
+	if n := testing.AllocsPerRun(100, func() { a.Apply("a", "tools/call", &m) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAddressesInInstructions(t *testing.T) {
+	a := NewAddresses([]string{"My_Docs", "b"})
+	for text, want := range map[string]string{
+		"Read skill://x/SKILL.md, then `SKILL://b/y`.": "Read skill://my-docs/x/SKILL.md, then `SKILL://my-docs/b/y`.",
+		"skill://x":                                "skill://my-docs/x",
+		"(skill://{name}/SKILL.md)":                "(skill://my-docs/{name}/SKILL.md)",
+		"addresses such as skill:// or `skill://`": "addresses such as skill:// or `skill://`",
+		"myskill://x, ui://x, skill.md":            "myskill://x, ui://x, skill.md",
+	} {
+		if got := a.Instructions("My_Docs", text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The definition of a tool or resource has the addresses that clients see, and what no client may use is
+// left out. The owner of an address is decided by its form: neither a template nor an earlier owner takes it.
+func TestAddressesInMergedLists(t *testing.T) {
+	var naming []Naming
+	for _, name := range []string{"a", "b", "c_d", "c-d"} {
+		naming = append(naming, Naming{Upstream: name, Prefix: strings.ReplaceAll(name, "-", "") + "_"})
+	}
+	names, err := NewMergedNames(naming)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners, _ := OpenOwners("", nil)
+	owners.claim(mcp.Resource, "ui://b/x", "a") // before there were several upstreams
+	raw := func(list ...string) (items [][]byte) {
+		for _, one := range list {
+			items = append(items, []byte(one))
+		}
+		return items
+	}
+	tool := `{"name":"t","_meta":{"ui":{"resourceUri":"ui://x"},"openai/outputTemplate":"ui://x"},"inputSchema":{"type":"object","default":{"uri":"ui://x"}}}`
+	var first, second, third Listing
+	first.Upstream, second.Upstream, third.Upstream = "a", "b", "c_d"
+	first.Items[mcp.Template] = raw(`{"uriTemplate":"{+any}","name":"x"}`, `{"uriTemplate":"ui://b/{id}","name":"ui://n"}`, `{"uriTemplate":"ui:{+x}","name":"x"}`)
+	first.Items[mcp.Tool] = raw(tool)
+	second.Items[mcp.Resource] = raw(`{"_meta":{"ui":{"resourceUri":"ui://y"}},"uri":"ui://x","name":"x"}`, `{"uri":"ui://../a/x","name":"x"}`, `{"uri":" ui://a/x","name":"x"}`, `{"uri":"ui://x#y","name":"x"}`)
+	third.Items[mcp.Resource] = raw(`{"uri":"ui://x","name":"x"}`, `{"uri":"file:///x","name":"x"}`)
+	c := Build(names, owners, nil, []Listing{first, second, third})
+	for _, test := range []struct {
+		kind      mcp.ListKind
+		key, want string
+	}{
+		{mcp.Tool, "a_t", `{"name":"a_t","_meta":{"ui":{"resourceUri":"ui://a/x"},"openai/outputTemplate":"ui://a/x"},"inputSchema":{"type":"object","default":{"uri":"ui://x"}}}`},
+		{mcp.Template, "ui://a/b/{id}", `{"uriTemplate":"ui://a/b/{id}","name":"ui://n"}`},
+		{mcp.Resource, "ui://b/x", `{"_meta":{"ui":{"resourceUri":"ui://b/y"}},"uri":"ui://b/x","name":"x"}`},
+		{mcp.Resource, "file:///x", `{"uri":"file:///x","name":"x"}`},
+	} {
+		if it, ok := c.Item(test.kind, test.key); !ok || string(it.JSON) != test.want {
+			t.Errorf("%s: %+v, want %s", test.key, it, test.want)
+		}
+	}
+	if n := len(c.Items(mcp.Resource)); n != 2 {
+		t.Errorf("%d resources", n)
+	}
+	problems := map[string]string{}
+	for _, left := range c.LeftOut() {
+		if left.Reason == ReasonAddress {
+			problems[left.Upstream+" "+left.Own] = left.Problem
+		}
+	}
+	for item, want := range map[string]string{
+		"a ui:{+x}": "port", "b ui://../a/x": "dot segment", "b  ui://a/x": "port", "b ui://x#y": "fragment", "c_d ui://x": "stands for two upstreams",
+	} {
+		if !strings.Contains(problems[item], want) {
+			t.Errorf("%s: left out because it %q, want one with %q", item, problems[item], want)
+		}
+	}
+	if by, ok := names.Owner(owners, mcp.Resource, "ui://b/x"); by != "b" || !ok {
+		t.Errorf("ui://b/x belongs to %q", by)
+	}
+	if by, ok := owners.Of(mcp.Resource, "ui://b/y"); ok {
+		t.Errorf("an address is stored for %q", by)
+	}
+}
+
+// No spelling of JSON or of an address lets an upstream name an address of another one in a message.
+func FuzzAddressesInMessages(f *testing.F) {
+	for _, seed := range []string{`ui://b/x`, `\u0075i:\/\/b\/x`, `ui\u003a//b`, `\tui://b/x`, `u%69:\/\/b`, `ui:\\\\b`, `\ufeffui://b`, `ui://../b/x`, `SKILL://b/x`} {
+		f.Add(seed)
+	}
+	a := NewAddresses([]string{"a", "b"})
+	f.Fuzz(func(t *testing.T, text string) {
+		var m mcp.Message
+		if mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"`+text+`"}]}}`), &m) != nil {
+			return
+		}
+		before := mcp.URIs(&m, mcp.MethodResourcesRead)
+		own := make([]string, len(before))
+		for i, at := range before {
+			own[i], _ = mcp.StringValue(at.Of(m.Body))
+		}
+		if !a.Apply("a", mcp.MethodResourcesRead, &m) {
+			t.Fatalf("%q cannot be rewritten", text)
+		}
+		after := mcp.URIs(&m, mcp.MethodResourcesRead)
+		if len(after) != len(before) {
+			t.Fatalf("%q: %d addresses became %d", text, len(before), len(after))
+		}
+		for i, at := range after {
+			visible, _ := mcp.StringValue(at.Of(m.Body))
+			if by, back, ok, err := a.Own(visible); ok && err == nil && (by != "a" || back != own[i]) {
+				t.Fatalf("%q is %q of %q", text, back, by)
+			}
+			if plain := strings.TrimSpace(visible); strings.HasPrefix(plain, "ui://b/") || strings.HasPrefix(plain, "skill://b/") {
+				t.Fatalf("%q is seen as %q", text, visible)
+			}
 		}
 	})
 }

@@ -27,7 +27,7 @@ func judge(f *config.File, list []asked) []ProbeResult {
 	if err != nil { // a valid configuration has no such routes
 		return results
 	}
-	merged := mergedNames(f, list)
+	merged, addresses := mergedNames(f, list), addressesOf(f)
 	for i := range list {
 		r, offer := &results[i], list[i].offer
 		if offer == nil {
@@ -57,6 +57,10 @@ func judge(f *config.File, list []asked) []ProbeResult {
 			r.takeRouted(f, list[i], router)
 		}
 		r.adviseNames(f)
+		if other := addresses.Ambiguous(r.Name); other != "" && offer.HasAddresses() {
+			r.OK, r.Cause = false, fmt.Sprintf("its skill:// and ui:// addresses are withheld, because they begin with %s like those of %s", addresses.Segment(r.Name), other)
+			r.Advice = "give one of the two upstreams another name, which is in lower case and with - for _ in addresses"
+		}
 	}
 	return results
 }
@@ -80,6 +84,18 @@ func (r *ProbeResult) countSkills(f *config.File, u *upstream.Config, offer *cat
 			r.SkillsChanged++
 		}
 	}
+}
+
+// addressesOf returns the skill:// and ui:// addresses of the upstreams; nil if they stay as they are.
+func addressesOf(f *config.File) *catalog.Addresses {
+	if !f.Federation.Enabled {
+		return nil
+	}
+	names := make([]string, len(f.Upstreams))
+	for i := range f.Upstreams {
+		names[i] = f.Upstreams[i].Name
+	}
+	return catalog.NewAddresses(names)
 }
 
 // mergedNames merges the lists like the federation does; nil without federation. Names

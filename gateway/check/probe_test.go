@@ -145,6 +145,29 @@ upstreams:
 	}
 }
 
+// Two servers whose names are the same in addresses are a problem if they have skills or pages of apps.
+func TestNamesThatAreTheSameInAddresses(t *testing.T) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
+	server.AddResource(&sdk.Resource{URI: "ui://x/page", Name: "page"}, nil)
+	page := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(page.Close)
+	plain := sdkServer(t, true, "one")
+	results := probeRun(t, fileWith(t, `federation: {enabled: true}
+upstreams:
+  - {name: a_b, url: "`+page.URL+`"}
+  - {name: A-B, url: "`+plain.URL+`/mcp", prefix: two_}
+  - {name: other, url: "`+page.URL+`", prefix: other_}`))
+	if r := results[0]; r.OK || !strings.Contains(r.Cause, "begin with a-b like those of A-B") || !strings.Contains(r.Advice, "another name") ||
+		!slices.ContainsFunc(r.LeftOut, func(s string) bool { return strings.Contains(s, "stands for two upstreams") }) {
+		t.Errorf("%+v", r)
+	}
+	for _, r := range results[1:] {
+		if !r.OK {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // Without federation clients see only the lists of default_upstream, and cannot use the prompts
 // and resources of other servers.
 func TestServersWhoseListsNobodySees(t *testing.T) {

@@ -75,6 +75,7 @@ type Federation struct {
 	merge    *catalog.Merge
 	feeds    []*catalog.Feed // in the order of the file
 	mark     string          // mark of the lines around an upstream's instructions
+	noted    map[string]bool // upstreams whose addresses were reported; used by changed
 
 	unshared atomic.Bool // the last access to the store of the owners failed
 	watchers watchers
@@ -89,7 +90,7 @@ var _ upstream.Transport = (*Federation)(nil)
 // New returns a Federation of all upstreams of opts.Lists. It sends nothing. Owners that cannot be read are logged,
 // and the next lists decide again.
 func New(opts Options) (*Federation, error) {
-	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
+	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now), noted: map[string]bool{}}
 	var naming []catalog.Naming
 	var identities []catalog.Identity
 	for _, fd := range f.feeds {
@@ -210,6 +211,7 @@ func (f *Federation) changed(before, after *catalog.Snapshot) {
 		f.opts.Lists.Skills().Learn(it.Upstream, it.Visible)
 	}
 	f.report(before.Catalog, after.Catalog)
+	f.reportAddresses(after)
 	f.notifyShared(before.Catalog, after.Catalog)
 	f.reportStore()
 	f.save()

@@ -200,6 +200,16 @@ func (c *comparison) isOne(list mcp.Span) bool {
 	return n == 1
 }
 
+// Content returns the bytes of the file in the answer to its read; ok is false if the answer has others.
+func (f *SkillFile) Content(m *mcp.Message) (content []byte, ok bool) {
+	list := mcp.Contents(m, mcp.MethodResourcesRead)
+	if len(list) != 1 {
+		return nil, false
+	}
+	uri, content, ok := contentOf(m.Body, list[0])
+	return content, ok && uri == f.URI && f.holds(content)
+}
+
 // contentOf returns the address and the bytes of the contents of a resource at a span: those of its text, or of
 // its blob in base64. ok is false if a client may read another address or other bytes there.
 func contentOf(body []byte, at mcp.Span) (uri string, content []byte, ok bool) {

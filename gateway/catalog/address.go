@@ -1,13 +1,16 @@
 package catalog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 )
 
@@ -79,7 +82,7 @@ func (a *Addresses) Ambiguous(upstream string) string {
 }
 
 // Visible returns the address that clients see for an address of an upstream; a URI of another scheme
-// is not changed. What only a lenient parser takes for an address of these schemes is put behind the
+// is not changed, and neither is one of an unknown upstream, which is the gateway itself. What only a lenient parser takes for an address of these schemes is put behind the
 // segment as a whole, so that no spelling names another upstream.
 func (a *Addresses) Visible(upstream, uri string) string {
 	if a == nil {
@@ -87,7 +90,7 @@ func (a *Addresses) Visible(upstream, uri string) string {
 	}
 	scheme, rest, strict := splitAddress(uri)
 	switch segment := a.segments[upstream]; {
-	case scheme == "":
+	case scheme == "", segment == "":
 		return uri
 	case !strict:
 		return scheme + "://" + segment + "/" + uri
@@ -105,6 +108,11 @@ func (a *Addresses) Own(uri string) (upstream, own string, ok bool, err error) {
 // OwnTemplate is [Addresses.Own] for a uriTemplate. Its expressions may be for a query or fragment.
 func (a *Addresses) OwnTemplate(template string) (upstream, own string, ok bool, err error) {
 	return a.own(template, true)
+}
+
+// of is [Addresses.Own] or [Addresses.OwnTemplate].
+func (a *Addresses) of(kind mcp.ListKind, visible string) (upstream, own string, ok bool, err error) {
+	return a.own(visible, kind == mcp.Template)
 }
 
 func (a *Addresses) own(uri string, template bool) (upstream, own string, ok bool, err error) {
@@ -127,9 +135,9 @@ func (a *Addresses) own(uri string, template bool) (upstream, own string, ok boo
 	case !found:
 		return refuse("has no path after its first segment")
 	case !known:
-		return refuse("does not begin with the name of an upstream")
+		return refuse(noUpstream)
 	case upstream == "":
-		return refuse("begins with a name that stands for two upstreams")
+		return refuse("begins with " + segment + ", which stands for two upstreams: one of them needs another name")
 	case len(path) > MaxKey:
 		return refuse(fmt.Sprintf("is longer than %d bytes", MaxKey))
 	}
@@ -143,10 +151,64 @@ func (a *Addresses) own(uri string, template bool) (upstream, own string, ok boo
 	return upstream, uri[:len(uri)-len(rest)] + path, true, nil
 }
 
+// noUpstream is the problem of an address of no upstream.
+const noUpstream = "does not begin with the name of an upstream, as those in the lists do"
+
 // AddressError is the error of an address that no upstream has.
 type AddressError struct{ Scheme, Problem string }
 
+// NoUpstream returns the error of an address whose upstream the caller may not use: that of an address of
+// no upstream.
+func NoUpstream(uri string) error {
+	scheme, _, _ := splitAddress(uri)
+	return &AddressError{Scheme: scheme, Problem: noUpstream}
+}
+
 func (e *AddressError) Error() string { return "the " + e.Scheme + ":// address " + e.Problem }
+
+// Apply rewrites the addresses in a message of an upstream to those that clients see: where the protocol
+// has the URI of a resource, and the page of an app in _meta. asked is the method of the request that a
+// response answers, empty if that is not known. ok is false for a message that cannot be rewritten.
+func (a *Addresses) Apply(upstream, asked string, m *mcp.Message) (ok bool) {
+	if a == nil || a.segments[upstream] == "" || !mayHaveAddress(m.Body) {
+		return true
+	}
+	edits := a.edits(nil, upstream, m.Body, mcp.URIs(m, asked))
+	return len(edits) == 0 || mcp.Scan(mcp.Splice(nil, m.Body, edits...), m) == nil
+}
+
+// edits appends the edits that rewrite the addresses at spans of a scanned body.
+func (a *Addresses) edits(list []mcp.Edit, upstream string, body []byte, spans []mcp.Span) []mcp.Edit {
+	for _, at := range spans {
+		own, ok := mcp.StringValue(at.Of(body))
+		if visible := a.Visible(upstream, own); ok && visible != own {
+			list = append(list, mcp.Edit{At: at, With: mcp.AppendString(nil, visible)})
+		}
+	}
+	return list
+}
+
+// mayHaveAddress reports whether a scanned body may have an address, in any spelling of JSON: it has a
+// scheme with a slash, or an escape that may hide one. It is much cheaper than to look at each place.
+func mayHaveAddress(body []byte) bool {
+	for _, part := range [...]string{":/", `:\`, ":%", `\u00`} {
+		if bytes.Contains(body, []byte(part)) {
+			return true
+		}
+	}
+	return false
+}
+
+// skillAddress finds the beginnings of absolute addresses of skills in a text.
+var skillAddress = regexp.MustCompile(`(?i)(^|[^a-z0-9+.-])(skill://)([^\s"'` + "`" + `)\]>,;.])`)
+
+// Instructions returns the instructions of an upstream with the skill:// addresses that clients see.
+func (a *Addresses) Instructions(upstream, text string) string {
+	if a == nil {
+		return text
+	}
+	return skillAddress.ReplaceAllString(text, "${1}${2}"+a.segments[upstream]+"/${3}")
+}
 
 // splitAddress returns the scheme in lower case, empty if a URI is no address of these schemes, and
 // what follows skill:// or ui://. strict is false for a URI that only a lenient parser takes for an

@@ -22,8 +22,8 @@ type LeftOut struct {
 	Own      string // empty if the definition has no name
 	Visible  string // the name that it would have, if any
 	Reason   Reason
-	Problem  string // for ReasonSkill, what is wrong with the entry
 	Owner    string // for a name with an owner
+	Problem  string // for ReasonSkill and ReasonAddress, what is wrong
 }
 
 // Catalog is the merged lists of several upstreams at one moment. It is immutable and safe for
@@ -70,7 +70,12 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for i := range listings {
 		for _, kind := range claimOrder {
 			r := c.readList(readKey{listings[i].Upstream, kind}, listings[i].Items[kind], previous)
-			lists, all = append(lists, r.items), append(all, r.items...)
+			lists = append(lists, r.items)
+			for _, it := range r.items {
+				if !it.Addressed {
+					all = append(all, it)
+				}
+			}
 			c.leftOut = append(c.leftOut, r.leftOut...)
 		}
 	}
@@ -106,8 +111,11 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
 		}
-		if why == ReasonSkill {
+		switch why {
+		case ReasonSkill:
 			out.Problem = CheckSkill(list[n], it.Own)
+		case ReasonAddress:
+			out.Problem = c.names.addressProblem(key.kind, it.Visible)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}
@@ -154,6 +162,9 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 
 // claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
+	if it.Addressed {
+		return it.Upstream
+	}
 	k := it.ownerKey()
 	switch k.kind {
 	case mcp.Template:
@@ -188,8 +199,11 @@ func (c *Catalog) Item(kind mcp.ListKind, visible string) (*Item, bool) {
 	return c.items[kind][i], true
 }
 
-// Page returns up to limit items of a kind that the caller may see, beginning after the item
-// named by after, or with the first one when after is empty. more reports that further items
+// maxPage is the size of a page, in bytes: a page may exceed it by its last item.
+const maxPage = 8 << 20
+
+// Page returns up to limit items of a kind that the caller may see, as far as they are of a moderate size
+// together, beginning after the item named by after, or with the first one when after is empty. more reports that further items
 // follow. ok is false when after names no present or remembered item.
 func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0
@@ -198,14 +212,16 @@ func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*It
 			return nil, false, false
 		}
 	}
+	size := 0
 	for _, it := range c.items[kind][from:] {
 		if !keep(it) {
 			continue
 		}
-		if len(page) == limit {
+		if len(page) == limit || size >= maxPage {
 			return page, true, true
 		}
 		page = append(page, it)
+		size += len(it.JSON)
 	}
 	return page, false, true
 }

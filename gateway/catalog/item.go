@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,6 +26,8 @@ type Item struct {
 	Own, Visible string
 	// JSON is the definition with the visible name.
 	JSON []byte
+	// Addressed is set if the form of Visible alone decides to which upstream it belongs.
+	Addressed bool
 	// Digest is the digest of the upstream's definition.
 	Digest [sha256.Size]byte
 
@@ -94,8 +97,21 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 		return it, why
 	}
 	it.JSON = raw
+	var edits []mcp.Edit
 	if it.Visible != own {
-		it.JSON = mcp.Splice(nil, raw, mcp.Edit{At: at, With: mcp.AppendString(nil, it.Visible)})
+		it.Addressed = !kind.Named()
+		edits = append(edits, mcp.Edit{At: at, With: mcp.AppendString(nil, it.Visible)})
+	}
+	if a := n.Addresses(); a != nil && mayHaveAddress(raw) {
+		meta := mcp.Find(raw, mcp.Span{End: len(raw)}, "_meta")
+		edits = a.edits(edits, upstream, raw, mcp.AppendPages(nil, raw, meta))
+	}
+	if a := n.Addresses(); a != nil && kind == mcp.Skill {
+		edits = a.edits(edits, upstream, raw, skillFiles(raw))
+	}
+	if len(edits) > 0 {
+		slices.SortFunc(edits, func(a, b mcp.Edit) int { return a.At.Start - b.At.Start })
+		it.JSON = mcp.Splice(nil, raw, edits...)
 	}
 	return it, ""
 }

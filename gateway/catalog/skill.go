@@ -106,6 +106,18 @@ func checkSkillFiles(raw []byte, list mcp.Span, uri, directory string) (problem 
 	return ""
 }
 
+// skillFiles returns the spans of the URIs of the files of an entry.
+func skillFiles(raw []byte) (uris []mcp.Span) {
+	list := mcp.Find(raw, mcp.Span{End: len(raw)}, "resources")
+	if !list.Present() || raw[list.Start] != '[' {
+		return nil
+	}
+	for files := mcp.Elements(raw, list); files.Next(); {
+		uris = append(uris, mcp.Find(raw, files.Value(), "uri"))
+	}
+	return uris
+}
+
 // members returns the members of an object with some names. Parsers that ignore case would read other
 // ones, so a name that differs only in case is a problem.
 func members(raw []byte, at mcp.Span, names ...string) (found map[string]mcp.Span, problem string) {
@@ -127,30 +139,15 @@ func members(raw []byte, at mcp.Span, names ...string) (found map[string]mcp.Spa
 	return found, ""
 }
 
-// plainURI reports whether a URI has one reading: a scheme, segments without dots alone, no escapes that
-// hide a separator, and no query or fragment.
+// plainURI reports whether a URI has one reading: a scheme, and an address that all parsers take apart in
+// the same way, without empty segments, and without braces, which would be an expression of a template.
 func plainURI(uri string) bool {
-	scheme, rest, ok := strings.Cut(uri, "://")
-	if text, valid := head(scheme + ":"); !ok || !valid || text == "" || len(uri) > MaxKey || strings.ContainsAny(rest, "?#\\{}") {
+	_, rest, ok := strings.Cut(uri, "://")
+	if _, valid := head(uri); !ok || !valid || len(uri) > MaxKey || strings.ContainsAny(rest, "{}") || checkAddress(rest) != nil {
 		return false
 	}
-	for _, c := range rest {
-		if unicode.IsControl(c) || c == unicode.ReplacementChar {
-			return false
-		}
-	}
-	lower := strings.ToLower(rest)
-	for _, hidden := range []string{"%2e", "%2f", "%5c", "%00"} {
-		if strings.Contains(lower, hidden) {
-			return false
-		}
-	}
-	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") { // file:/// has no authority
-		if segment == "" || segment == "." || segment == ".." {
-			return false
-		}
-	}
-	return true
+	path := strings.TrimPrefix(rest, "/") // file:/// has no authority
+	return path != "" && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//")
 }
 
 // validSkillName reports whether a name is one of the Agent Skills specification.

@@ -99,7 +99,7 @@ func mergedNames(f *config.File, list []asked) *catalog.Catalog {
 		}
 		listings = append(listings, listing)
 	}
-	names, err := catalog.NewNames(naming)
+	names, err := catalog.NewMergedNames(naming)
 	if err != nil {
 		return nil
 	}
@@ -123,6 +123,9 @@ func (r *ProbeResult) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 			r.Clashes = append(r.Clashes, fmt.Sprintf("%s %s belongs to %s", left.Kind, printable(name), left.Owner))
 		default:
 			text := fmt.Sprintf("%s %s: %s", left.Kind, printable(name), left.Reason)
+			if left.Problem != "" {
+				text += ": " + left.Problem
+			}
 			if fix := left.Remedy(); fix != "" {
 				text += "; set " + printable(fix)
 			}

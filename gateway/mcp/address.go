@@ -40,6 +40,43 @@ func Addresses(m *Message, asked string) []Span {
 	return spans
 }
 
+// URIs returns the places in a message of a server where the URI or template of a resource stands, in
+// their order: those of [Addresses], and in the _meta there the page of an app. asked is that of
+// Addresses.
+func URIs(m *Message, asked string) (spans []Span) {
+	for _, a := range addressesOf(m, asked) {
+		switch a.name {
+		case "uri", "uriTemplate", "resourceSubscriptions":
+			spans = append(spans, a.at)
+		case "_meta":
+			spans = AppendPages(spans, m.Body, a.at)
+		}
+	}
+	return spans
+}
+
+// AppendPages appends the places in a _meta where the URI of the page of an app stands, in their order:
+// ui.resourceUri and the older ui/resourceUri and openai/outputTemplate. The body must have been scanned.
+func AppendPages(spans []Span, body []byte, meta Span) []Span {
+	if !meta.Present() || body[meta.Start] != '{' {
+		return spans
+	}
+	for it := Members(body, meta); it.Next(); {
+		at := it.Value()
+		switch string(it.Name()) {
+		case "ui":
+			at = Find(body, at, "resourceUri")
+		case "ui/resourceUri", "openai/outputTemplate":
+		default:
+			continue
+		}
+		if at.Present() {
+			spans = append(spans, at)
+		}
+	}
+	return spans
+}
+
 func addressesOf(m *Message, asked string) []address {
 	return slices.DeleteFunc(partsOf(m, asked), func(a address) bool { return a.name == contentsPart })
 }
@@ -48,9 +85,9 @@ func addressesOf(m *Message, asked string) []address {
 const contentsPart = "/contents"
 
 // Contents returns the objects in a message of a server that are the contents of a resource, with its
-// address and its text or blob, at the places of [Addresses].
-func Contents(m *Message, asked string) (list []Span) {
-	for _, a := range partsOf(m, asked) {
+// address and its text or blob, at the places of [Addresses] of all methods.
+func Contents(m *Message) (list []Span) {
+	for _, a := range partsOf(m, "") {
 		if a.name == contentsPart {
 			list = append(list, a.at)
 		}
@@ -143,6 +180,7 @@ var (
 	templateShape = object(shapes{"icons": icons}, "uriTemplate", "name")
 	promptShape   = object(shapes{"icons": icons, "arguments": listOf(nameOnly)}, "name")
 	contentsShape = func() *shape { s := object(nil, "uri"); s.contents = true; return s }()
+	skillShape    = object(shapes{"resources": listOf(object(nil, "uri", "digest"))}, "uri") // frontmatter is free content
 
 	blockTypes = func() shapes {
 		types := shapes{
@@ -156,9 +194,10 @@ var (
 	}()
 	block         = &shape{variant: "type", variants: blockTypes}
 	blocks        = listOf(block)
-	promptMessage = &shape{members: shapes{"content": block}}
-	// The content of a message of sampling is a block or several.
-	sampledMessage = object(shapes{"content": {variant: "type", variants: blockTypes, elements: block}})
+	promptMessage = &shape{members: shapes{"content": blockOrBlocks}}
+	// The content of a message of sampling is a block or several; some clients read prompts like that.
+	sampledMessage = object(shapes{"content": blockOrBlocks})
+	blockOrBlocks  = &shape{variant: "type", variants: blockTypes, elements: block}
 
 	elicitation = &shape{variant: "mode", variants: shapes{
 		"": object(nil), "form": object(nil), "url": object(nil, "elicitationId", "url"),
@@ -196,6 +235,9 @@ var (
 		MethodResourcesList:         result(shapes{"resources": listOf(resourceShape)}, "nextCursor"),
 		MethodResourceTemplatesList: result(shapes{"resourceTemplates": listOf(templateShape)}, "nextCursor"),
 		MethodResourcesRead:         result(shapes{"contents": listOf(contentsShape)}),
+		MethodDirectoryRead:         result(shapes{"resources": listOf(resourceShape)}, "nextCursor"),
+		MethodSkillsList:            result(shapes{"skills": listOf(skillShape)}, "nextCursor"),
+		MethodSkillsGet:             result(shapes{"skill": skillShape}),
 		MethodPromptsList:           result(shapes{"prompts": listOf(promptShape)}, "nextCursor"),
 		MethodPromptsGet:            result(shapes{"messages": listOf(promptMessage)}),
 		MethodTasksGet:              result(shapes{"result": result(shapes{"content": blocks})}, "taskId"),

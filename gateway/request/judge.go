@@ -33,7 +33,7 @@ func (ex *Exchange) answers() Answered {
 	return Answered{
 		Replays: in.Resumed && ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "", Searched: ex.Services.Search.Takes(&ex.Message), Session: ex.Session.Handle.ID,
 		Input: in, Legacy: !in.Modern && (in.Translated || ex.Services.Federation != nil), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
-		Sessions: ex.Services.Sessions, Names: ex.Services.Names, Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller, ex.route.As.Own), Seen: ex.Services.Federation,
+		Sessions: ex.Services.Sessions, Names: ex.Services.Names, Addresses: ex.Services.Federation.Addresses(), Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller, ex.route.As.Own), Seen: ex.Services.Federation,
 	}
 }
 

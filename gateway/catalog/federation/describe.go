@@ -3,6 +3,7 @@ package federation
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,9 +75,13 @@ func (a *answer) description(v *catalog.Shown) (all description) {
 		if !catalog.ViewOf(a.caller).Has(fd.Name) {
 			continue
 		}
-		of := described{upstream: fd.Name, capabilities: a.declared.of(fd.Name)}
+		of := described{upstream: fd.Name, capabilities: maps.Clone(a.declared.of(fd.Name))}
+		delete(of.capabilities, "extensions")
+		if extensions := a.extensions(v, fd.Name); extensions != nil {
+			of.capabilities["extensions"] = extensions
+		}
 		if offer := v.Offers[fd.Name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
-			if text := cleanInstructions(offer.Instructions); text != "" {
+			if text := cleanInstructions(a.Addresses(), fd.Name, offer.Instructions); text != "" {
 				if _, may := a.known(v, fd.Name); may {
 					of.instructions = text
 				}
@@ -105,7 +110,7 @@ func (d description) capabilities(modern bool) string {
 				continue
 			}
 			for member, value := range each {
-				if _, has := union[member]; !has {
+				if _, has := union[member]; !has || name == "extensions" && member == mcp.ExtensionSkills && skillsOf(value).DirectoryRead {
 					union[member] = value
 				}
 			}
@@ -170,9 +175,10 @@ func prefixNote(names *catalog.Names, upstream string) string {
 	return ""
 }
 
-// cleanInstructions removes invisible characters, and truncates the text to its bound.
-func cleanInstructions(text string) string {
-	text = mcp.RemoveInvisible(text)
+// cleanInstructions removes invisible characters, rewrites the addresses of skills to those that clients
+// see, and truncates the text to its bound.
+func cleanInstructions(addresses *catalog.Addresses, upstream, text string) string {
+	text = addresses.Instructions(upstream, mcp.RemoveInvisible(text))
 	if len(text) > maxInstructions {
 		text = strings.ToValidUTF8(text[:maxInstructions], "")
 	}

@@ -98,7 +98,7 @@ func New(opts Options) (*Federation, error) {
 		f.private[fd.Name] = &privateChange{wake: make(chan struct{}, 1)}
 	}
 	var err error
-	if f.names, err = catalog.NewNames(naming); err != nil {
+	if f.names, err = catalog.NewMergedNames(naming); err != nil {
 		return nil, err
 	}
 	path := ""
@@ -150,6 +150,14 @@ func (f *Federation) Merge() *catalog.Merge {
 		return nil
 	}
 	return f.merge
+}
+
+// Addresses returns the skill:// and ui:// addresses of the upstreams; nil if they stay as they are.
+func (f *Federation) Addresses() *catalog.Addresses {
+	if f == nil {
+		return nil
+	}
+	return f.names.Addresses()
 }
 
 // NamingOf returns the naming of the items of an upstream.

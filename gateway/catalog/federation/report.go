@@ -22,11 +22,11 @@ func (f *Federation) report(before, now *catalog.Catalog) {
 		}
 		args := []any{"upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
 			"visible_name", left.Visible, "reason", reason, "owner", left.Owner}
-		if fix := left.Remedy(); fix != "" {
-			args = append(args, "fix", fix)
-		}
 		if left.Problem != "" {
 			args = append(args, "problem", left.Problem)
+		}
+		if fix := left.Remedy(); fix != "" {
+			args = append(args, "fix", fix)
 		}
 		f.opts.Logger.Warn("an item is omitted from the lists", args...)
 	}

@@ -12,8 +12,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// skillEntry returns the entry of a skill with files.
-func skillEntry(dir, members string, files ...string) string {
+// entryOf returns the entry of a skill with files.
+func entryOf(dir, members string, files ...string) string {
 	list := []string{}
 	for i, f := range append([]string{"SKILL.md"}, files...) {
 		list = append(list, fmt.Sprintf(`{"uri":"%s/%s","digest":"sha256:%064x","size":%d}`, dir, f, i, i))
@@ -33,7 +33,7 @@ func defineSkill(t *testing.T, raw string) Pin {
 
 // What changes the definition of a skill and what does not change it.
 func TestWhatCountsAsAChangeOfASkill(t *testing.T) {
-	entry := skillEntry("skill://a", `,"n":10`, "x", "y")
+	entry := entryOf("skill://a", `,"n":10`, "x", "y")
 	pinned := defineSkill(t, entry)
 	swapped := strings.Replace(strings.Replace(strings.Replace(entry, "/x", "/z", 1), "/y", "/x", 1), "/z", "/y", 1)
 	for _, row := range []struct {
@@ -47,7 +47,7 @@ func TestWhatCountsAsAChangeOfASkill(t *testing.T) {
 		{"a digest", strings.Replace(entry, "02", "03", 1), false},
 		{"a size", strings.Replace(entry, `"size":2`, `"size":3`, 1), false},
 		{"two files that changed places", swapped, false},
-		{"a file less", skillEntry("skill://a", `,"n":10`, "x"), false},
+		{"a file less", entryOf("skill://a", `,"n":10`, "x"), false},
 		{"no digests", entry[:strings.Index(entry, "[")] + `"dynamic"}`, false},
 	} {
 		if got := defineSkill(t, row.raw).Definition.Digest == pinned.Definition.Digest; got != row.same {
@@ -70,7 +70,7 @@ func TestWhatCountsAsAChangeOfASkill(t *testing.T) {
 func TestFileWithSkills(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pins.json")
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	a, d := defineSkill(t, skillEntry("skill://a", "", "x")), defineSkill(t, `{"uri":"skill://d/SKILL.md","frontmatter":{"name":"d","description":"D"},"resources":"dynamic"}`)
+	a, d := defineSkill(t, entryOf("skill://a", "", "x")), defineSkill(t, `{"uri":"skill://d/SKILL.md","frontmatter":{"name":"d","description":"D"},"resources":"dynamic"}`)
 	if a.Dynamic() || !d.Dynamic() {
 		t.Error("which skill has no digests")
 	}
@@ -96,7 +96,7 @@ func TestFileWithSkills(t *testing.T) {
 
 // An address is found below the directory of a skill in every spelling that a server may read as one there.
 func TestWhereAnAddressStands(t *testing.T) {
-	entry := func(dir string, files ...string) Pin { return defineSkill(t, skillEntry(dir, "", files...)) }
+	entry := func(dir string, files ...string) Pin { return defineSkill(t, entryOf(dir, "", files...)) }
 	p := new(Pins).With("docs", Skill, time.Now(), entry("skill://acme/a", "x", "in/SKILL.md"), entry("skill://acme/a/in"), entry("github://o/r/g"),
 		defineSkill(t, `{"uri":"skill://d/SKILL.md","frontmatter":{"name":"d","description":"D"},"resources":"dynamic"}`))
 	u := newGuarded(&upstream.Config{Name: "docs", PinSkills: upstream.PinBlock}, nil)
@@ -146,8 +146,8 @@ func TestWhereAnAddressStands(t *testing.T) {
 }
 
 func TestDiffSkills(t *testing.T) {
-	older := defineSkill(t, skillEntry("skill://a", `,"n":1`, "same", "changed", "removed")).Definition
-	text := strings.Replace(skillEntry("skill://a", `,"n":2`, "same", "changed", "added"), `"size":2`, `"size":9`, 1)
+	older := defineSkill(t, entryOf("skill://a", `,"n":1`, "same", "changed", "removed")).Definition
+	text := strings.Replace(entryOf("skill://a", `,"n":2`, "same", "changed", "added"), `"size":2`, `"size":9`, 1)
 	newer := defineSkill(t, text).Definition
 	changes, files := DiffSkills(older, newer)
 	if diff := cmp.Diff([]Change{{Pointer: "/frontmatter/n", Old: "1", New: "2"}}, changes); diff != "" {

@@ -70,6 +70,9 @@ type Record struct {
 	Tool string
 	// UpstreamTool is the upstream's own name of the tool where it is another one.
 	UpstreamTool string
+	// URI is the URI of a request for a resource, a directory or a skill, up to its query or fragment and
+	// without user information.
+	URI string
 	// ToolChanged is set for calls of a tool or prompt whose definition is not the
 	// approved one.
 	ToolChanged bool

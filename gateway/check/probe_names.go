@@ -45,6 +45,11 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		}
 		r.Tools, r.Prompts = counts[mcp.Tool], counts[mcp.Prompt]
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
+		if f.Federation.Enabled {
+			for _, name := range federation.UnroutedExtensions(offer.Capabilities) {
+				r.LeftOut = append(r.LeftOut, fmt.Sprintf("extension %s: the gateway does not declare it to clients, because it does not route its messages", printable(name)))
+			}
+		}
 		r.countSkills(f, &f.Upstreams[i], offer)
 		if merged != nil {
 			r.takeMerged(merged, router)

@@ -85,9 +85,9 @@ func addressesOf(m *Message, asked string) []address {
 const contentsPart = "/contents"
 
 // Contents returns the objects in a message of a server that are the contents of a resource, with its
-// address and its text or blob, at the places of [Addresses] of all methods.
-func Contents(m *Message) (list []Span) {
-	for _, a := range partsOf(m, "") {
+// address and its text or blob, at the places of [Addresses].
+func Contents(m *Message, asked string) (list []Span) {
+	for _, a := range partsOf(m, asked) {
 		if a.name == contentsPart {
 			list = append(list, a.at)
 		}
@@ -179,8 +179,8 @@ var (
 	resourceShape = object(shapes{"icons": icons}, "uri", "name")
 	templateShape = object(shapes{"icons": icons}, "uriTemplate", "name")
 	promptShape   = object(shapes{"icons": icons, "arguments": listOf(nameOnly)}, "name")
-	contentsShape = func() *shape { s := object(nil, "uri"); s.contents = true; return s }()
 	skillShape    = object(shapes{"resources": listOf(object(nil, "uri", "digest"))}, "uri") // frontmatter is free content
+	contentsShape = func() *shape { s := object(nil, "uri"); s.contents = true; return s }()
 
 	blockTypes = func() shapes {
 		types := shapes{

@@ -113,7 +113,7 @@ var methods = [...]MethodInfo{
 	{Name: MethodResourcesRead, Sender: Client, Mirrored: paramURI},
 	{Name: MethodResourcesSubscribe, Sender: Client},
 	{Name: MethodResourcesUnsubscribe, Sender: Client},
-	{Name: MethodDirectoryRead, Sender: Client},
+	{Name: MethodDirectoryRead, Sender: Client, List: "resources", Element: MethodResourcesRead},
 	{Name: MethodSkillsList, Sender: Client, List: "skills", Element: MethodSkillsGet},
 	{Name: MethodSkillsGet, Sender: Client},
 	{Name: MethodPromptsList, Sender: Client, Discovery: true, List: "prompts", Element: MethodPromptsGet},

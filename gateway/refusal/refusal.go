@@ -186,6 +186,9 @@ var (
 	// A skill, or the bytes of one of its files, is not the approved one: upstreams[].pin_skills.
 	SkillChanged = define(*Policy.withReason("skill_changed"))
 
+	// A rule or policy would change an entry or a file of a skill, whose digest clients compare.
+	SkillRedacted = define(*Policy.withReason("skill_redacted").WithDetail("a rule would change a skill, which clients could not verify then"))
+
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: mcp.MessageRateLimited, Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
 	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,

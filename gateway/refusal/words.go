@@ -144,6 +144,8 @@ var words = map[string]Words{
 		"Look at the tool before agents use it (tool search)."},
 	"tool_changed": {"The definition of the tool or prompt is not the one that was approved, or none was, and its upstream has pin_tools: block.",
 		"Run svc tools diff --config svc.yaml; if the change is acceptable, svc tools approve and SIGHUP (pinning)."},
+	"skill_redacted": {"A redact rule, a mask of a guardrail or a policy with the action redact matches the frontmatter or a file of a skill. Clients compare these with digests, so that they are never rewritten.",
+		"Narrow the rule with when (method, uri_prefix, upstream), or let it deny where the text must not pass; lint skill-redacted names such rules."},
 	"skill_changed": {"A skill, or the bytes of one of its files, is not what was approved, or nothing was, and its upstream has pin_skills: block.",
 		"Run svc tools diff --config svc.yaml; if the change is acceptable, svc tools approve and SIGHUP (pinned skills)."},
 	"unsupported_media_type": {"Content-Type is not application/json in UTF-8, or the body is compressed.",

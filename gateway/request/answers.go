@@ -136,6 +136,7 @@ func (r *Answered) take(at Moment, m *mcp.Message, frame, final, own bool) Taken
 	if r.Seen != nil && at.Upstream != nil {
 		uris = r.Seen.URIs(m)
 	}
+	in.Skills.LearnEntries(in.Upstream, in.Asked.Method, m)
 	sent := m.Body
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
 	t.SkillChanged = changed

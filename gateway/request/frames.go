@@ -53,7 +53,7 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 	if t.Final {
 		ex.noteAnswer(&t.Result, m)
 	}
-	if t.Final && (t.Kind == refusal.Labels.Kind || t.Kind == refusal.SkillChanged.Kind) {
+	if t.Final && (t.Kind == refusal.Labels.Kind || t.Kind == refusal.SkillChanged.Kind || t.Kind == refusal.SkillRedacted.Kind) {
 		return nil, true, &streams.DeniedError{Refused: t.Refused}
 	}
 	return t.Body, t.Final, nil

@@ -23,7 +23,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 		Context: ex.Context, Direction: way, Caller: &ex.caller.id.Principal, Limits: ex.Services.Limits, Now: ex.Services.Now,
 		Asked: &ex.Message, HasAsked: ex.hasMessage, Decided: ex.decision.Action, Policies: ex.governed.set,
 		Origin: ex.labels.origin, Belongs: ex.labels.belongs,
-		Modern: ex.dialect.Modern, Resumed: ex.HTTP.Method == http.MethodGet, Translated: ex.record.UpstreamDialect != "",
+		Skills: ex.Services.Lists.Skills(), Modern: ex.dialect.Modern, Resumed: ex.HTTP.Method == http.MethodGet, Translated: ex.record.UpstreamDialect != "",
 	}
 }
 

@@ -42,7 +42,7 @@ func (u *guarded) keepFiles(items [][]byte, p *Pins, c *upstream.Caller) []bool 
 func (v *View) skills(ctx context.Context, u *guarded, asked *mcp.Message, resumed bool, m *mcp.Message) (refused *refusal.Refusal, changed bool) {
 	g, blocks := v.guard, u.blocks(Skill)
 	c := comparison{u: u, caller: v.caller, m: m, result: m.Kind == mcp.Response && !m.IsError, resumed: resumed, asked: asked.Method}
-	c.contents = mcp.Contents(m)
+	c.contents = mcp.Contents(m, "")
 	gets := c.answers(mcp.MethodSkillsGet)
 	lists := c.answers(mcp.MethodDirectoryRead) || !g.federated && c.answers(mcp.MethodResourcesList)
 	if !gets && !lists && !c.answers(mcp.MethodResourcesRead) && len(c.contents) == 0 {
@@ -132,7 +132,7 @@ func (c *comparison) cutChildren() (ok bool) {
 		return ok
 	}
 	if ok = mcp.Scan(body, c.m) == nil; ok {
-		c.contents = mcp.Contents(c.m)
+		c.contents = mcp.Contents(c.m, "")
 	}
 	return ok
 }
@@ -200,7 +200,7 @@ func (c *comparison) isOne(list mcp.Span) bool {
 
 // Content returns the bytes of the file in the answer to its read; ok is false if the answer has others.
 func (f *SkillFile) Content(m *mcp.Message) (content []byte, ok bool) {
-	list := mcp.Contents(m)
+	list := mcp.Contents(m, "")
 	if len(list) != 1 {
 		return nil, false
 	}

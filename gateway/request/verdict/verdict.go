@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/policy/flow"
@@ -74,6 +75,8 @@ type Input struct {
 	Resumed bool
 	// Frame is set for a message of an event stream.
 	Frame bool
+	// Skills are the files of skills, which nothing may rewrite; nil if none are known.
+	Skills *catalog.SkillPaths
 	// Filtered is set for a list that was already filtered for its caller.
 	Filtered bool
 	// Translated is set if the upstream and the client support different protocol

@@ -316,6 +316,8 @@ func TestAChangedSkillIsWithheldUntilItIsApproved(t *testing.T) {
 					t.Errorf("%s: %d %s", uri, got.status, got.body)
 				}
 			}
+			s.set(func() { s.read["skill://refunds/unnamed.md"] = "evil" })
+			wantChanged(r.readFile(seen("skill://refunds/unnamed.md")), "a file that the pin does not name")
 			eventually(t, "nothing is logged", func() bool {
 				return strings.Contains(r.logs.String(), "msg=skill_changed upstream=docs kind=skill name="+refundsDoc+" status=changed") &&
 					strings.Contains(r.logs.String(), "msg=skill_changed upstream=docs kind=file name="+scriptFile)

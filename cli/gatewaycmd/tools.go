@@ -48,6 +48,7 @@ func (o *toolsCommand) addFlags(cmd *cobra.Command) {
 type listing struct {
 	file  *config.File
 	lists []check.Listed
+	probe check.ProbeOptions
 	pins  *pins.Pins
 	path  string
 }
@@ -70,9 +71,10 @@ func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, 
 	}
 	env := o.file.env
 	tellPrograms(env, o.format, f)
-	l.lists = check.Lists(ctx, f, check.ProbeOptions{
+	l.probe = check.ProbeOptions{
 		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, o.file.config),
-	})
+	}
+	l.lists = check.Lists(ctx, f, l.probe)
 	return l, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +16,13 @@ import (
 	"svc/cli/process"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
+	"svc/gateway/check"
 	"svc/gateway/upstream"
 )
 
 func newToolsDiffCmd(env process.Env) *cobra.Command {
 	o := toolsCommand{file: upstreamFile{env: env}, format: command.FormatText}
+	files := false
 	cmd := &cobra.Command{
 		Use:   "diff [UPSTREAM/NAME...]",
 		Short: "Show differences between current and approved definitions",
@@ -28,19 +31,22 @@ the approved definitions: [-removed-] and {+added+}. Invisible characters are wr
 as escapes. ` + toolsNames + `
 
 Of a skill the differences are those of its frontmatter, and the files that were added,
-removed or changed, with their sizes and digests.
+removed or changed, with their sizes and digests. The approved contents are not kept.
+With --files, the new contents of small text files are read from the server and shown.
 
 The exit code is 1 when there are differences or an upstream could not be read, and 0
 when there are none.`,
 		Example: `  svc tools diff --config svc.yaml
-  svc tools diff --config svc.yaml crm/find_customer`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.diff(cmd.Context(), cmd, args) },
+  svc tools diff --config svc.yaml crm/find_customer
+  svc tools diff --config svc.yaml --files docs/skill:skill://refunds/SKILL.md`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.diff(cmd.Context(), cmd, args, files) },
 	}
 	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&files, "files", false, "show the new contents of text files of skills, up to 64 KiB each and 1 MiB in all")
 	return cmd
 }
 
-func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []string) error {
+func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []string, files bool) error {
 	l, err := o.read(ctx, cmd)
 	if err != nil {
 		return err
@@ -51,8 +57,12 @@ func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []stri
 		return err
 	}
 	var b strings.Builder
+	texts := map[string]map[string][]byte{}
+	if files {
+		texts = l.readFiles(ctx, chosen)
+	}
 	for _, d := range chosen {
-		writeDifference(&b, d)
+		writeDifference(&b, d, files, texts[d.subject.Upstream])
 	}
 	if _, err := io.WriteString(o.file.env.Stdout, b.String()); err != nil {
 		return err
@@ -70,17 +80,60 @@ const (
 	maxShownText    = 4000
 )
 
-// writeDifference writes the differences between a definition and the approved one.
-func writeDifference(b *strings.Builder, d definition) {
+// maxShownFile and maxReadFiles bound the contents of files that are read to be shown, in bytes: of one file, and
+// of all.
+const (
+	maxShownFile = 64 << 10
+	maxReadFiles = 1 << 20
+)
+
+// skillChanges returns how a skill differs from the approved one.
+func (d *definition) skillChanges() (changes []pins.Change, files []pins.FileChange) {
+	if d.subject.Kind != pins.Skill || d.status == string(pins.Approved) || d.status == statusUnpinned {
+		return nil, nil
+	}
+	var now pins.Definition
+	if d.now != nil {
+		now = d.now.Definition
+	}
+	return pins.DiffSkills(d.before, now)
+}
+
+// readFiles reads the small files of skills that are new or changed, by upstream and address. Files that could not
+// be read, or are not what the entries of their skills name, are absent.
+func (l *listing) readFiles(ctx context.Context, chosen []definition) map[string]map[string][]byte {
+	texts, room := map[string]map[string][]byte{}, int64(maxReadFiles)
+	for i := range l.file.Upstreams {
+		name := l.file.Upstreams[i].Name
+		var wanted []pins.SkillFile
+		for _, d := range chosen {
+			if d.subject.Upstream != name {
+				continue
+			}
+			_, files := d.skillChanges()
+			for _, f := range files[:min(len(files), maxShownChanges)] {
+				if f.New != nil && f.New.Size <= min(room, maxShownFile) {
+					wanted, room = append(wanted, *f.New), room-f.New.Size
+				}
+			}
+		}
+		if len(wanted) > 0 {
+			texts[name], _ = check.SkillFiles(ctx, l.file, i, l.probe, wanted)
+		}
+	}
+	return texts
+}
+
+// writeDifference writes the differences between a definition and the approved one. texts are the contents of files
+// that were read, if withTexts.
+func writeDifference(b *strings.Builder, d definition, withTexts bool, texts map[string][]byte) {
 	var changes []pins.Change
 	var files []pins.FileChange
 	switch {
-	case d.subject.Kind == pins.Skill && d.status != string(pins.Approved) && d.status != statusUnpinned:
-		var now pins.Definition
-		if d.now != nil {
-			now = d.now.Definition
+	case d.subject.Kind == pins.Skill:
+		if changes, files = d.skillChanges(); len(changes)+len(files) == 0 {
+			return
 		}
-		changes, files = pins.DiffSkills(d.before, now)
 	case d.status == string(pins.Changed):
 		changes = pins.Diff(d.before, d.now.Definition)
 	case d.status == string(pins.New):
@@ -111,11 +164,11 @@ func writeDifference(b *strings.Builder, d definition) {
 			fmt.Fprintf(b, "  %s: [-%s-]{+%s+}\n", command.Clean(at), indent(pins.Visible(c.Old)), indent(pins.Visible(c.New)))
 		}
 	}
-	writeFiles(b, files)
+	writeFiles(b, files, withTexts, texts)
 }
 
 // writeFiles writes which files of a skill differ.
-func writeFiles(b *strings.Builder, files []pins.FileChange) {
+func writeFiles(b *strings.Builder, files []pins.FileChange, withTexts bool, texts map[string][]byte) {
 	contents := false
 	for i, f := range files {
 		if i == maxShownChanges {
@@ -131,9 +184,20 @@ func writeFiles(b *strings.Builder, files []pins.FileChange) {
 			contents = true
 		}
 		b.WriteByte('\n')
+		switch text, read := texts[f.URI]; {
+		case !withTexts || f.New == nil:
+		case !read:
+			b.WriteString("    | its contents could not be read, are not those that the entry names, or are too large to be shown\n")
+		case !utf8.Valid(text):
+			b.WriteString("    | its contents are no text\n")
+		default:
+			for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
+				fmt.Fprintf(b, "    | %s\n", pins.Visible(line))
+			}
+		}
 	}
-	if contents {
-		fmt.Fprintln(b, "  the contents of files are not kept: read the files at the server before you approve")
+	if contents && !withTexts {
+		fmt.Fprintln(b, "  the contents of files are not kept: read the new ones with --files before you approve")
 	}
 }
 

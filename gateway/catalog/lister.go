@@ -137,26 +137,49 @@ func (l *Lister) fix() bool {
 
 // attempt reads the offer in the known generation, or determines the generation.
 func (l *Lister) attempt(ctx context.Context, kinds []mcp.ListKind) (*Offer, error) {
-	if l.generation != legacy {
-		offer, err := l.discover(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if offer != nil {
-			l.generation = modern
-			return offer, l.lists(ctx, mcp.Session{Version: mcp.Revision20260728}, offer, kinds)
-		}
-		if l.fix() { // the upstream has to support the revision
-			return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, client.ErrRejected)
-		}
-		l.generation = legacy
-	}
-	s, offer, err := l.initialize(ctx)
+	s, offer, err := l.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.client().EndAfter(ctx, s)
 	return offer, l.lists(ctx, s, offer, kinds)
+}
+
+// open returns the session of a reading, which has no id in 2026-07-28.
+func (l *Lister) open(ctx context.Context) (mcp.Session, *Offer, error) {
+	if l.generation != legacy {
+		offer, err := l.discover(ctx)
+		if err != nil {
+			return mcp.Session{}, nil, err
+		}
+		if offer != nil {
+			l.generation = modern
+			return mcp.Session{Version: mcp.Revision20260728}, offer, nil
+		}
+		if l.fix() { // the upstream has to support the revision
+			return mcp.Session{}, nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, client.ErrRejected)
+		}
+		l.generation = legacy
+	}
+	return l.initialize(ctx)
+}
+
+// ReadResources reads resources, and passes each answer of at most limit bytes to take, nil after an error.
+func (l *Lister) ReadResources(ctx context.Context, uris []string, limit int, take func(uri string, m *mcp.Message)) error {
+	l.fix()
+	s, _, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.client().EndAfter(ctx, s)
+	for _, uri := range uris {
+		m, err := l.call(ctx, s, mcp.MethodResourcesRead, `"uri":`+string(mcp.AppendString(nil, uri)), limit)
+		if err != nil {
+			m = nil
+		}
+		take(uri, m)
+	}
+	return ctx.Err()
 }
 
 // discover sends server/discover. The offer is nil for every response that does not name the
@@ -263,9 +286,9 @@ func (l *Lister) undeclared(ctx context.Context, s mcp.Session, list *List, room
 // error for these is an empty list. An error for skills, a young extension, is not one for the other lists.
 func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int) error {
 	seen := map[string]bool{}
-	cursor := ""
+	cursor, member := "", ""
 	for {
-		m, err := l.call(ctx, s, list.Kind.Method(), cursor, *room)
+		m, err := l.call(ctx, s, list.Kind.Method(), member, *room)
 		switch {
 		case errors.Is(err, client.ErrTooLarge):
 			list.Cut = fmt.Errorf("%w: over %d bytes", ErrTooLarge, maxListBytes)
@@ -297,7 +320,7 @@ func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int
 			list.Cut = fmt.Errorf("%w: over %d", ErrPages, maxPages)
 			return nil
 		}
-		cursor = next
+		cursor, member = next, `"cursor":`+next
 	}
 }
 
@@ -343,15 +366,11 @@ func (list *List) hints(result map[string]json.RawMessage) {
 // maxTTL bounds the validity of a list, in milliseconds.
 const maxTTL = math.MaxInt32
 
-// call sends a request with the parameters that its revision requires. cursor is a JSON string or
-// empty.
-func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string, room int) (*mcp.Message, error) {
-	params := "{"
-	if cursor != "" {
-		params += `"cursor":` + cursor
-	}
+// call sends a request with the parameters that its revision requires beside member, which may be empty.
+func (l *Lister) call(ctx context.Context, s mcp.Session, method, member string, room int) (*mcp.Message, error) {
+	params := "{" + member
 	if mcp.Modern(s.Version) {
-		if cursor != "" {
+		if member != "" {
 			params += ","
 		}
 		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:%s}`, mcp.MetaProtocolVersion, s.Version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities, declared)

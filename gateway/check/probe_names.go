@@ -295,6 +295,37 @@ func Lists(ctx context.Context, f *config.File, o ProbeOptions) []Listed {
 	return list
 }
 
+// maxFileAnswer bounds the answer to the read of a file of a skill, relative to the size of the file: a text
+// may have an escape for each byte.
+const maxFileAnswer = 8
+
+// SkillFiles reads files of skills from an upstream of a valid configuration, and returns the bytes of those
+// that are what their entries name, by address.
+func SkillFiles(ctx context.Context, f *config.File, i int, o ProbeOptions, files []pins.SkillFile) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, probeTimeout)+startTime(&f.Upstreams[i]))
+	defer cancel()
+	up, done, err := open(f, i, o)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l := catalog.Lister{Transport: up.Transport, Agent: agent, Version: o.Version, Protocol: f.Upstreams[i].Protocol, Caller: o.caller(&f.Upstreams[i])}
+	byURI, uris, limit := map[string]*pins.SkillFile{}, []string{}, int64(64<<10)
+	for n := range files {
+		byURI[files[n].URI], uris, limit = &files[n], append(uris, files[n].URI), max(limit, maxFileAnswer*files[n].Size)
+	}
+	contents := map[string][]byte{}
+	err = l.ReadResources(ctx, uris, int(limit), func(uri string, m *mcp.Message) {
+		if m == nil {
+			return
+		}
+		if content, ok := byURI[uri].Content(m); ok {
+			contents[uri] = content
+		}
+	})
+	return contents, err
+}
+
 // Merge merges lists like the federation does; nil without federation. Names that already
 // have owners keep them, if this user may read the owners.
 func Merge(f *config.File, list []Listed) *catalog.Catalog {

@@ -31,7 +31,9 @@ type skillServer struct {
 	dynamic     map[string]bool
 	// contents replaces the contents of reads, children those of directories, and tool the result of tools.
 	contents, children, tool string
-	stream                   bool // answers are event streams
+	stream                   bool   // answers are event streams
+	largest                  bool   // only skill://s0 has more files than SKILL.md
+	resumed                  string // the result on a stream that a client resumes
 }
 
 // newSkillServer starts a server with skills of one file each.
@@ -63,7 +65,11 @@ func (s *skillServer) entry(doc string) string {
 	dir := strings.TrimSuffix(doc, "/SKILL.md")
 	front := fmt.Sprintf(`{"name":%q,"description":"Does %s"%s}`, dir[strings.LastIndexByte(dir, '/')+1:], dir, s.frontmatter[doc])
 	files := []string{}
-	for _, uri := range slices.Sorted(maps.Keys(s.listed)) {
+	own := []string{doc}
+	if !s.largest || strings.HasSuffix(dir, "/s0") {
+		own = slices.Sorted(maps.Keys(s.listed))
+	}
+	for _, uri := range own {
 		if strings.HasPrefix(uri, dir+"/") {
 			files = append(files, fmt.Sprintf(`{"uri":%q,"digest":"sha256:%x","size":%d}`, uri, sha256.Sum256([]byte(s.listed[uri])), len(s.listed[uri])))
 		}
@@ -84,6 +90,11 @@ func (s *skillServer) answer(w http.ResponseWriter, body string, req *http.Reque
 		Params struct{ URI string }
 	}
 	_ = json.Unmarshal([]byte(body), &m)
+	if req.Method == http.MethodGet {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "id: 9\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}\n\n", s.resumed)
+		return
+	}
 	const hints = `"resultType":"complete","ttlMs":0,"cacheScope":"public"`
 	capabilities := `"capabilities":{"tools":{},"resources":{},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`
 	result := ""
@@ -95,6 +106,7 @@ func (s *skillServer) answer(w http.ResponseWriter, body string, req *http.Reque
 		}
 		result = `{"supportedVersions":["2026-07-28"],` + capabilities + `,` + hints + `}`
 	case "initialize":
+		w.Header().Set("Mcp-Session-Id", "s1")
 		result = `{"protocolVersion":"2025-11-25",` + capabilities + `,"serverInfo":{"name":"skills","version":"1"}}`
 	case "tools/list":
 		result = `{"tools":[{"name":"show","inputSchema":{"type":"object"}}],` + hints + `}`
@@ -148,13 +160,16 @@ func blobOf(uri, text string) string {
 	return fmt.Sprintf(`{"uri":%q,"blob":%q}`, uri, base64.StdEncoding.EncodeToString([]byte(text)))
 }
 
-// skillCall sends a request of 2026-07-28.
+// skillCall sends a request of 2026-07-28, or in the session of the rig.
 func (r *rig) skillCall(method, members string) answer {
 	name := ""
 	if _, after, ok := strings.Cut(members, `"uri":"`); ok {
 		name, _, _ = strings.Cut(after, `"`)
 	} else if _, after, ok := strings.Cut(members, `"name":"`); ok {
 		name, _, _ = strings.Cut(after, `"`)
+	}
+	if r.legacy != "" {
+		return r.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, members), "Mcp-Session-Id", r.legacy, "MCP-Protocol-Version", "2025-06-18")
 	}
 	if members != "" {
 		members += ","
@@ -231,23 +246,47 @@ func pinnedConfig(s *skillServer, mode string) string {
 }
 
 // The skills that are listed first are approved. A skill that changes afterwards is withheld, or with warn
-// logged and recorded, until the new entry is approved and the gateway reads that; after a restart too.
+// logged and recorded, until the new entry is approved and the gateway reads that; after a restart too. Clients
+// of both generations get the same, with federation and without.
 func TestAChangedSkillIsWithheldUntilItIsApproved(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"block", "warn"} {
-		t.Run(mode, func(t *testing.T) {
+	one := "default_upstream: docs\nupstreams:\n  - {name: docs, url: %s, %s}\n" + allowEverything
+	merged := "federation: {enabled: true, refresh_interval: 1s}\nupstreams:\n  - {name: docs, url: %s, %s}\n" + allowEverything
+	other := newToolServer(t, "other", true, "x: X")
+	two := strings.Replace(merged, "upstreams:\n", "upstreams:\n  - {name: other, url: "+other.URL+", prefix: o_, shared_lists: true}\n", 1)
+	for _, tt := range []struct {
+		name, config, settings, first string
+		legacy                        bool // the client
+	}{
+		{"block", one, "pin_skills: block", "", false},
+		{"warn", one, "pin_skills: warn", "", false},
+		{"block, federation of one", merged, "pin_skills: block", "", false},
+		{"block, federation of two", two, "pin_skills: block", "docs/", false},
+		{"warn, federation of two", two, "pin_skills: warn", "docs/", false},
+		{"block, sessions", one, "pin_skills: block, protocol: 2025-11-25", "", true},
+		{"block, federation of two, translated", two, "pin_skills: block", "docs/", true},
+		{"block, tools too", one, "pin_skills: block, pin_tools: block", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			s := newRefunds(t)
-			r := newRig(t, pinnedConfig(s, mode))
-			all := []string{dailyDoc, refundsDoc}
+			r := newRig(t, fmt.Sprintf(tt.config, s.URL, tt.settings))
+			if tt.legacy {
+				r.legacy = r.begin()
+			}
+			block := strings.Contains(tt.settings, "pin_skills: block")
+			seen := func(uri string) string { return strings.Replace(uri, "skill://", "skill://"+tt.first, 1) }
+			all := []string{seen(dailyDoc), seen(refundsDoc)}
+			script := seen(scriptFile)
+			get := func() answer { return r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, seen(refundsDoc))) }
 			listed := func(want ...string) {
 				t.Helper()
 				var got []string
 				eventually(t, fmt.Sprintf("the list is not %v", want), func() bool { got = r.listedSkills(); return slices.Equal(got, want) })
 			}
-			listed(all...)
 			eventually(t, "nothing was approved", func() bool { return strings.Contains(r.logs.String(), "skills_pinned") })
-			for _, uri := range append([]string{scriptFile}, all...) {
-				if got := r.readFile(uri); got.status != 200 || r.lastLine()["skill_changed"] != nil {
+			listed(all...)
+			for _, uri := range append([]string{script}, all...) {
+				if got := r.readFile(uri); got.status != 200 || strings.Contains(got.body, `"error"`) || r.lastLine()["skill_changed"] != nil {
 					t.Fatalf("%s: %d %s", uri, got.status, got.body)
 				}
 			}
@@ -255,28 +294,30 @@ func TestAChangedSkillIsWithheldUntilItIsApproved(t *testing.T) {
 			wantChanged := func(got answer, what string) {
 				t.Helper()
 				line := r.lastLine()
-				if mode == "block" && (got.status != 403 || !strings.Contains(got.body, `"reason":"skill_changed"`) || strings.Contains(got.body, "evil") || line["error_kind"] != "skill_changed") {
+				if block && (got.status != 403 || !strings.Contains(got.body, `"reason":"skill_changed"`) || strings.Contains(got.body, "evil") || line["error_kind"] != "skill_changed") {
 					t.Errorf("%s: %d %s %v", what, got.status, got.body, line)
 				}
-				if mode == "warn" && got.status != 200 {
+				if !block && got.status != 200 {
 					t.Errorf("%s: %d %s", what, got.status, got.body)
 				}
 				if line["skill_changed"] != true {
 					t.Errorf("%s: the line is %v", what, line)
 				}
 			}
-			if mode == "block" {
-				listed(dailyDoc)
+			if block {
+				listed(seen(dailyDoc))
 			} else {
 				listed(all...)
 			}
-			wantChanged(r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, refundsDoc)), "skills/get")
-			wantChanged(r.readFile(scriptFile), "the changed file")
+			wantChanged(get(), "skills/get")
+			wantChanged(r.readFile(script), "the changed file")
 			for _, uri := range all {
 				if got := r.readFile(uri); got.status != 200 || r.lastLine()["skill_changed"] != nil {
 					t.Errorf("%s: %d %s", uri, got.status, got.body)
 				}
 			}
+			s.set(func() { s.read["skill://refunds/unnamed.md"] = "evil" })
+			wantChanged(r.readFile(seen("skill://refunds/unnamed.md")), "a file that the pin does not name")
 			eventually(t, "nothing is logged", func() bool {
 				return strings.Contains(r.logs.String(), "msg=skill_changed upstream=docs kind=skill name="+refundsDoc+" status=changed") &&
 					strings.Contains(r.logs.String(), "msg=skill_changed upstream=docs kind=file name="+scriptFile)
@@ -284,14 +325,17 @@ func TestAChangedSkillIsWithheldUntilItIsApproved(t *testing.T) {
 			r.approveSkills(s, refundsDoc)
 			listed(all...)
 			for range 2 {
-				if got := r.readFile(scriptFile); got.status != 200 || r.lastLine()["skill_changed"] != nil {
+				if got := r.readFile(script); got.status != 200 || r.lastLine()["skill_changed"] != nil {
 					t.Errorf("approved: %d %s", got.status, got.body)
 				}
-				if got := r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, refundsDoc)); got.status != 200 {
+				if got := get(); got.status != 200 || strings.Contains(got.body, `"error"`) {
 					t.Errorf("approved: %d %s", got.status, got.body)
 				}
 				r.stop()
 				r.start()
+				if tt.legacy {
+					r.legacy = r.begin()
+				}
 			}
 		})
 	}
@@ -478,5 +522,62 @@ func TestNestedSkills(t *testing.T) {
 	r.approveSkills(s, refundsDoc)
 	if got := r.readFile(inner); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// On a stream that a client resumes, an answer may be that to any request: what is no approved file or entry is
+// withheld there.
+func TestSkillsOnAResumedStream(t *testing.T) {
+	t.Parallel()
+	s := newRefunds(t)
+	r := newRig(t, legacyClients+pinnedConfig(s, "block"))
+	session := r.begin()
+	eventually(t, "nothing was approved", func() bool { return strings.Contains(r.logs.String(), "skills_pinned") })
+	var entry string
+	s.set(func() { entry = s.entry(refundsDoc) })
+	for result, want := range map[string]bool{
+		`{"contents":[` + textOf(scriptFile, "echo 100") + `]}`:               true,
+		`{"contents":[` + textOf(scriptFile, "evil") + `]}`:                   false,
+		`{"contents":[` + textOf("file:///notes.txt", "evil") + `]}`:          false,
+		`{"content":[{"type":"text","text":"ok"}]}`:                           true,
+		`{"skill":` + entry + `}`:                                             true,
+		`{"skill":` + strings.Replace(entry, "Does", "Does evil to", 1) + `}`: false,
+		`{"skill":{"evil":true}}`:                                             false,
+		`{"Skill":{"evil":true}}`:                                             false,
+		`{"Contents":[` + textOf(scriptFile, "evil") + `]}`:                   false,
+	} {
+		s.set(func() { s.resumed = result })
+		got := r.do(http.MethodGet, r.url, "", "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-06-18", "Accept", "text/event-stream", "Last-Event-ID", "3")
+		if passes := strings.Contains(got.body, result); passes != want || !want && strings.Contains(got.body, "evil") {
+			t.Errorf("%s: %d %s", result, got.status, got.body)
+		}
+	}
+}
+
+// The most files that an entry may have, and many skills, are compared.
+func TestManySkills(t *testing.T) {
+	t.Parallel()
+	s := newSkillServer(t)
+	s.set(func() {
+		for i := range 10_000 {
+			doc := fmt.Sprintf("skill://s%d/SKILL.md", i)
+			s.listed[doc], s.read[doc] = doc, doc
+		}
+		s.largest = true
+		for i := range 511 {
+			uri := fmt.Sprintf("skill://s0/%d.md", i)
+			s.listed[uri], s.read[uri] = uri, uri
+		}
+	})
+	r := newRig(t, pinnedConfig(s, "block"))
+	eventually(t, "nothing was approved", func() bool { return strings.Contains(r.logs.String(), "skills_pinned") })
+	if n := len(r.listedSkills()); n != 10_000 {
+		t.Fatalf("%d skills", n)
+	}
+	s.set(func() { s.read["skill://s0/500.md"] = "evil" })
+	for uri, want := range map[string]int{"skill://s9999/SKILL.md": 200, "skill://s0/510.md": 200, "skill://s0/500.md": 403, "skill://s0/511.md": 403, "skill://s10000/SKILL.md": 403} {
+		if got := r.readFile(uri); got.status != want {
+			t.Errorf("%s: %d %s", uri, got.status, got.body)
+		}
 	}
 }

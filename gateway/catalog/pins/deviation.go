@@ -101,7 +101,7 @@ var ErrNoName = errors.New("the definition has no name")
 // DefineListed returns the pin of an item in the form in which an upstream lists it.
 func DefineListed(name string, kind Kind, raw []byte) (Pin, error) {
 	if kind == Skill {
-		s, err := ReadEntry(raw)
+		s, err := readSkill(raw)
 		if err != nil {
 			return Pin{}, err
 		}

@@ -138,7 +138,7 @@ func DiffSkills(older, newer Definition) (changes []Change, files []FileChange) 
 
 // skillParts returns the files of a definition of a skill, and a definition of the rest.
 func skillParts(d Definition) ([]SkillFile, Definition) {
-	s, err := ReadEntry(d.JSON)
+	s, err := readSkill(d.JSON)
 	if err != nil {
 		return nil, defined(map[string]any{})
 	}

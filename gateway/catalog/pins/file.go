@@ -121,7 +121,7 @@ func (f *filePin) read(kind Kind, own string) (Definition, error) {
 		}
 		d = defineInstructions(text)
 	case Skill:
-		s, err := ReadEntry(f.Definition)
+		s, err := readSkill(f.Definition)
 		if err == nil && s.URI != own {
 			err = fmt.Errorf("the definition is that of %s", s.URI)
 		}

@@ -16,8 +16,8 @@ import (
 	"svc/gateway/upstream"
 )
 
-// Entry is the part of a skill's entry that is pinned.
-type Entry struct {
+// skill is the part of a skill's entry that is pinned.
+type skill struct {
 	// URI is the address of SKILL.md.
 	URI         string
 	Frontmatter map[string]any
@@ -39,10 +39,10 @@ const (
 	digestPrefix = "sha256:"
 )
 
-// ReadEntry reads an entry of skills/list or skills/get, or the definition of a pin. raw is one JSON value of
+// readSkill reads an entry of skills/list or skills/get, or the definition of a pin. raw is one JSON value of
 // a scanned message.
-func ReadEntry(raw []byte) (*Entry, error) {
-	e := new(Entry)
+func readSkill(raw []byte) (*skill, error) {
+	e := new(skill)
 	e.URI = stringIn(raw, mcp.Span{End: len(raw)}, "uri")
 	if problem := catalog.CheckSkill(raw, e.URI); problem != "" {
 		return nil, fmt.Errorf("the entry is not that of a skill: %s", problem)
@@ -78,7 +78,7 @@ func stringIn(raw []byte, at mcp.Span, name string) string {
 
 // definition returns the definition that is pinned: the entry without members that the specification does not
 // define, with sorted files.
-func (e *Entry) definition() Definition {
+func (e *skill) definition() Definition {
 	var resources any = dynamicSkill
 	if !e.Dynamic {
 		list := make([]any, len(e.Files))
@@ -91,7 +91,7 @@ func (e *Entry) definition() Definition {
 }
 
 // file returns the file with an address.
-func (e *Entry) file(uri string) (f SkillFile, ok bool) {
+func (e *skill) file(uri string) (f SkillFile, ok bool) {
 	i, ok := slices.BinarySearchFunc(e.Files, uri, compareFile)
 	if !ok {
 		return f, false
@@ -108,18 +108,18 @@ func (f *SkillFile) holds(content []byte) bool {
 
 // skillIndex finds the approved skills of an upstream by the addresses of their files.
 type skillIndex struct {
-	at      map[string][]*Entry // by the place of the directory
+	at      map[string][]*skill // by the place of the directory
 	longest int                 // of these places, in bytes
 	named   []string            // the addresses of all known files, sorted
 }
 
 func indexSkills(approved map[item]Definition) *skillIndex {
-	x := &skillIndex{at: map[string][]*Entry{}}
+	x := &skillIndex{at: map[string][]*skill{}}
 	for it, d := range approved {
 		if it.kind != Skill {
 			continue
 		}
-		s, err := ReadEntry(d.JSON)
+		s, err := readSkill(d.JSON)
 		if err != nil { // cannot happen: the definition was made of an entry
 			continue
 		}
@@ -137,7 +137,7 @@ func indexSkills(approved map[item]Definition) *skillIndex {
 }
 
 // around returns the approved skills whose directory is at an address or above it.
-func (x *skillIndex) around(address string) (list []*Entry) {
+func (x *skillIndex) around(address string) (list []*skill) {
 	place := placeOf(address)
 	for end := len(place); end > 0; end = strings.LastIndexByte(place[:end], '/') {
 		if end <= x.longest {

@@ -42,9 +42,7 @@ func (u *guarded) keepFiles(items [][]byte, p *Pins, c *upstream.Caller) []bool 
 func (v *View) skills(ctx context.Context, u *guarded, asked *mcp.Message, resumed bool, m *mcp.Message) (refused *refusal.Refusal, changed bool) {
 	g, blocks := v.guard, u.blocks(Skill)
 	c := comparison{u: u, caller: v.caller, m: m, result: m.Kind == mcp.Response && !m.IsError, resumed: resumed, asked: asked.Method}
-	if c.contents = mcp.Contents(m, c.asked); resumed {
-		c.contents = mcp.Contents(m, "")
-	}
+	c.contents = mcp.Contents(m, "")
 	gets := c.answers(mcp.MethodSkillsGet)
 	lists := c.answers(mcp.MethodDirectoryRead) || !g.federated && c.answers(mcp.MethodResourcesList)
 	if !gets && !lists && !c.answers(mcp.MethodResourcesRead) && len(c.contents) == 0 {
@@ -198,6 +196,16 @@ func (c *comparison) isOne(list mcp.Span) bool {
 		}
 	}
 	return n == 1
+}
+
+// Content returns the bytes of the file in the answer to its read; ok is false if the answer has others.
+func (f *SkillFile) Content(m *mcp.Message) (content []byte, ok bool) {
+	list := mcp.Contents(m, "")
+	if len(list) != 1 {
+		return nil, false
+	}
+	uri, content, ok := contentOf(m.Body, list[0])
+	return content, ok && uri == f.URI && f.holds(content)
 }
 
 // contentOf returns the address and the bytes of the contents of a resource at a span: those of its text, or of

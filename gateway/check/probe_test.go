@@ -175,7 +175,7 @@ func TestServersWhoseListsNobodySees(t *testing.T) {
 	servers := `upstreams: [{name: a, url: "` + a.URL + `/mcp"}, {name: b, url: "` + b.URL + `/mcp"}]
 routes: [{match: {tool_name: one}, upstream: a}, {match: {tool_name: two}, upstream: b}]
 `
-	const tools, others = "clients do not see its tools", "clients cannot use its prompts and resources"
+	const tools, others = "clients do not see its tools", "clients cannot use its prompts, resources and skills"
 	for _, tt := range []struct {
 		name, keys  string
 		first, next []string // advice

@@ -10,8 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 )
@@ -19,9 +17,6 @@ import (
 // addressSchemes are the schemes of the addresses of skills and of pages of apps. With several
 // upstreams these addresses have an owner by their form alone.
 var addressSchemes = []string{"skill", "ui"}
-
-// maxScheme bounds the text in which a scheme is searched that only a lenient parser finds, in bytes.
-const maxScheme = 1 << 10
 
 // maxAddressDecodings bounds how often the escapes of an address are decoded for its checks.
 const maxAddressDecodings = 4
@@ -197,15 +192,31 @@ func (a *Addresses) edits(list []mcp.Edit, upstream string, body []byte, spans [
 }
 
 // mayHaveAddress reports whether a scanned body may have an address, in any spelling of JSON: it has a
-// scheme with a slash, or an escape that may hide one. It is much cheaper than to look at each place.
+// scheme with a slash, or an escape that may hide one. Short bodies have many colons for their length, so
+// rarer bytes are searched in them: that costs a tenth of bytes.Contains, and a twentieth of the scan.
 func mayHaveAddress(body []byte) bool {
-	for _, part := range [...]string{":/", `:\`, ":%", `\u00`} {
-		if bytes.Contains(body, []byte(part)) {
-			return true
+	if len(body) > 1<<10 {
+		return slices.ContainsFunc(addressSigns, func(sign []byte) bool { return bytes.Contains(body, sign) })
+	}
+	for _, c := range [...]byte{'/', '%', '\\'} {
+		for rest, before := body, byte(0); ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			if i > 0 {
+				before = rest[i-1]
+			}
+			if before == ':' || c == '\\' && bytes.HasPrefix(rest[i:], []byte(`\u00`)) {
+				return true
+			}
+			rest, before = rest[i+1:], c
 		}
 	}
 	return false
 }
+
+var addressSigns = [][]byte{[]byte(":/"), []byte(":%"), []byte(`:\`), []byte(`\u00`)}
 
 // HasAddresses reports whether an upstream declares skills or apps, or lists an address.
 func (o *Offer) HasAddresses() bool {
@@ -241,37 +252,16 @@ func (a *Addresses) Instructions(upstream, text string) string {
 func splitAddress(uri string) (scheme, rest string, strict bool) {
 	scheme, rest, ok := match.CutScheme(uri)
 	if !ok {
-		return lenientScheme(uri), "", false
+		scheme = match.LaxScheme(uri)
 	}
 	if !slices.Contains(addressSchemes, scheme) {
 		return "", "", false
 	}
+	if !ok {
+		return scheme, "", false
+	}
 	rest, strict = strings.CutPrefix(rest, "//")
 	return scheme, rest, strict
-}
-
-// lenientScheme returns the scheme of an address that a lenient parser may find in a URI without a valid
-// scheme; empty for none.
-func lenientScheme(uri string) string {
-	for range maxAddressDecodings {
-		plain := strings.Map(func(r rune) rune {
-			if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-				return -1
-			}
-			return r
-		}, uri)
-		plain = norm.NFKC.String(plain[:min(len(plain), maxScheme)]) // letters of full width
-		if scheme, _, ok := match.CutScheme(plain); ok {
-			if slices.Contains(addressSchemes, scheme) {
-				return scheme
-			}
-			return ""
-		}
-		if uri = match.Unescape(plain); uri == plain {
-			break
-		}
-	}
-	return ""
 }
 
 // checkAddress returns the first problem in an address, given what follows its scheme and slashes.

@@ -234,6 +234,19 @@ func TestManyAddressesInAMessage(t *testing.T) {
 	}
 }
 
+// A long message is searched for the same signs as a short one.
+func TestSignsOfAddresses(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"ui://x"`: true, `"ui:\/\/x"`: true, `"\u0075i"`: true, `"ui:%2f"`: true, `"a:b"`: false, `"a/b%20c\n"`: false, `"/:/"`: true, `"\\u0"`: false,
+	} {
+		for _, filler := range []string{"", strings.Repeat(" ", 2<<10)} {
+			if got := mayHaveAddress([]byte(filler + text)); got != want {
+				t.Errorf("%s after %d bytes: %t, want %t", text, len(filler), got, want)
+			}
+		}
+	}
+}
+
 // A message without an address costs no allocation.
 func TestMessagesWithoutAddresses(t *testing.T) {
 	var m mcp.Message

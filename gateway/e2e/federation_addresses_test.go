@@ -371,3 +371,16 @@ func TestASecondUpstreamChangesAddresses(t *testing.T) {
 		t.Errorf("the addresses of two upstreams: %s", r.logs.String())
 	}
 }
+
+// A call through the tool search has the addresses of a call.
+func TestAddressesInCallsThroughTheSearch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, federated(servePages(t, true, "", "pages_a", "pages_b"), "tool_search: {enabled: true, mode: synthesize}\n"+allowEverything))
+	got, err := r.connect(t.Context(), nil).CallTool(t.Context(), &sdk.CallToolParams{Name: "mcp_call", Arguments: map[string]any{"name": "pages_b_show", "arguments": map[string]any{}}})
+	if err != nil || got.IsError {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if link := got.Content[0].(*sdk.ResourceLink).URI; link != "ui://pages-b/x/page" || got.Meta["ui/resourceUri"] != link {
+		t.Errorf("link %s, _meta %v", link, got.Meta)
+	}
+}

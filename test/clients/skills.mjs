@@ -140,4 +140,5 @@ for (const [name, connect] of Object.entries(hosts)) {
   });
 }
 await gateway.stop();
+gateway.remove();
 finish();

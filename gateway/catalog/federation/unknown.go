@@ -41,15 +41,16 @@ func (a *answer) unknown() *upstream.Response {
 	default:
 		return nil
 	}
-	if err := a.addressError(); err != nil {
-		e.Detail = err.Error()
-	}
+	err := a.addressError()
 	if e.Detail == "" {
 		e.Detail = "no server has a resource of this URI"
 		e.More = mcp.AppendString([]byte(`,"uri":`), a.m.URI)
-		if !a.modern && !a.caller.HasSession { // in a session as servers of the official SDKs respond
+		if err == nil && !a.modern && !a.caller.HasSession { // in a session as servers of the official SDKs respond
 			e.Code = mcp.CodeResourceNotFound
 		}
+	}
+	if err != nil {
+		e.Detail = err.Error()
 	}
 	return a.absent(&e)
 }

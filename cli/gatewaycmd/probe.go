@@ -215,7 +215,7 @@ const shownNames = 8
 
 // writeNotes writes the cause, the lists of names and the advice of a result.
 func writeNotes(b *strings.Builder, r *check.ProbeResult) {
-	if r.Cause == "" && r.Advice == "" && len(r.Clashes)+len(r.Unrouted)+len(r.LeftOut) == 0 {
+	if r.Cause == "" && r.Advice == "" && r.Skills == 0 && len(r.Clashes)+len(r.Unrouted)+len(r.LeftOut) == 0 {
 		return
 	}
 	line := func(label, text string) {
@@ -224,6 +224,9 @@ func writeNotes(b *strings.Builder, r *check.ProbeResult) {
 	fmt.Fprintf(b, "\n%s %s\n", r.Kind, command.Clean(r.Name))
 	if r.Cause != "" {
 		line("cause:", r.Cause)
+	}
+	if r.Skills > 0 {
+		line("skills:", fmt.Sprintf("%d, of which %d invalid and %d not approved", r.Skills, r.SkillsInvalid, r.SkillsChanged))
 	}
 	for _, l := range []struct {
 		label string

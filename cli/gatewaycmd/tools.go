@@ -13,11 +13,12 @@ import (
 	"svc/gateway/catalog/pins"
 	"svc/gateway/check"
 	"svc/gateway/config"
+	"svc/gateway/upstream"
 )
 
 // NewToolsCmd is 'svc tools'.
 func NewToolsCmd(env process.Env) *cobra.Command {
-	return command.NewGroupCmd("tools", "List and approve the definitions of tools, prompts and instructions",
+	return command.NewGroupCmd("tools", "List and approve the definitions of tools, prompts, instructions and skills",
 		`  svc tools list --config svc.yaml
   svc tools diff --config svc.yaml
   svc tools approve --config svc.yaml crm/find_customer
@@ -28,7 +29,8 @@ func NewToolsCmd(env process.Env) *cobra.Command {
 
 // toolsNames is the help text about the names of definitions.
 const toolsNames = `UPSTREAM/NAME is a tool by the name that its server gives it, UPSTREAM/prompt:NAME a
-prompt, UPSTREAM/instructions: the instructions, and UPSTREAM/ all of an upstream.`
+prompt, UPSTREAM/skill:URI a skill by the address of its SKILL.md at its server,
+UPSTREAM/instructions: the instructions, and UPSTREAM/ all of an upstream.`
 
 // toolsCommand is common to the commands that read the lists of upstreams.
 type toolsCommand struct {
@@ -46,6 +48,7 @@ func (o *toolsCommand) addFlags(cmd *cobra.Command) {
 type listing struct {
 	file  *config.File
 	lists []check.Listed
+	probe check.ProbeOptions
 	pins  *pins.Pins
 	path  string
 }
@@ -68,9 +71,10 @@ func (o *toolsCommand) read(ctx context.Context, cmd *cobra.Command) (*listing, 
 	}
 	env := o.file.env
 	tellPrograms(env, o.format, f)
-	l.lists = check.Lists(ctx, f, check.ProbeOptions{
+	l.probe = check.ProbeOptions{
 		Version: env.Build.Info().Version, Now: env.Now, CallerToken: token, Homes: probeHomes(env, o.file.config),
-	})
+	}
+	l.lists = check.Lists(ctx, f, l.probe)
 	return l, nil
 }
 
@@ -97,8 +101,16 @@ type definition struct {
 // The statuses of definitions in addition to those of package pins.
 const (
 	statusGone     = "gone"       // approved and no longer listed
-	statusUnpinned = "not pinned" // the upstream has no pin_tools
+	statusUnpinned = "not pinned" // the upstream has no pin_tools, or for skills no pin_skills
 )
+
+// pinned returns the value of pin_tools, or for skills of pin_skills.
+func pinned(c *upstream.Config, of pins.Kind) string {
+	if of == pins.Skill {
+		return c.PinSkills
+	}
+	return c.PinTools
+}
 
 // definitions returns everything that an upstream lists, in its order, and then the
 // approved definitions that it no longer lists.
@@ -108,7 +120,7 @@ func (l *listing) definitions(i int) (list []definition) {
 	for _, pin := range pins.Of(c.Name, l.lists[i].Offer) {
 		d := definition{subject: pin.Subject, status: string(l.pins.Status(pin.Subject, pin.Definition.Digest)), now: &pin}
 		d.before, _ = l.pins.Approved(pin.Subject)
-		if !c.Pinned() && d.status == string(pins.New) {
+		if !upstream.Pins(pinned(c, pin.Subject.Kind)) && d.status == string(pins.New) {
 			d.status = statusUnpinned
 		}
 		seen[pin.Subject] = true

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -14,10 +16,13 @@ import (
 	"svc/cli/process"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
+	"svc/gateway/check"
+	"svc/gateway/upstream"
 )
 
 func newToolsDiffCmd(env process.Env) *cobra.Command {
 	o := toolsCommand{file: upstreamFile{env: env}, format: command.FormatText}
+	files := false
 	cmd := &cobra.Command{
 		Use:   "diff [UPSTREAM/NAME...]",
 		Short: "Show differences between current and approved definitions",
@@ -25,17 +30,23 @@ func newToolsDiffCmd(env process.Env) *cobra.Command {
 the approved definitions: [-removed-] and {+added+}. Invisible characters are written
 as escapes. ` + toolsNames + `
 
+Of a skill the differences are those of its frontmatter, and the files that were added,
+removed or changed, with their sizes and digests. The approved contents are not kept.
+With --files, the new contents of small text files are read from the server and shown.
+
 The exit code is 1 when there are differences or an upstream could not be read, and 0
 when there are none.`,
 		Example: `  svc tools diff --config svc.yaml
-  svc tools diff --config svc.yaml crm/find_customer`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.diff(cmd.Context(), cmd, args) },
+  svc tools diff --config svc.yaml crm/find_customer
+  svc tools diff --config svc.yaml --files docs/skill:skill://refunds/SKILL.md`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.diff(cmd.Context(), cmd, args, files) },
 	}
 	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&files, "files", false, "show the new contents of text files of skills, up to 64 KiB each and 1 MiB in all")
 	return cmd
 }
 
-func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []string) error {
+func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []string, files bool) error {
 	l, err := o.read(ctx, cmd)
 	if err != nil {
 		return err
@@ -46,8 +57,12 @@ func (o *toolsCommand) diff(ctx context.Context, cmd *cobra.Command, args []stri
 		return err
 	}
 	var b strings.Builder
+	texts := map[string]map[string][]byte{}
+	if files {
+		texts = l.readFiles(ctx, chosen)
+	}
 	for _, d := range chosen {
-		writeDifference(&b, d)
+		writeDifference(&b, d, files, texts[d.subject.Upstream])
 	}
 	if _, err := io.WriteString(o.file.env.Stdout, b.String()); err != nil {
 		return err
@@ -65,15 +80,65 @@ const (
 	maxShownText    = 4000
 )
 
-// writeDifference writes the differences between a definition and the approved one.
-func writeDifference(b *strings.Builder, d definition) {
+// maxShownFile and maxReadFiles bound the contents of files that are read to be shown, in bytes: of one file, and
+// of all.
+const (
+	maxShownFile = 64 << 10
+	maxReadFiles = 1 << 20
+)
+
+// skillChanges returns how a skill differs from the approved one.
+func (d *definition) skillChanges() (changes []pins.Change, files []pins.FileChange) {
+	if d.subject.Kind != pins.Skill || d.status == string(pins.Approved) || d.status == statusUnpinned {
+		return nil, nil
+	}
+	var now pins.Definition
+	if d.now != nil {
+		now = d.now.Definition
+	}
+	return pins.DiffSkills(d.before, now)
+}
+
+// readFiles reads the small files of skills that are new or changed, by upstream and address. Files that could not
+// be read, or are not what the entries of their skills name, are absent.
+func (l *listing) readFiles(ctx context.Context, chosen []definition) map[string]map[string][]byte {
+	texts, room := map[string]map[string][]byte{}, int64(maxReadFiles)
+	for i := range l.file.Upstreams {
+		name := l.file.Upstreams[i].Name
+		var wanted []pins.SkillFile
+		for _, d := range chosen {
+			if d.subject.Upstream != name {
+				continue
+			}
+			_, files := d.skillChanges()
+			for _, f := range files[:min(len(files), maxShownChanges)] {
+				if f.New != nil && f.New.Size <= min(room, maxShownFile) {
+					wanted, room = append(wanted, *f.New), room-f.New.Size
+				}
+			}
+		}
+		if len(wanted) > 0 {
+			texts[name], _ = check.SkillFiles(ctx, l.file, i, l.probe, wanted)
+		}
+	}
+	return texts
+}
+
+// writeDifference writes the differences between a definition and the approved one. texts are the contents of files
+// that were read, if withTexts.
+func writeDifference(b *strings.Builder, d definition, withTexts bool, texts map[string][]byte) {
 	var changes []pins.Change
-	switch d.status {
-	case string(pins.Changed):
+	var files []pins.FileChange
+	switch {
+	case d.subject.Kind == pins.Skill:
+		if changes, files = d.skillChanges(); len(changes)+len(files) == 0 {
+			return
+		}
+	case d.status == string(pins.Changed):
 		changes = pins.Diff(d.before, d.now.Definition)
-	case string(pins.New):
+	case d.status == string(pins.New):
 		changes = []pins.Change{{New: string(d.now.Definition.JSON)}}
-	case statusGone:
+	case d.status == statusGone:
 		changes = []pins.Change{{Old: string(d.before.JSON)}}
 	default:
 		return
@@ -99,6 +164,41 @@ func writeDifference(b *strings.Builder, d definition) {
 			fmt.Fprintf(b, "  %s: [-%s-]{+%s+}\n", command.Clean(at), indent(pins.Visible(c.Old)), indent(pins.Visible(c.New)))
 		}
 	}
+	writeFiles(b, files, withTexts, texts)
+}
+
+// writeFiles writes which files of a skill differ.
+func writeFiles(b *strings.Builder, files []pins.FileChange, withTexts bool, texts map[string][]byte) {
+	contents := false
+	for i, f := range files {
+		if i == maxShownChanges {
+			fmt.Fprintf(b, "  and %d more files\n", len(files)-i)
+			break
+		}
+		fmt.Fprintf(b, "  file %s: ", indent(pins.Visible(f.URI)))
+		if f.Old != nil {
+			fmt.Fprintf(b, "[-%d bytes, sha256:%s-]", f.Old.Size, f.Old.SHA256)
+		}
+		if f.New != nil {
+			fmt.Fprintf(b, "{+%d bytes, sha256:%s+}", f.New.Size, f.New.SHA256)
+			contents = true
+		}
+		b.WriteByte('\n')
+		switch text, read := texts[f.URI]; {
+		case !withTexts || f.New == nil:
+		case !read:
+			b.WriteString("    | its contents could not be read, are not those that the entry names, or are too large to be shown\n")
+		case !utf8.Valid(text):
+			b.WriteString("    | its contents are no text\n")
+		default:
+			for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
+				fmt.Fprintf(b, "    | %s\n", pins.Visible(line))
+			}
+		}
+	}
+	if contents && !withTexts {
+		fmt.Fprintln(b, "  the contents of files are not kept: read the new ones with --files before you approve")
+	}
 }
 
 // indent truncates a text and indents its lines after the first.
@@ -119,8 +219,9 @@ func newToolsApproveCmd(env process.Env) *cobra.Command {
 written to the file of the setting pins, or to state_dir without that setting. A
 running gateway loads it at SIGHUP. Read 'svc tools diff' first. ` + toolsNames + `
 
-With --all all definitions of upstreams with pin_tools are approved. If an upstream
-cannot be read, its earlier approvals are kept and the exit code is 1.`,
+With --all all definitions of upstreams with pin_tools, and all skills of those with
+pin_skills, are approved. If an upstream cannot be read, its earlier approvals are kept
+and the exit code is 1.`,
 		Example: `  svc tools approve --config svc.yaml crm/find_customer
   svc tools approve --config svc.yaml crm/
   svc tools approve --config svc.yaml --all`,
@@ -132,7 +233,7 @@ cannot be read, its earlier approvals are kept and the exit code is 1.`,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "approve all definitions of upstreams with pin_tools")
+	cmd.Flags().BoolVar(&all, "all", false, "approve all definitions of upstreams with pin_tools, and all skills of those with pin_skills")
 	return cmd
 }
 
@@ -149,8 +250,7 @@ func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []s
 	if err != nil {
 		return err
 	}
-	approved := map[string][]pins.Pin{}
-	n := 0
+	var approved []pins.Pin
 	for _, d := range chosen {
 		switch {
 		case d.status == statusGone:
@@ -159,35 +259,39 @@ func (o *toolsCommand) approve(ctx context.Context, cmd *cobra.Command, args []s
 			}
 		case d.status == statusUnpinned && len(args) == 0, d.status == string(pins.Approved):
 		default:
-			approved[d.subject.Upstream] = append(approved[d.subject.Upstream], *d.now)
-			n++
-		}
-	}
-	// An empty list of an upstream can be approved too.
-	for i := range l.lists {
-		if name := l.file.Upstreams[i].Name; len(args) == 0 && l.file.Upstreams[i].Pinned() && l.lists[i].Offer != nil && !l.pins.Has(name) {
-			approved[name] = append(approved[name], []pins.Pin{}...)
+			approved = append(approved, *d.now)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	_, err = pins.Update(ctx, l.path, func(p *pins.Pins) *pins.Pins {
-		for name, list := range approved {
-			p = p.With(name, o.file.env.Now(), list...)
-		}
-		return p
-	})
+	_, err = pins.Update(ctx, l.path, func(p *pins.Pins) *pins.Pins { return l.approve(p, o.file.env.Now(), approved, len(args) == 0) })
 	if err != nil {
 		return command.Failed(fmt.Errorf("the approved definitions could not be saved: %w", err), "run it as a user who may write "+l.path)
 	}
-	fmt.Fprintf(o.file.env.Stdout, "%d definitions approved in %s\n", n, l.path)
-	if n > 0 {
+	fmt.Fprintf(o.file.env.Stdout, "%d definitions approved in %s\n", len(approved), l.path)
+	if len(approved) > 0 {
 		fmt.Fprintln(o.file.env.Stderr, "a running gateway takes them over at SIGHUP")
 	}
 	if failed {
 		return command.ErrReported
 	}
 	return nil
+}
+
+// approve returns pins with approved definitions; with all, an upstream that lists nothing is pinned too.
+func (l *listing) approve(p *pins.Pins, at time.Time, approved []pins.Pin, all bool) *pins.Pins {
+	for i := range l.lists {
+		u := &l.file.Upstreams[i]
+		for _, of := range [...]pins.Kind{pins.Tool, pins.Skill} {
+			some := slices.ContainsFunc(approved, func(pin pins.Pin) bool {
+				return pin.Subject.Upstream == u.Name && (pin.Subject.Kind == pins.Skill) == (of == pins.Skill)
+			})
+			if some || all && upstream.Pins(pinned(u, of)) && l.lists[i].Offer != nil && !p.Has(u.Name, of) {
+				p = p.With(u.Name, of, at, approved...)
+			}
+		}
+	}
+	return p
 }
 
 func newToolsReleaseCmd(env process.Env) *cobra.Command {

@@ -38,11 +38,11 @@ func newToolsListCmd(env process.Env) *cobra.Command {
 	var c listCaller
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List tools, prompts and instructions of upstreams, with names and approval",
-		Long: `Fetch the tools, prompts and instructions of every upstream. For each, show the name
-that clients see, whether its definition is the approved one (pin_tools), and, if it is
-hidden from clients, the reason, such as a name that belongs to another upstream. This
-command approves nothing.
+		Short: "List tools, prompts, instructions and skills of upstreams, with names and approval",
+		Long: `Fetch the tools, prompts, instructions and skills of every upstream. For each, show the
+name or address that clients see, whether its definition is the approved one (pin_tools,
+pin_skills), and, if it is hidden from clients, the reason, such as a name that belongs to
+another upstream. This command approves nothing.
 
 With --view, the command lists only what clients see at that view. With --as or --claims
 it lists what the lists of one caller have: the rules count where policy.filter_lists is
@@ -107,14 +107,14 @@ func (c *listCaller) shows(l *listing) (func(row *toolRow, d *definition) bool, 
 	}, nil
 }
 
-// withheld reports whether pin_tools: block keeps a definition from clients. Without a file of
-// pins the first definitions of an upstream are approved as they are.
+// withheld reports whether pin_tools: block or pin_skills: block keeps a definition from clients. Without a
+// file of pins the first definitions of an upstream are approved as they are, except for skills without digests.
 func (l *listing) withheld(d *definition) bool {
 	settings := l.file.Pinning()
 	_, given := settings.Path()
 	for i := range l.file.Upstreams {
-		if u := &l.file.Upstreams[i]; u.Name == d.subject.Upstream && u.PinTools == upstream.PinBlock {
-			return d.status == string(pins.Changed) || d.status == string(pins.New) && (given || len(l.pins.Subjects(u.Name)) > 0)
+		if u := &l.file.Upstreams[i]; u.Name == d.subject.Upstream && pinned(u, d.subject.Kind) == upstream.PinBlock {
+			return d.status == string(pins.Changed) || d.status == string(pins.New) && (given || d.now.Dynamic() || l.pins.Has(u.Name, d.subject.Kind))
 		}
 	}
 	return false
@@ -162,7 +162,7 @@ func (o *toolsCommand) list(ctx context.Context, cmd *cobra.Command, c *listCall
 }
 
 // kindsOf maps the kinds of definitions to those of items.
-var kindsOf = map[pins.Kind]mcp.ListKind{pins.Tool: mcp.Tool, pins.Prompt: mcp.Prompt}
+var kindsOf = map[pins.Kind]mcp.ListKind{pins.Tool: mcp.Tool, pins.Prompt: mcp.Prompt, pins.Skill: mcp.Skill}
 
 // inView reports whether a view has the item of a row; a nil View has all.
 func inView(v *auth.View, row *toolRow) bool {

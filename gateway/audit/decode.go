@@ -79,8 +79,12 @@ func (r *Record) member(name string) any {
 		return &r.Tool
 	case "upstream_tool":
 		return &r.UpstreamTool
+	case "uri":
+		return &r.URI
 	case "tool_changed":
 		return &r.ToolChanged
+	case "skill_changed":
+		return &r.SkillChanged
 	case "via":
 		return &r.Via
 	case "view":

@@ -16,6 +16,7 @@ const (
 	maxString = 256
 	maxList   = 32
 	maxItem   = 128
+	maxURI    = 512
 
 	// MaxLine is the longest line in bytes, its line feed included.
 	MaxLine = 64 << 10
@@ -52,10 +53,16 @@ func (r *Record) appendBody(b []byte) []byte {
 	b = text(b, `,"method":`, r.Method)
 	b = text(b, `,"tool":`, r.Tool)
 	b = text(b, `,"upstream_tool":`, r.UpstreamTool)
+	if r.URI != "" {
+		b = appendString(append(b, `,"uri":`...), r.URI, maxURI)
+	}
 	b = text(b, `,"via":`, r.Via)
 	b = text(b, `,"view":`, r.View)
 	if r.ToolChanged {
 		b = append(b, `,"tool_changed":true`...)
+	}
+	if r.SkillChanged {
+		b = append(b, `,"skill_changed":true`...)
 	}
 	b = text(b, `,"direction":`, r.Direction)
 	b = text(b, `,"result_type":`, r.ResultType)

@@ -25,7 +25,7 @@ func full() *Record {
 		Seq: 1, Time: time.Date(2026, 11, 20, 12, 0, 0, 123456000, time.UTC), Kind: KindFrame,
 		RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", Action: "strip_app", RuleID: "r", ErrorKind: "sse_truncated", Approval: "granted", ApprovalID: "apr_1", ApprovedBy: "usr_1",
 		Labels: []string{"private", "untrusted"}, Sets: []string{"private"},
-		RPC: "notification", Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", Via: "mcp_call", View: "support", LeftOut: []LeftOut{{"crm", "no-crm"}, {Upstream: "web"}}, Tokens: []EntityCount{{"EMAIL", 2}}, Restored: []EntityCount{{"PHONE", 1}, {"IBAN", 3}}, TokensRefused: []EntityCount{{"SSN", 1}}, Direction: "server_to_client",
+		RPC: "notification", Method: "notifications/progress", Tool: "tool", UpstreamTool: "own", URI: "skill://a/SKILL.md", Via: "mcp_call", View: "support", LeftOut: []LeftOut{{"crm", "no-crm"}, {Upstream: "web"}}, Tokens: []EntityCount{{"EMAIL", 2}}, Restored: []EntityCount{{"PHONE", 1}, {"IBAN", 3}}, TokensRefused: []EntityCount{{"SSN", 1}}, Direction: "server_to_client",
 		ResultType: "input_required", IsError: true, Upstream: "up", Principal: "alice", PrincipalKind: "oauth",
 		KeyID: "ci", KeyN: 2, OAuthClientName: "Client", ClientName: "claude-code", ClientVersion: "2.1", ClientIP: "::1", Agent: "agent", Environment: "prod", Session: "s",
 		Dialect: "2026-07-28", Status: 200, Duration: 1234567 * time.Microsecond, BytesIn: 1, BytesOut: math.MaxInt64, Frames: 3,
@@ -39,7 +39,7 @@ func full() *Record {
 func TestLineHasEveryFieldByItsName(t *testing.T) {
 	const want = `{"seq":1,"ts":"2026-11-20T12:00:00.123456Z","kind":"frame","request_id":"id",` +
 		`"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","action":"strip_app","rule_id":"r","error_kind":"sse_truncated","approval":"granted","approval_id":"apr_1","approved_by":"usr_1",` +
-		`"labels":["private","untrusted"],"sets":["private"],"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","via":"mcp_call","view":"support","direction":"server_to_client",` +
+		`"labels":["private","untrusted"],"sets":["private"],"rpc":"notification","method":"notifications/progress","tool":"tool","upstream_tool":"own","uri":"skill://a/SKILL.md","via":"mcp_call","view":"support","direction":"server_to_client",` +
 		`"result_type":"input_required","is_error":true,"upstream":"up","principal":"alice","principal_kind":"oauth",` +
 		`"key_id":"ci","key_n":2,"oauth_client_name":"Client","client":{"name":"claude-code","version":"2.1"},"client_ip":"::1","agent":"agent","environment":"prod","session":"s",` +
 		`"dialect":"2026-07-28","status":200,"duration_ms":1234.567,"bytes_in":1,"bytes_out":9223372036854775807,"frames":3,` +

@@ -70,9 +70,15 @@ type Record struct {
 	Tool string
 	// UpstreamTool is the upstream's own name of the tool where it is another one.
 	UpstreamTool string
+	// URI is the URI of a request for a resource, a directory or a skill, up to its query or fragment and
+	// without user information.
+	URI string
 	// ToolChanged is set for calls of a tool or prompt whose definition is not the
 	// approved one.
 	ToolChanged bool
+	// SkillChanged is set for requests and messages with a skill, or bytes of a file of a
+	// skill, that are not the approved ones.
+	SkillChanged bool
 	// Via is mcp_call for a call that the client made through that tool.
 	Via string
 	// View is the view through which the request came.

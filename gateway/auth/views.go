@@ -80,7 +80,7 @@ func (v *View) Lists(kind mcp.ListKind, upstream string) bool {
 		return true
 	case mcp.Prompt:
 		return v.prompts
-	case mcp.Resource, mcp.Template:
+	case mcp.Resource, mcp.Template, mcp.Skill:
 		return v.resources
 	}
 	return false

@@ -26,7 +26,7 @@ type ViewConfig struct {
 	Tools []string `yaml:"tools"`
 	// Prompts is all (the prompts of its upstreams) or none.
 	Prompts string `yaml:"prompts"`
-	// Resources is all (the resources and resource templates of its upstreams) or none.
+	// Resources is all (the resources, resource templates and skills of its upstreams) or none.
 	Resources string `yaml:"resources"`
 	// Claims are conditions on the verified OAuth identity of the caller, as in rules. For
 	// other callers the view does not exist. Without it every caller of the gateway may

@@ -23,7 +23,7 @@ type LeftOut struct {
 	Visible  string // the name that it would have, if any
 	Reason   Reason
 	Owner    string // for a name with an owner
-	Problem  string // why clients may not use an address
+	Problem  string // for ReasonSkill and ReasonAddress, what is wrong
 }
 
 // Catalog is the merged lists of several upstreams at one moment. It is immutable and safe for
@@ -91,8 +91,9 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 }
 
 // claimOrder is the order in which the lists of an upstream are claimed. Templates come before
-// resources, because they own uris too.
-var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Resource}
+// resources, because they own uris too, and skills, which own the uris below their directories, after
+// what upstreams listed before they had skills.
+var claimOrder = [...]mcp.ListKind{mcp.Tool, mcp.Prompt, mcp.Template, mcp.Skill, mcp.Resource}
 
 // readList reads the list of one upstream and kind. What the previous catalog read of the same list
 // is valid for this one.
@@ -105,19 +106,22 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 	}
 	r, seen := &read{list: list}, map[string]bool{}
 	c.read[key] = r
-	leave := func(it *Item, why Reason) {
+	leave := func(n int, it *Item, why Reason) {
 		out := LeftOut{Upstream: key.upstream, Kind: key.kind, Reason: why}
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
 		}
-		if why == ReasonAddress {
+		switch why {
+		case ReasonSkill:
+			out.Problem = CheckSkill(list[n], it.Own)
+		case ReasonAddress:
 			out.Problem = c.names.addressProblem(key.kind, it.Visible)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}
 	for n, raw := range list {
 		if n >= MaxItems {
-			leave(nil, ReasonTooMany)
+			leave(n, nil, ReasonTooMany)
 			break
 		}
 		it, why := newItem(c.names, key.upstream, key.kind, raw)
@@ -125,7 +129,7 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 			why = ReasonTwice
 		}
 		if why != "" {
-			leave(it, why)
+			leave(n, it, why)
 			continue
 		}
 		seen[it.Visible] = true
@@ -161,9 +165,10 @@ func (c *Catalog) claim(owners *Owners, it *Item) string {
 	if it.Addressed {
 		return it.Upstream
 	}
-	switch it.Kind {
+	k := it.ownerKey()
+	switch k.kind {
 	case mcp.Template:
-		if owner, ok := c.heads.covers(it.Visible, it.Upstream); ok {
+		if owner, ok := c.heads.covers(k.key, it.Upstream); ok {
 			return owner
 		}
 	case mcp.Resource:
@@ -172,9 +177,9 @@ func (c *Catalog) claim(owners *Owners, it *Item) string {
 			return owner
 		}
 	}
-	owner := owners.claim(it.Kind, it.Visible, it.Upstream)
-	if it.Kind == mcp.Template && owner == it.Upstream {
-		c.heads.add(it.Visible, it.Upstream)
+	owner := owners.claim(k.kind, k.key, it.Upstream)
+	if k.kind == mcp.Template && owner == it.Upstream {
+		c.heads.add(k.key, it.Upstream)
 	}
 	return owner
 }
@@ -194,8 +199,11 @@ func (c *Catalog) Item(kind mcp.ListKind, visible string) (*Item, bool) {
 	return c.items[kind][i], true
 }
 
-// Page returns up to limit items of a kind that the caller may see, beginning after the item
-// named by after, or with the first one when after is empty. more reports that further items
+// maxPage is the size of a page, in bytes: a page may exceed it by its last item.
+const maxPage = 8 << 20
+
+// Page returns up to limit items of a kind that the caller may see, as far as they are of a moderate size
+// together, beginning after the item named by after, or with the first one when after is empty. more reports that further items
 // follow. ok is false when after names no present or remembered item.
 func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*Item) bool) (page []*Item, more, ok bool) {
 	from := 0
@@ -204,14 +212,16 @@ func (c *Catalog) Page(kind mcp.ListKind, after string, limit int, keep func(*It
 			return nil, false, false
 		}
 	}
+	size := 0
 	for _, it := range c.items[kind][from:] {
 		if !keep(it) {
 			continue
 		}
-		if len(page) == limit {
+		if len(page) == limit || size >= maxPage {
 			return page, true, true
 		}
 		page = append(page, it)
+		size += len(it.JSON)
 	}
 	return page, false, true
 }

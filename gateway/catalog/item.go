@@ -56,6 +56,14 @@ func (it *Item) Form(modern bool) []byte {
 	return it.forms[0]
 }
 
+// ownerKey returns the key that the upstream of an item must own.
+func (it *Item) ownerKey() ownerKey {
+	if it.Kind == mcp.Skill {
+		return skillKey(it.Visible)
+	}
+	return ownerKey{it.Kind, it.Visible}
+}
+
 // key returns the member that identifies an item in requests: name, uri or uriTemplate.
 func key(kind mcp.ListKind, raw []byte) (at mcp.Span, value string, ok bool) {
 	at = mcp.Find(raw, mcp.Span{End: len(raw)}, kind.Key())
@@ -87,6 +95,9 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 		it.ForApps, it.HasApp = isForApps(raw), hasApp(raw)
 	}
 	var why Reason
+	if kind == mcp.Skill && CheckSkill(raw, own) != "" {
+		return it, ReasonSkill
+	}
 	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {
 		return it, why
 	}
@@ -99,6 +110,9 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 	if a := n.Addresses(); a != nil && mayHaveAddress(raw) {
 		meta := mcp.Find(raw, mcp.Span{End: len(raw)}, "_meta")
 		edits = a.edits(edits, upstream, raw, mcp.AppendPages(nil, raw, meta))
+	}
+	if a := n.Addresses(); a != nil && kind == mcp.Skill {
+		edits = a.edits(edits, upstream, raw, skillFiles(raw))
 	}
 	if len(edits) > 0 {
 		slices.SortFunc(edits, func(a, b mcp.Edit) int { return a.At.Start - b.At.Start })

@@ -77,7 +77,7 @@ var (
 			member{"outputSchema", false, legacyObjectSchema},
 			member{"execution", false, checkedObject(member{"taskSupport", false, oneOf("required", "optional", "forbidden")})},
 		),
-		mcp.Prompt: prompt, mcp.Resource: resource, mcp.Template: template,
+		mcp.Prompt: prompt, mcp.Resource: resource, mcp.Template: template, mcp.Skill: anyObject, // see CheckSkill
 	}
 	modernSchemas = map[mcp.ListKind]check{
 		mcp.Tool: checkedObject(name, title, description, icons, toolAnnotations, meta,
@@ -88,7 +88,7 @@ var (
 			member{"outputSchema", false, checkedObject(member{"$schema", false, text}, modernProperties, member{"required", false, anything})},
 			member{"execution", false, anything},
 		),
-		mcp.Prompt: prompt, mcp.Resource: resource, mcp.Template: template,
+		mcp.Prompt: prompt, mcp.Resource: resource, mcp.Template: template, mcp.Skill: anyObject,
 	}
 )
 

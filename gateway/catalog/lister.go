@@ -140,26 +140,49 @@ func (l *Lister) fix() bool {
 
 // attempt reads the offer in the known generation, or determines the generation.
 func (l *Lister) attempt(ctx context.Context, kinds []mcp.ListKind) (*Offer, error) {
-	if l.generation != legacy {
-		offer, err := l.discover(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if offer != nil {
-			l.generation = modern
-			return offer, l.lists(ctx, mcp.Session{Version: mcp.Revision20260728}, offer, kinds)
-		}
-		if l.fix() { // the upstream has to support the revision
-			return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, client.ErrRejected)
-		}
-		l.generation = legacy
-	}
-	s, offer, err := l.initialize(ctx)
+	s, offer, err := l.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.client().EndAfter(ctx, s)
 	return offer, l.lists(ctx, s, offer, kinds)
+}
+
+// open returns the session of a reading, which has no id in 2026-07-28.
+func (l *Lister) open(ctx context.Context) (mcp.Session, *Offer, error) {
+	if l.generation != legacy {
+		offer, err := l.discover(ctx)
+		if err != nil {
+			return mcp.Session{}, nil, err
+		}
+		if offer != nil {
+			l.generation = modern
+			return mcp.Session{Version: mcp.Revision20260728}, offer, nil
+		}
+		if l.fix() { // the upstream has to support the revision
+			return mcp.Session{}, nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, client.ErrRejected)
+		}
+		l.generation = legacy
+	}
+	return l.initialize(ctx)
+}
+
+// ReadResources reads resources, and passes each answer of at most limit bytes to take, nil after an error.
+func (l *Lister) ReadResources(ctx context.Context, uris []string, limit int, take func(uri string, m *mcp.Message)) error {
+	l.fix()
+	s, _, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.client().EndAfter(ctx, s)
+	for _, uri := range uris {
+		m, err := l.call(ctx, s, mcp.MethodResourcesRead, `"uri":`+string(mcp.AppendString(nil, uri)), limit)
+		if err != nil {
+			m = nil
+		}
+		take(uri, m)
+	}
+	return ctx.Err()
 }
 
 // discover sends server/discover. The offer is nil for every response that does not name the
@@ -211,11 +234,11 @@ func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds [
 	for _, kind := range kinds {
 		list := List{Kind: kind}
 		switch {
-		case offered[capability(kind)] != nil:
+		case offered(kind):
 			if err := l.pages(ctx, s, &list, &room); err != nil {
 				return err
 			}
-		case !declares:
+		case !declares && kind != mcp.Skill:
 			if err := l.undeclared(ctx, s, &list, &room); err != nil {
 				return err
 			}
@@ -225,16 +248,27 @@ func (l *Lister) lists(ctx context.Context, s mcp.Session, offer *Offer, kinds [
 	return nil
 }
 
-// declared returns the declared capabilities, and whether they name lists at all.
-func (o *Offer) declared() (offered map[string]json.RawMessage, lists bool) {
-	offered = readObject(o.Capabilities)
-	return offered, slices.ContainsFunc(mcp.ListKinds[:], func(kind mcp.ListKind) bool { return offered[capability(kind)] != nil })
+// declared returns which lists the declared capabilities offer, and whether they offer any. Skills are
+// offered by their extension, in revisions with sessions too.
+func (o *Offer) declared() (offered func(mcp.ListKind) bool, lists bool) {
+	capabilities := readObject(o.Capabilities)
+	extensions := readObject(capabilities["extensions"])
+	offered = func(kind mcp.ListKind) bool {
+		switch kind {
+		case mcp.Skill:
+			return readObject(extensions[mcp.ExtensionSkills]) != nil
+		case mcp.Template:
+			kind = mcp.Resource
+		}
+		return capabilities[kind.Member()] != nil
+	}
+	return offered, slices.ContainsFunc(mcp.ListKinds[:], offered)
 }
 
 // offers reports whether the upstream may have a list of a kind.
 func (o *Offer) offers(kind mcp.ListKind) bool {
 	offered, lists := o.declared()
-	return !lists || offered[capability(kind)] != nil
+	return !lists && kind != mcp.Skill || offered(kind)
 }
 
 // undeclaredTime bounds the request for a list that an upstream does not declare.
@@ -252,34 +286,32 @@ func (l *Lister) undeclared(ctx context.Context, s mcp.Session, list *List, room
 	return nil
 }
 
-// capability returns the capability to which a list belongs.
-func capability(kind mcp.ListKind) string {
-	if kind == mcp.Template {
-		kind = mcp.Resource
-	}
-	return kind.Member()
-}
-
 // pages reads one page after another. Upstreams with resources need not support templates, so an
-// error for these is an empty list.
+// error for these is an empty list. An error for skills, a young extension, is not one for the other lists.
 func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int) error {
 	seen := map[string]bool{}
-	cursor := ""
+	cursor, member := "", ""
 	for {
-		m, err := l.call(ctx, s, list.Kind.Method(), cursor, *room)
+		m, err := l.call(ctx, s, list.Kind.Method(), member, *room)
 		switch {
 		case errors.Is(err, client.ErrTooLarge):
 			list.Cut = fmt.Errorf("%w: over %d bytes", ErrTooLarge, maxListBytes)
 			return nil
 		case list.Kind == mcp.Template && cursor == "" && errors.Is(err, client.ErrRejected):
 			return nil
+		case list.Kind == mcp.Skill && (errors.Is(err, client.ErrRejected) || errors.Is(err, client.ErrAnswer)):
+			list.Cut = err
+			return nil
 		case err != nil:
 			return err
 		}
 		*room -= len(m.Body)
 		next, err := list.take(m)
-		if err != nil {
+		if err != nil && list.Kind != mcp.Skill {
 			return err
+		}
+		if err != nil {
+			list.Cut = err
 		}
 		if list.Cut != nil || next == "" {
 			return nil
@@ -292,7 +324,7 @@ func (l *Lister) pages(ctx context.Context, s mcp.Session, list *List, room *int
 			list.Cut = fmt.Errorf("%w: over %d", ErrPages, maxPages)
 			return nil
 		}
-		cursor = next
+		cursor, member = next, `"cursor":`+next
 	}
 }
 
@@ -338,15 +370,11 @@ func (list *List) hints(result map[string]json.RawMessage) {
 // maxTTL bounds the validity of a list, in milliseconds.
 const maxTTL = math.MaxInt32
 
-// call sends a request with the parameters that its revision requires. cursor is a JSON string or
-// empty.
-func (l *Lister) call(ctx context.Context, s mcp.Session, method, cursor string, room int) (*mcp.Message, error) {
-	params := "{"
-	if cursor != "" {
-		params += `"cursor":` + cursor
-	}
+// call sends a request with the parameters that its revision requires beside member, which may be empty.
+func (l *Lister) call(ctx context.Context, s mcp.Session, method, member string, room int) (*mcp.Message, error) {
+	params := "{" + member
 	if mcp.Modern(s.Version) {
-		if cursor != "" {
+		if member != "" {
 			params += ","
 		}
 		params += fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:%s}`, mcp.MetaProtocolVersion, s.Version, mcp.MetaClientInfo, l.info(), mcp.MetaClientCapabilities, declared)

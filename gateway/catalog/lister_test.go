@@ -114,6 +114,30 @@ func script(t *testing.T, answer func(method, cursor string) string) (url string
 
 const everything = `"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{},"resources":{}}}`
 
+// A server of the official SDK, which checks the header Mcp-Name, returns resources in both generations.
+func TestResourcesAreRead(t *testing.T) {
+	const uri = "docs:///a"
+	for _, stateless := range []bool{false, true} {
+		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
+		server.AddResource(&sdk.Resource{URI: uri, Name: "r"}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, Text: "content"}}}, nil
+		})
+		h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
+		t.Cleanup(h.Close)
+		var got []string
+		err := newLister(t, h.URL).ReadResources(t.Context(), []string{uri, "docs:///none"}, 1<<20, func(uri string, m *mcp.Message) {
+			text := "nothing"
+			if m != nil {
+				text = string(m.Body)
+			}
+			got = append(got, uri+" "+text)
+		})
+		if err != nil || len(got) != 2 || !strings.Contains(got[0], `"content"`) || got[1] != "docs:///none nothing" {
+			t.Errorf("stateless %t: %v %q", stateless, err, got)
+		}
+	}
+}
+
 // A list that is endless, too large or cyclic is cut, and the items so far are kept.
 func TestListsAreCut(t *testing.T) {
 	big := strings.Repeat("x", 60<<10)

@@ -213,7 +213,7 @@ func (n *Names) Owner(owners *Owners, kind mcp.ListKind, visible string) (upstre
 	if upstream, ok := owners.Of(kind, visible); ok {
 		return upstream, true
 	}
-	if kind == mcp.Resource {
+	if kind == mcp.Resource || kind == mcp.Skill {
 		return owners.ofHead(visible)
 	}
 	return "", false
@@ -227,6 +227,16 @@ func (o *Owners) ofHead(uri string) (upstream string, ok bool) {
 		o.heads = newHeads(o.templatesLocked())
 	}
 	return o.heads.ownerOf(uri)
+}
+
+// OfDirectory returns the owner of a directory: of a skill, or of several of one upstream.
+func (o *Owners) OfDirectory(uri string) (upstream string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heads == nil {
+		o.heads = newHeads(o.templatesLocked())
+	}
+	return o.heads.ofDirectory(uri)
 }
 
 // next begins a merge of lists.
@@ -311,17 +321,16 @@ func (o *Owners) Release(upstream, key string) (n int, err error) {
 	defer o.sharing.Unlock()
 	var all []claimed
 	for _, kind := range mcp.ListKinds {
-		all = append(all, claimed{ownerKey{kind, key}, upstream})
+		all = append(all, claimed{(&Item{Kind: kind, Visible: key}).ownerKey(), upstream})
 	}
 	if err := o.drop(all); err != nil {
 		return 0, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, kind := range mcp.ListKinds {
-		k := ownerKey{kind, key}
-		if w := o.owned[k]; w != nil && w.upstream == upstream {
-			o.forget(k)
+	for _, c := range all {
+		if w := o.owned[c.ownerKey]; w != nil && w.upstream == upstream {
+			o.forget(c.ownerKey)
 			n++
 		}
 	}

@@ -260,7 +260,7 @@ func (o *Owners) open(items []*Item) (out []claimed) {
 		}
 	}
 	for _, it := range items {
-		k := ownerKey{it.Kind, it.Visible}
+		k := it.ownerKey()
 		if w := o.owned[k]; w == nil || w.foreign {
 			out = append(out, claimed{k, it.Upstream})
 		}

@@ -42,6 +42,7 @@ const (
 	ReasonMalformed Reason = "malformed"    // not an object, or without a name
 	ReasonTooLarge  Reason = "too_large"    // the definition is over MaxItem
 	ReasonTooMany   Reason = "too_many"     // the upstream lists more than MaxItems
+	ReasonSkill     Reason = "skill"        // an entry of a skill that hosts must not load; see LeftOut.Problem
 	ReasonAddress   Reason = "address"      // a skill:// or ui:// address that no client may use
 )
 

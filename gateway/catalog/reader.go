@@ -77,6 +77,7 @@ type Reader struct {
 	feeds   []*Feed
 	merges  []*Merge
 	private privateLists
+	skills  *SkillPaths
 	turns   turns
 	wanted  wanted
 	away    atomic.Int32 // upstreams that could not be reached for their last reading
@@ -87,7 +88,7 @@ func NewReader(opts ReaderOptions) *Reader {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Reader{opts: opts, private: newPrivateLists(opts.Now)}
+	r := &Reader{opts: opts, private: newPrivateLists(opts.Now), skills: NewSkillPaths()}
 	for i := range opts.Upstreams {
 		c := &opts.Upstreams[i]
 		target := opts.Targets[c.Name]
@@ -102,6 +103,14 @@ func NewReader(opts ReaderOptions) *Reader {
 
 // Feeds returns all upstreams, in the order of the file.
 func (r *Reader) Feeds() []*Feed { return r.feeds }
+
+// Skills returns the skills that upstreams have; nil for a nil Reader.
+func (r *Reader) Skills() *SkillPaths {
+	if r == nil {
+		return nil
+	}
+	return r.skills
+}
 
 // Feed returns an upstream; nil for an unknown one.
 func (r *Reader) Feed(name string) *Feed {
@@ -152,7 +161,7 @@ func announcedBy(method string) (bits uint32) {
 	case mcp.NotificationPromptsChanged:
 		return 1 << mcp.Prompt
 	case mcp.NotificationResourcesChanged:
-		return 1<<mcp.Resource | 1<<mcp.Template
+		return 1<<mcp.Resource | 1<<mcp.Template | 1<<mcp.Skill // skill files are resources
 	}
 	return anyKind
 }

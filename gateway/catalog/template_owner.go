@@ -58,6 +58,24 @@ func (h *heads) ownerOf(uri string) (upstream string, ok bool) {
 	return "", false
 }
 
+// ofDirectory returns the upstream of a directory that is a head, or that only has heads of one
+// upstream below.
+func (h *heads) ofDirectory(uri string) (upstream string, ok bool) {
+	uri = strings.TrimSuffix(uri, "/") + "/"
+	if upstream, ok := h.ownerOf(uri); ok {
+		return upstream, true
+	}
+	i, _ := slices.BinarySearch(h.sorted, uri)
+	for ; i < len(h.sorted) && strings.HasPrefix(h.sorted[i], uri); i++ {
+		owner := h.owner[h.sorted[i]]
+		if upstream != "" && owner != upstream {
+			return "", false
+		}
+		upstream = owner
+	}
+	return upstream, upstream != ""
+}
+
 // covers returns another upstream with a template that overlaps the given template.
 func (h *heads) covers(template, upstream string) (other string, ok bool) {
 	text, has := head(template)

@@ -3,6 +3,7 @@ package check
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
@@ -41,6 +42,19 @@ func redactHitsNames(p *pass) {
 				p.warn(p.ruleAt(r.index).Field("redact").Index(j).Field("regex"), "make the expression match what is to be hidden and no name",
 					"rule %s rewrites the tool name %q in lists: clients cannot call a tool by the new name", r.quoted(), names[hit])
 			}
+		}
+	}
+}
+
+// skillRedacted warns of redact rules that are for skills alone.
+func skillRedacted(p *pass) {
+	for i := range p.rules {
+		r := &p.rules[i]
+		names := r.When.Method == mcp.MethodSkillsList || r.When.Method == mcp.MethodSkillsGet ||
+			r.When.URIPrefix != nil && strings.HasPrefix(strings.ToLower(*r.When.URIPrefix), "skill:")
+		if r.Action == policy.Redact.String() && names {
+			p.warn(p.ruleAt(r.index).Field("action"), "use deny for what must not pass, or remove the rule",
+				"rule %s redacts messages about skills: an entry or file of a skill that a rule would change is denied, because clients compare it with its digest", r.quoted())
 		}
 	}
 }

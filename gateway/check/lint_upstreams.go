@@ -44,6 +44,19 @@ func unusedUpstream(p *pass) {
 	}
 }
 
+// pinSkillsUnused warns of pinned skills that no client reads: without federation requests that name no
+// tool go to default_upstream alone.
+func pinSkillsUnused(p *pass) {
+	for i := range p.file.Upstreams {
+		u := &p.file.Upstreams[i]
+		if p.file.Federation.Enabled || u.Name == p.file.DefaultUpstream || !upstream.Pins(u.PinSkills) {
+			continue
+		}
+		p.warn(p.root().Field("upstreams").Index(i).Field("pin_skills"), "enable federation, or remove pin_skills here",
+			"no client reads the skills of the upstream %q: requests that name no tool go to default_upstream alone", u.Name)
+	}
+}
+
 // plainHTTPUpstream warns of tool calls and credentials that are sent over a network without TLS.
 func plainHTTPUpstream(p *pass) {
 	for i := range p.file.Upstreams {

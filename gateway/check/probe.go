@@ -38,6 +38,11 @@ type ProbeResult struct {
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
+	// Skills is the number of skills that an upstream lists, with those that no host may load
+	// (SkillsInvalid) and those that are not approved (SkillsChanged, with pin_skills).
+	Skills        int `json:"skills"`
+	SkillsInvalid int `json:"skills_invalid"`
+	SkillsChanged int `json:"skills_changed"`
 	// Clashes are the names that belong to other upstreams or look like theirs, Unrouted the tools
 	// that no call reaches, and LeftOut the items that clients cannot see or read, each with the
 	// reason.

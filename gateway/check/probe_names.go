@@ -11,6 +11,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/catalog/federation"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
@@ -45,6 +46,12 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		}
 		r.Tools, r.Prompts = counts[mcp.Tool], counts[mcp.Prompt]
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
+		if f.Federation.Enabled {
+			for _, name := range federation.UnroutedExtensions(offer.Capabilities) {
+				r.LeftOut = append(r.LeftOut, fmt.Sprintf("extension %s: the gateway does not declare it to clients, because it does not route its messages", printable(name)))
+			}
+		}
+		r.countSkills(f, &f.Upstreams[i], offer)
 		if merged != nil {
 			r.takeMerged(merged, router)
 			r.takeApps(f, merged)
@@ -58,6 +65,27 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		}
 	}
 	return results
+}
+
+// countSkills counts the skills of an upstream. What is listed first is approved at that time.
+func (r *ProbeResult) countSkills(f *config.File, u *upstream.Config, offer *catalog.Offer) {
+	settings := f.Pinning()
+	path, given := settings.Path()
+	approved, err := pins.ReadOrEmpty(path)
+	decided := err == nil && upstream.Pins(u.PinSkills) && (given || approved.Has(u.Name, pins.Skill))
+	for _, raw := range offer.List(mcp.Skill).Items {
+		r.Skills++
+		pin, err := pins.DefineListed(u.Name, pins.Skill, raw)
+		switch {
+		case err != nil:
+			r.SkillsInvalid++
+			if !f.Federation.Enabled { // otherwise the merge leaves it out
+				r.LeftOut = append(r.LeftOut, fmt.Sprintf("skill %s: %s", printable(memberOf(raw, "uri")), printable(err.Error())))
+			}
+		case decided && approved.Status(pin.Subject, pin.Definition.Digest) != pins.Approved:
+			r.SkillsChanged++
+		}
+	}
 }
 
 // addressesOf returns the skill:// and ui:// addresses of the upstreams; nil if they stay as they are.
@@ -214,9 +242,12 @@ func (r *ProbeResult) adviseNames(f *config.File) {
 		if r.Tools > 0 && !searched {
 			add("clients do not see its tools in lists, because only default_upstream answers these: enable federation")
 		}
-		if r.Prompts > 0 || r.Resources > 0 {
-			add("clients cannot use its prompts and resources, because requests without a tool name go to default_upstream alone: enable federation")
+		if r.Prompts > 0 || r.Resources > 0 || r.Skills > 0 {
+			add("clients cannot use its prompts, resources and skills, because requests without a tool name go to default_upstream alone: enable federation")
 		}
+	}
+	if r.SkillsChanged > 0 {
+		add("'svc tools diff' shows which skills are not the approved ones")
 	}
 	if len(r.LeftOut) > 0 {
 		add("see left_out: rename what has another name, the server should correct other definitions")
@@ -281,6 +312,37 @@ func Lists(ctx context.Context, f *config.File, o ProbeOptions) []Listed {
 	}
 	wg.Wait()
 	return list
+}
+
+// maxFileAnswer bounds the answer to the read of a file of a skill, relative to the size of the file: a text
+// may have an escape for each byte.
+const maxFileAnswer = 8
+
+// SkillFiles reads files of skills from an upstream of a valid configuration, and returns the bytes of those
+// that are what their entries name, by address.
+func SkillFiles(ctx context.Context, f *config.File, i int, o ProbeOptions, files []pins.SkillFile) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, probeTimeout)+startTime(&f.Upstreams[i]))
+	defer cancel()
+	up, done, err := open(f, i, o)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l := catalog.Lister{Transport: up.Transport, Agent: agent, Version: o.Version, Protocol: f.Upstreams[i].Protocol, Caller: o.caller(&f.Upstreams[i])}
+	byURI, uris, limit := map[string]*pins.SkillFile{}, []string{}, int64(64<<10)
+	for n := range files {
+		byURI[files[n].URI], uris, limit = &files[n], append(uris, files[n].URI), max(limit, maxFileAnswer*files[n].Size)
+	}
+	contents := map[string][]byte{}
+	err = l.ReadResources(ctx, uris, int(limit), func(uri string, m *mcp.Message) {
+		if m == nil {
+			return
+		}
+		if content, ok := byURI[uri].Content(m); ok {
+			contents[uri] = content
+		}
+	})
+	return contents, err
 }
 
 // Merge merges lists like the federation does; nil without federation. Names that already

@@ -95,7 +95,7 @@ func TestTheFormOfAResult(t *testing.T) {
 	if err := json.Unmarshal(raw, &list); err != nil || len(list) != 1 {
 		t.Fatalf("%s: %v", raw, err)
 	}
-	want := []string{"advice", "cause", "clashes", "kind", "left_out", "ms", "name", "ok", "prompts", "resources", "revision", "tools", "unrouted"}
+	want := []string{"advice", "cause", "clashes", "kind", "left_out", "ms", "name", "ok", "prompts", "resources", "revision", "skills", "skills_changed", "skills_invalid", "tools", "unrouted"}
 	var got []string
 	for name := range list[0] {
 		got = append(got, name)
@@ -176,7 +176,7 @@ func TestServersWhoseListsNobodySees(t *testing.T) {
 	servers := `upstreams: [{name: a, url: "` + a.URL + `/mcp"}, {name: b, url: "` + b.URL + `/mcp"}]
 routes: [{match: {tool_name: one}, upstream: a}, {match: {tool_name: two}, upstream: b}]
 `
-	const tools, others = "clients do not see its tools", "clients cannot use its prompts and resources"
+	const tools, others = "clients do not see its tools", "clients cannot use its prompts, resources and skills"
 	for _, tt := range []struct {
 		name, keys  string
 		first, next []string // advice

@@ -51,6 +51,7 @@ var enums = map[string][]string{
 	"upstreams[].protocol":             append([]string{upstream.ProtocolAuto}, mcp.Revisions()...),
 	"upstreams[].sessions":             {upstream.SessionsPooled, upstream.SessionsPerCall},
 	"upstreams[].pin_tools":            {upstream.PinOff, upstream.PinWarn, upstream.PinBlock},
+	"upstreams[].pin_skills":           {upstream.PinOff, upstream.PinWarn, upstream.PinBlock},
 	"upstreams[].sharing":              upstream.Sharings,
 	"upstreams[].stderr":               upstream.Stderrs,
 	"tool_search.mode":                 {ToolSearchPassthrough, ToolSearchSynthesize},

@@ -85,9 +85,9 @@ type File struct {
 	// Views are parts of the merged lists with a path of their own, /mcp/v/NAME. They need
 	// federation. Rules, limits and audit are those of /mcp.
 	Views []auth.ViewConfig `yaml:"views"`
-	// Pins is the file of approved definitions of tools, prompts and instructions for
-	// upstreams[].pin_tools, which 'svc tools approve' writes. Empty means that the first
-	// list of each upstream is approved as it is, in state_dir.
+	// Pins is the file of approved definitions of tools, prompts, instructions and skills for
+	// upstreams[].pin_tools and upstreams[].pin_skills, which 'svc tools approve' writes. Empty
+	// means that the first list of each upstream is approved as it is, in state_dir.
 	Pins string `yaml:"pins" env:"true"`
 	// ControlPlane sends traces to the control plane.
 	ControlPlane audit.ControlPlaneConfig `yaml:"control_plane"`

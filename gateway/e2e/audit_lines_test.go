@@ -26,7 +26,7 @@ var (
 		"ClientName", "ClientVersion", "ClientIP", "Agent", "Environment", "Session", "Dialect",
 	}
 	ownFields = []string{
-		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "Via", "View", "ToolChanged", "UpstreamDialect", "Direction", "ResultType",
+		"Seq", "Time", "Kind", "Action", "RuleID", "ErrorKind", "RPC", "Method", "Tool", "UpstreamTool", "URI", "Via", "View", "ToolChanged", "SkillChanged", "UpstreamDialect", "Direction", "ResultType",
 		"IsError", "Status", "Duration", "BytesIn", "BytesOut", "Frames", "GuardrailName", "GuardrailVerdict",
 		"GuardrailLatency", "StripApplied", "Stripped", "ReplacedSurrogates", "TaskHandle", "SubscriptionID", "Spans",
 		"InjectionScore", "PIIDetected", "PoliciesFired", "Observed", "LeftOut", "QualityScores", "Checkpoint", "Refused", "Tokens", "Restored", "TokensRefused", "Approval", "ApprovalID", "ApprovedBy", "Labels", "Sets",

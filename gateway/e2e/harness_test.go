@@ -40,6 +40,7 @@ type rig struct {
 	url     string // of /mcp
 	key     string // of key id "alice"
 	other   string // of key id "bob"
+	legacy  string // the session of a client with sessions, for skillCall
 	logs    *syncBuffer
 	// stop closes the gateway at once; terminate shuts it down as SIGTERM does.
 	stop, terminate func()

@@ -140,7 +140,7 @@ func TestAChangedToolIsWithheldUntilItIsApproved(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := pins.Update(context.Background(), path, func(p *pins.Pins) *pins.Pins { return p.With("shop", r.services().Now(), pin) }); err != nil {
+				if _, err := pins.Update(context.Background(), path, func(p *pins.Pins) *pins.Pins { return p.With("shop", pins.Tool, r.services().Now(), pin) }); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,12 +1,16 @@
 package mcp
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // shape describes where the parts of a value are by which the protocol addresses. What no shape
 // names is free content, also under the names of members that address elsewhere.
 type shape struct {
 	address  bool   // the value itself, a string or a number
 	meta     bool   // the value itself, an object
+	contents bool   // the value itself is the contents of a resource
 	members  shapes // of an object, by name
 	values   *shape // of all members of an object
 	elements *shape // of an array
@@ -74,6 +78,25 @@ func AppendPages(spans []Span, body []byte, meta Span) []Span {
 }
 
 func addressesOf(m *Message, asked string) []address {
+	return slices.DeleteFunc(partsOf(m, asked), func(a address) bool { return a.name == contentsPart })
+}
+
+// contentsPart is the name in a list of parts for the contents of a resource. No member has it.
+const contentsPart = "/contents"
+
+// Contents returns the objects in a message of a server that are the contents of a resource, with its
+// address and its text or blob, at the places of [Addresses].
+func Contents(m *Message, asked string) (list []Span) {
+	for _, a := range partsOf(m, asked) {
+		if a.name == contentsPart {
+			list = append(list, a.at)
+		}
+	}
+	return list
+}
+
+// partsOf returns the addresses and the contents of resources in a message.
+func partsOf(m *Message, asked string) []address {
 	in, at := paramShapes[m.Method], m.Spans.Params
 	switch {
 	case m.Kind == Response && m.IsError:
@@ -105,6 +128,9 @@ func (in *shape) collect(body []byte, at Span, name string, list []address) []ad
 			list = in.elements.collect(body, it.value, name, list)
 		}
 	case first == '{':
+		if in.contents {
+			list = append(list, address{contentsPart, at})
+		}
 		if in.variant != "" {
 			kind, _ := stringAt(body, Find(body, at, in.variant))
 			if in = in.variants[kind]; in == nil {
@@ -153,7 +179,8 @@ var (
 	resourceShape = object(shapes{"icons": icons}, "uri", "name")
 	templateShape = object(shapes{"icons": icons}, "uriTemplate", "name")
 	promptShape   = object(shapes{"icons": icons, "arguments": listOf(nameOnly)}, "name")
-	contentsShape = object(nil, "uri")
+	skillShape    = object(shapes{"resources": listOf(object(nil, "uri", "digest"))}, "uri") // frontmatter is free content
+	contentsShape = func() *shape { s := object(nil, "uri"); s.contents = true; return s }()
 
 	blockTypes = func() shapes {
 		types := shapes{
@@ -208,6 +235,9 @@ var (
 		MethodResourcesList:         result(shapes{"resources": listOf(resourceShape)}, "nextCursor"),
 		MethodResourceTemplatesList: result(shapes{"resourceTemplates": listOf(templateShape)}, "nextCursor"),
 		MethodResourcesRead:         result(shapes{"contents": listOf(contentsShape)}),
+		MethodDirectoryRead:         result(shapes{"resources": listOf(resourceShape)}, "nextCursor"),
+		MethodSkillsList:            result(shapes{"skills": listOf(skillShape)}, "nextCursor"),
+		MethodSkillsGet:             result(shapes{"skill": skillShape}),
 		MethodPromptsList:           result(shapes{"prompts": listOf(promptShape)}, "nextCursor"),
 		MethodPromptsGet:            result(shapes{"messages": listOf(promptMessage)}),
 		MethodTasksGet:              result(shapes{"result": result(shapes{"content": blocks})}, "taskId"),

@@ -9,13 +9,14 @@ const (
 	Prompt
 	Resource
 	Template
+	Skill
 
 	// NumListKinds is the number of kinds.
 	NumListKinds = iota
 )
 
 // ListKinds are all kinds, in the order of their values.
-var ListKinds = [NumListKinds]ListKind{Tool, Prompt, Resource, Template}
+var ListKinds = [NumListKinds]ListKind{Tool, Prompt, Resource, Template, Skill}
 
 // kindFacts has the protocol's names for each kind.
 var kindFacts = [NumListKinds]struct {
@@ -29,6 +30,7 @@ var kindFacts = [NumListKinds]struct {
 	Prompt:   {"prompt", MethodPromptsList, "prompts", "name", true},
 	Resource: {"resource", MethodResourcesList, "resources", "uri", false},
 	Template: {"template", MethodResourceTemplatesList, "resourceTemplates", "uriTemplate", false},
+	Skill:    {"skill", MethodSkillsList, "skills", "uri", false},
 }
 
 // String returns the kind in lower case.

@@ -183,6 +183,11 @@ var (
 
 	// The definition of a tool or prompt is not the approved one: upstreams[].pin_tools.
 	Pinned = define(*Policy.withReason("tool_changed"))
+	// A skill, or the bytes of one of its files, is not the approved one: upstreams[].pin_skills.
+	SkillChanged = define(*Policy.withReason("skill_changed"))
+
+	// A rule or policy would change an entry or a file of a skill, whose digest clients compare.
+	SkillRedacted = define(*Policy.withReason("skill_redacted").WithDetail("a rule would change a skill, which clients could not verify then"))
 
 	// A tool is for apps alone, or not known not to be, and the call is not made at a view of its
 	// upstream alone, or by a model.

@@ -28,7 +28,8 @@ type Answered struct {
 	// Allowed are the revisions that the gateway serves.
 	Allowed  mcp.Allowed
 	Sessions *multiplex.Sessions
-	// Pins removes withheld definitions from lists; nil when no upstream has pins.
+	// Pins removes withheld definitions from lists, and refuses changed skills; nil when nothing of an
+	// upstream's messages is pinned.
 	Pins *pins.View
 	// Names maps the names in upstreams' lists to those that clients see; nil leaves them
 	// unchanged.
@@ -114,8 +115,15 @@ func (r *Answered) take(at Moment, m *mcp.Message, frame, final, own bool) Taken
 	}
 	// Pins and names apply to the upstream's message, before rules rewrite it. The gateway's own
 	// answers have no upstream.
-	if r.Pins != nil && at.Upstream != nil && !r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m) {
-		return Taken{Result: verdict.Unreadable(), Final: final}
+	changed := false
+	if r.Pins != nil && at.Upstream != nil {
+		var refused *refusal.Refusal
+		if refused, changed = r.Pins.Cut(in.Context, at.Upstream.Name, in.Asked, in.Resumed, m); refused != nil {
+			t := Taken{Result: verdict.Refusing(refused), Final: final}
+			t.SkillChanged = changed
+			abandon(at.Upstream, m)
+			return t
+		}
 	}
 	if at.Upstream != nil && !r.Names.Apply(at.Upstream.Name, in.Asked.Method, in.Resumed, m) {
 		return Taken{Result: verdict.Unreadable(), Final: final}
@@ -131,8 +139,10 @@ func (r *Answered) take(at Moment, m *mcp.Message, frame, final, own bool) Taken
 	if r.Seen != nil && at.Upstream != nil {
 		uris = r.Seen.URIs(m)
 	}
+	in.Skills.LearnEntries(in.Upstream, in.Asked.Method, m)
 	sent := m.Body
 	t := Taken{Result: verdict.Judge(&in, m), Final: final}
+	t.SkillChanged = changed
 	t.Count(r.Metrics)
 	if t.Refused != nil {
 		abandon(at.Upstream, m)

@@ -15,7 +15,7 @@ import (
 // remain. The gateway's own content is not judged (decision FED30).
 func (r *Answered) ofParts(at Moment, m *mcp.Message, parts func() *upstream.Parts, note func(*verdict.Result, *mcp.Message)) Taken {
 	t := Taken{Final: true}
-	labels := at.Flow != nil && (at.Flow.Scores() || r.Input.Asked.Method == mcp.MethodResourcesList) // other lists set none
+	labels := at.Flow != nil && (at.Flow.Scores() || r.Input.Asked.Method == mcp.MethodResourcesList || r.Input.Asked.Method == mcp.MethodSkillsList) // other lists set none
 	if labels || at.Snapshot.Rules.JudgesServers() || !r.Input.Policies.Empty(plane.Response) {
 		var body []byte
 		body, t.Sets = r.join(at, parts(), note)

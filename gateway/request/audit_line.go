@@ -123,8 +123,11 @@ func (ex *Exchange) fill(r *audit.Record, m *mcp.Message, up *upstream.Upstream)
 		r.Session = ex.Session.Handle.ID.String()
 	}
 	r.Method = m.Method
-	if m.Method == mcp.MethodToolsCall {
+	switch m.Method {
+	case mcp.MethodToolsCall:
 		r.Tool = m.Name
+	case mcp.MethodResourcesRead, mcp.MethodDirectoryRead, mcp.MethodSkillsGet:
+		r.URI = withoutSecrets(m.URI)
 	}
 	if up != nil {
 		r.Upstream = up.Name

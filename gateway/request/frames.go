@@ -54,8 +54,8 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 		ex.answered = true
 		ex.noteAnswer(&t.Result, m)
 	}
-	if t.Final && t.Kind == refusal.Labels.Kind {
-		return nil, true, streams.ErrLabels
+	if t.Final && (t.Kind == refusal.Labels.Kind || t.Kind == refusal.SkillChanged.Kind || t.Kind == refusal.SkillRedacted.Kind) {
+		return nil, true, &streams.DeniedError{Refused: t.Refused}
 	}
 	return t.Body, t.Final, nil
 }
@@ -128,7 +128,7 @@ func (f *frames) judgeRound(at Moment, first string) map[string]*question {
 // and with audit.frames of all. A frame whose line cannot be written is not forwarded.
 func (f *frames) record(l *Snapshot, j *verdict.Result, m *mcp.Message, sets []string, dialect string, replaced int) error {
 	ex := f.ex
-	if j.Action == "" && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
+	if j.Action == "" && !j.SkillChanged && ex.Message.Method != mcp.MethodListen && l.Config.Audit.Frames != audit.FramesAll {
 		return nil
 	}
 	rec := audit.Record{

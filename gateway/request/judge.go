@@ -23,7 +23,7 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 		Context: ex.Context, Direction: way, Caller: &ex.caller.id.Principal, Limits: ex.Services.Limits, Now: ex.Services.Now,
 		Asked: &ex.Message, HasAsked: ex.hasMessage, Decided: ex.decision.Action, Policies: ex.governed.set,
 		Origin: ex.labels.origin, Belongs: ex.labels.belongs,
-		Modern: ex.dialect.Modern, Resumed: ex.HTTP.Method == http.MethodGet, Translated: ex.record.UpstreamDialect != "",
+		Skills: ex.Services.Lists.Skills(), Modern: ex.dialect.Modern, Resumed: ex.HTTP.Method == http.MethodGet, Translated: ex.record.UpstreamDialect != "",
 	}
 }
 
@@ -34,7 +34,7 @@ func (ex *Exchange) answers() Answered {
 		Replays:  in.Resumed && (ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "" || !ex.Session.Joined || sessions.Forgotten(&ex.Session.Handle)),
 		Searched: ex.Services.Search.Takes(&ex.Message), Session: ex.Session.Handle.ID,
 		Input: in, Legacy: !in.Modern && (in.Translated || ex.Services.Federation != nil), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
-		Sessions: sessions, Targets: ex.Services.Targets, Names: ex.Services.Names, Addresses: ex.Services.Federation.Addresses(), Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
+		Sessions: sessions, Targets: ex.Services.Targets, Names: ex.Services.Names, Addresses: ex.Services.Federation.Addresses(), Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller, ex.route.As.Own), Seen: ex.Services.Federation,
 	}
 }
 

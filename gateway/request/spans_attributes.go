@@ -70,7 +70,7 @@ func (ex *Exchange) addConventions(s *telemetry.Span) {
 	switch ex.Message.Method {
 	case mcp.MethodPromptsGet:
 		s.Prompt = ex.Message.Name
-	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodDirectoryRead, mcp.MethodSkillsGet:
 		s.URI = withoutSecrets(ex.Message.URI)
 	}
 	if up := ex.route.Upstream; up != nil {

@@ -8,6 +8,7 @@ import (
 	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/catalog"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/http1"
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
@@ -137,7 +138,8 @@ func (ex *Exchange) Route() *refusal.Refusal {
 	case err != nil:
 		return ofError(err, ex.Context.Err() != nil).Refused
 	}
-	refused, err := ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, ex.route.As.Upstream, &ex.Message, ex.route.As.Own, &ex.record.ToolChanged)
+	changed, refused, err := ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, ex.route.As.Upstream, &ex.Message, ex.route.As.Own)
+	ex.record.ToolChanged, ex.record.SkillChanged = changed == pins.Tool || changed == pins.Prompt, changed == pins.Skill
 	if err != nil {
 		return ofError(err, ex.Context.Err() != nil).Refused
 	}

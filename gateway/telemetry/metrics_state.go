@@ -57,7 +57,7 @@ type State struct {
 	Upstreams []UpstreamState
 	// ToolLists are the states of the tool search's lists, by upstream.
 	ToolLists []ToolListState
-	// Pins are the states of the upstreams with pin_tools.
+	// Pins are the states of the upstreams with pin_tools or pin_skills.
 	Pins []PinState
 	// Federation is the state of the lists of each upstream with federation.
 	Federation []FederationState
@@ -230,11 +230,11 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_federation_left_out", "upstream", "Items of an upstream that are left out of the merged lists."},
 	{"svc_gateway_federation_failures_total", "upstream", "Readings of the lists of an upstream that failed."},
 	{"svc_gateway_federation_unavailable", "upstream", "1 while the last reading of the lists of an upstream failed."},
-	{"svc_gateway_pins_approved", "upstream", "Tools, prompts and instructions in the last list of an upstream whose definition is the approved one."},
-	{"svc_gateway_pins_changed", "upstream", "Tools, prompts and instructions in the last list of an upstream whose definition is another than the approved one."},
-	{"svc_gateway_pins_new", "upstream", "Tools, prompts and instructions in the last list of an upstream of which no definition was approved."},
-	{"svc_gateway_pins_passed_total", "upstream", "Calls of changed or new tools and prompts that passed (pin_tools: warn)."},
-	{"svc_gateway_pins_refused_total", "upstream", "Calls of changed or new tools and prompts that were refused (pin_tools: block)."},
+	{"svc_gateway_pins_approved", "upstream", "Tools, prompts, instructions and skills in the last list of an upstream whose definition is the approved one."},
+	{"svc_gateway_pins_changed", "upstream", "Tools, prompts, instructions and skills in the last list of an upstream whose definition is another than the approved one."},
+	{"svc_gateway_pins_new", "upstream", "Tools, prompts, instructions and skills in the last list of an upstream of which no definition was approved."},
+	{"svc_gateway_pins_passed_total", "upstream", "Calls of changed or new tools and prompts, and messages with changed or new skills, that passed (pin_tools and pin_skills: warn)."},
+	{"svc_gateway_pins_refused_total", "upstream", "Calls of changed or new tools and prompts, and messages with changed or new skills, that were refused (pin_tools and pin_skills: block)."},
 	{"svc_gateway_tool_definition_changed_total", "upstream", "Tool definitions that were not what they had been."},
 	{"svc_gateway_spans_queued", "pipeline", "Requests whose spans wait for their export."},
 	{"svc_gateway_spans_exported_total", "pipeline", "Requests whose spans were exported."},

@@ -71,6 +71,9 @@ type Config struct {
 	// PinTools is off, warn or block: the handling of tools and prompts whose definition,
 	// and of instructions whose text, is not the approved one.
 	PinTools string `yaml:"pin_tools"`
+	// PinSkills is off, warn or block: the handling of skills whose frontmatter or files,
+	// and of files of skills whose bytes, are not the approved ones.
+	PinSkills string `yaml:"pin_skills"`
 	// SharedLists declares that the lists of this upstream are the same for all callers,
 	// whatever its cacheScope is. It requires federation.
 	SharedLists bool `yaml:"shared_lists"`
@@ -111,7 +114,7 @@ const (
 	SessionsPerCall = "per_call"
 )
 
-// The values of upstreams[].pin_tools.
+// The values of upstreams[].pin_tools and upstreams[].pin_skills.
 const (
 	PinOff   = "off"
 	PinWarn  = "warn"
@@ -124,7 +127,7 @@ const ProtocolAuto = "auto"
 
 // SetDefaults sets the documented defaults.
 func (c *Config) SetDefaults() {
-	c.Protocol, c.Sessions, c.PinTools = ProtocolAuto, SessionsPooled, PinOff
+	c.Protocol, c.Sessions, c.PinTools, c.PinSkills = ProtocolAuto, SessionsPooled, PinOff, PinOff
 	c.Timeout = DefaultTimeout
 	c.MaxResponseBytes = DefaultMaxResponseBytes
 	c.ProcessConfig.SetDefaults()
@@ -176,13 +179,15 @@ func (c *Config) Validate(at diag.At) {
 	if c.Sessions != SessionsPooled && c.Sessions != SessionsPerCall {
 		at.Field("sessions").Hint("one of %s, %s", SessionsPooled, SessionsPerCall).Errorf("enum", "unknown value %q", c.Sessions)
 	}
-	if c.PinTools != PinOff && c.PinTools != PinWarn && c.PinTools != PinBlock {
-		at.Field("pin_tools").Hint("one of %s, %s, %s", PinOff, PinWarn, PinBlock).Errorf("enum", "unknown value %q", c.PinTools)
+	for _, pin := range [...]struct{ key, value string }{{"pin_tools", c.PinTools}, {"pin_skills", c.PinSkills}} {
+		if pin.value != PinOff && pin.value != PinWarn && pin.value != PinBlock {
+			at.Field(pin.key).Hint("one of %s, %s, %s", PinOff, PinWarn, PinBlock).Errorf("enum", "unknown value %q", pin.value)
+		}
 	}
 }
 
-// Pinned reports whether definitions are compared with the approved ones.
-func (c *Config) Pinned() bool { return c.PinTools == PinWarn || c.PinTools == PinBlock }
+// Pins reports whether a value of pin_tools or pin_skills compares with what was approved.
+func Pins(value string) bool { return value == PinWarn || value == PinBlock }
 
 // IsProcess reports whether the upstream is a program on this machine.
 func (c *Config) IsProcess() bool { return len(c.Command) > 0 }

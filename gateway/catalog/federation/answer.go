@@ -45,6 +45,9 @@ func (f *Federation) Post(ctx context.Context, r *upstream.Request) (*upstream.R
 	if why, cause := refusal.OfSender(&m, r.Session.Version); why != nil {
 		return a.refuse(why, cause), nil
 	}
+	if ofSkills(m.Method) {
+		return a.skills(ctx), nil
+	}
 	if kind, ok := mcp.ListKindOf(m.Method); ok {
 		return a.list(ctx, kind), nil
 	}
@@ -185,7 +188,7 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 			out = append(out, `,"nextCursor":`...)
 			out = mcp.AppendString(out, next)
 		}
-		if a.modern {
+		if a.modern || kind == mcp.Skill { // the extension requires them in every revision
 			out = append(out, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
 			out = strconv.AppendInt(out, holds(v, len(down) > 0).Milliseconds(), 10)
 		}

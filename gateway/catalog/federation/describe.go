@@ -3,6 +3,7 @@ package federation
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,7 +75,11 @@ func (a *answer) description(v *catalog.Shown) (all description) {
 		if !catalog.ViewOf(a.caller).Has(fd.Name) {
 			continue
 		}
-		of := described{upstream: fd.Name, capabilities: a.declared.of(fd.Name)}
+		of := described{upstream: fd.Name, capabilities: maps.Clone(a.declared.of(fd.Name))}
+		delete(of.capabilities, "extensions")
+		if extensions := a.extensions(v, fd.Name); extensions != nil {
+			of.capabilities["extensions"] = extensions
+		}
 		if offer := v.Offers[fd.Name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
 			if text := cleanInstructions(a.Addresses(), fd.Name, offer.Instructions); text != "" {
 				if _, may := a.known(v, fd.Name); may {
@@ -108,7 +113,7 @@ func (d description) capabilities(modern bool) string {
 				continue
 			}
 			for member, value := range each {
-				if _, has := union[member]; !has {
+				if _, has := union[member]; !has || name == "extensions" && member == mcp.ExtensionSkills && skillsOf(value).DirectoryRead {
 					union[member] = value
 				}
 			}

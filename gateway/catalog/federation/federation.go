@@ -209,6 +209,9 @@ func (f *Federation) changed(before, after *catalog.Snapshot) {
 	for name, offer := range after.Offers {
 		f.declared.note(name, offer.Capabilities)
 	}
+	for _, it := range after.Catalog.Items(mcp.Skill) {
+		f.opts.Lists.Skills().Learn(it.Upstream, it.Visible)
+	}
 	f.report(before.Catalog, after.Catalog)
 	f.reportAddresses(after)
 	f.notifyShared(before.Catalog, after.Catalog)

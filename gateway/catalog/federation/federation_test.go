@@ -31,7 +31,8 @@ type server struct {
 	capabilities string   // in addition to tools
 	tools        []string // names
 	templates    []string
-	scope        string // cacheScope; empty for none
+	skills       []string // entries
+	scope        string   // cacheScope; empty for none
 	down         bool
 	delay        time.Duration // of each response
 	lists        int           // number of tools/list requests
@@ -89,7 +90,7 @@ func (s *server) Post(ctx context.Context, r *upstream.Request) (*upstream.Respo
 			items = append(items, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"description":%q}`, name, strings.Repeat("x", s.size)))
 		}
 		return result(&m, `{"resultType":"complete","tools":[`+strings.Join(items, ",")+`]`+hints+`}`), nil
-	case m.Method == mcp.MethodResourcesList && len(s.templates) > 0:
+	case m.Method == mcp.MethodResourcesList && len(s.templates)+len(s.skills) > 0:
 		return result(&m, `{"resultType":"complete","resources":[]`+hints+`}`), nil
 	case m.Method == mcp.MethodResourceTemplatesList && len(s.templates) > 0:
 		var items []string
@@ -97,6 +98,9 @@ func (s *server) Post(ctx context.Context, r *upstream.Request) (*upstream.Respo
 			items = append(items, fmt.Sprintf(`{"name":"t","uriTemplate":%q}`, template))
 		}
 		return result(&m, `{"resultType":"complete","resourceTemplates":[`+strings.Join(items, ",")+`]`+hints+`}`), nil
+	}
+	if m.Method == mcp.MethodSkillsList && s.skills != nil {
+		return result(&m, `{"resultType":"complete","skills":[`+strings.Join(s.skills, ",")+`]`+hints+`}`), nil
 	}
 	return upstream.Message(http.StatusNotFound, mcp.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "method not found", "", "")), nil
 }
@@ -377,7 +381,7 @@ func TestInstructionsOfPrivateLists(t *testing.T) {
 // capabilities of the gateway and those of the upstreams.
 func TestWhatTheFederationDeclares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		modern := &server{modern: true, tools: []string{"x"}, scope: "public", capabilities: `,"extensions":{"io.example/a":{}}`}
+		modern := &server{modern: true, tools: []string{"x"}, scope: "public", capabilities: `,"extensions":{"io.example/a":{},"io.modelcontextprotocol/ui":{}}`}
 		legacy := &server{tools: []string{"y"}, capabilities: `,"tasks":{"list":{}},"experimental":{"e":{}}`}
 		both := start(t, "", nil, modern, legacy)
 		defer both.stop()
@@ -386,7 +390,7 @@ func TestWhatTheFederationDeclares(t *testing.T) {
 			t.Errorf("mixed: %d %s", status, body)
 		}
 		_, body = both.ask(key("k"), mcp.Revision20250618, mcp.MethodInitialize)
-		for _, want := range []string{`"protocolVersion":"2025-06-18"`, `"tools":{"listChanged":true}`, `"resources":{"subscribe":true,"listChanged":true}`, `"logging":{}`, `"completions":{}`, `"tasks":{"list":{}}`, `"extensions":{"io.example/a":{}}`, `"experimental":{"e":{}}`} {
+		for _, want := range []string{`"protocolVersion":"2025-06-18"`, `"tools":{"listChanged":true}`, `"resources":{"subscribe":true,"listChanged":true}`, `"logging":{}`, `"completions":{}`, `"tasks":{"list":{}}`, `"extensions":{"io.modelcontextprotocol/ui":{}}`, `"experimental":{"e":{}}`} {
 			if !strings.Contains(body, want) {
 				t.Errorf("initialize lacks %s: %s", want, body)
 			}

@@ -34,6 +34,9 @@ func (f *Found) Rename(body []byte) []byte {
 // caller's view is treated as one that does not exist.
 func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Message, routed string) Found {
 	kind, visible, at, named := asks(m)
+	if !named && mustName(m.Method) && ofSkills(m.Method) {
+		return f.nobody(m)
+	}
 	if !named {
 		if answers(m) {
 			return Found{Upstream: Name}
@@ -46,21 +49,32 @@ func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Messa
 	if kind != mcp.Tool {
 		routed = ""
 	}
-	if owner, ours, err := f.names.AddressOwner(kind, visible); ours {
-		if err == nil && catalog.ViewOf(c).Shows(kind, owner, visible) {
-			found, _ := f.at(owner, kind, visible, at)
-			return found
-		}
-		return f.nobody(m)
+	found, ok := Found{}, false
+	owner, ours, err := f.names.AddressOwner(kind, visible)
+	switch {
+	case !ours:
+		found, ok = f.find(ctx, c, kind, visible, at, routed)
+	case err == nil && catalog.ViewOf(c).Shows(kind, owner, visible):
+		found, ok = f.at(owner, kind, visible, at)
 	}
-	found, ok := f.find(ctx, c, kind, visible, at, routed)
-	if !ok && kind != mcp.Tool {
-		if f.opts.Fallback != "" && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {
-			return Found{Upstream: f.opts.Fallback}
+	if kind == mcp.Tool {
+		return found
+	}
+	if !ok {
+		found = Found{}
+		if f.opts.Fallback != "" && !ours && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {
+			found.Upstream = f.opts.Fallback
 		}
-		return f.nobody(m)
+	}
+	if found.Upstream == "" || ofSkills(m.Method) && !f.declared.skills(found.Upstream).serves(m.Method) {
+		return f.nobody(m) // a server without the feature would respond that the method does not exist
 	}
 	return found
+}
+
+// ofSkills reports whether only upstreams with skills have a method.
+func ofSkills(method string) bool {
+	return method == mcp.MethodSkillsList || method == mcp.MethodSkillsGet || method == mcp.MethodDirectoryRead
 }
 
 // nobody returns the destination of a request for an item that does not exist: the federation,
@@ -92,6 +106,10 @@ func asks(m *mcp.Message) (kind mcp.ListKind, visible string, at mcp.Span, ok bo
 		return mcp.Prompt, m.Name, m.Spans.Name, m.HasName
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		return mcp.Resource, m.URI, m.Spans.URI, m.URI != ""
+	case mcp.MethodSkillsGet:
+		return mcp.Skill, m.URI, m.Spans.URI, m.URI != ""
+	case mcp.MethodDirectoryRead:
+		return mcp.Resource, m.URI, m.Spans.URI, m.URI != ""
 	case mcp.MethodComplete:
 		ref := mcp.Find(m.Body, m.Spans.Params, "ref")
 		kind, member := mcp.Prompt, "name"
@@ -108,7 +126,8 @@ func asks(m *mcp.Message) (kind mcp.ListKind, visible string, at mcp.Span, ok bo
 // mustName reports whether requests with a method name one item.
 func mustName(method string) bool {
 	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodComplete:
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodComplete,
+		mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
 		return true
 	}
 	return false
@@ -128,7 +147,7 @@ func (f *Federation) find(ctx context.Context, c *upstream.Caller, kind mcp.List
 	if owned && routed == "" && v.Shows(kind, owner, visible) {
 		return f.at(owner, kind, visible, at)
 	}
-	if uri := kind == mcp.Resource || kind == mcp.Template; uri && !owned && c != nil && c.Principal != nil {
+	if !kind.Named() && !owned && c != nil && c.Principal != nil {
 		if by, ok := f.seen.Upstream(ctx, c.Principal, visible); ok && v.Shows(kind, by, visible) {
 			return f.at(by, kind, visible, at)
 		}
@@ -146,8 +165,11 @@ func (f *Federation) owner(kind mcp.ListKind, visible string) (string, bool) {
 	if owner, ok := f.names.Owner(f.owners, kind, visible); ok {
 		return owner, true
 	}
-	if kind == mcp.Template { // a completion may also name a resource
+	switch kind {
+	case mcp.Template: // a completion may also name a resource
 		return f.names.Owner(f.owners, mcp.Resource, visible)
+	case mcp.Resource: // or a directory
+		return f.owners.OfDirectory(visible)
 	}
 	return "", false
 }

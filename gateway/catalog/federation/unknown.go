@@ -14,9 +14,13 @@ import (
 // does, because clients interpret a missing method as a server without the feature. It returns
 // nil for all other requests.
 func (a *answer) unknown() *upstream.Response {
-	e := mcp.ErrorBody{ID: a.m.ID, Code: mcp.CodeInvalidParams, Message: refusal.NoRoute.Message, Reason: refusal.NoRoute.Reason, RequestID: a.requestID}
+	e := a.noRoute()
 	switch a.m.Method {
 	case mcp.MethodResourcesRead:
+	case mcp.MethodSkillsGet:
+		e.Detail = "no server has a skill of this URI"
+	case mcp.MethodDirectoryRead:
+		e.Detail = "no server has a directory of this URI"
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		if a.modern {
 			return a.refuse(&refusal.NoRoute, a.m.Method+": the revision does not have the method")
@@ -48,11 +52,24 @@ func (a *answer) unknown() *upstream.Response {
 	if err != nil {
 		e.Detail = err.Error()
 	}
+	return a.absent(&e)
+}
+
+// noRoute is the error of a request for what no server has.
+func (a *answer) noRoute() mcp.ErrorBody {
+	return mcp.ErrorBody{ID: a.m.ID, Code: mcp.CodeInvalidParams, Message: refusal.NoRoute.Message, Reason: refusal.NoRoute.Reason, RequestID: a.requestID}
+}
+
+// absent responds with the error of a request for what no server has.
+func (a *answer) absent(e *mcp.ErrorBody) *upstream.Response {
 	status := http.StatusOK // in revisions with sessions a 404 ends the session
-	if a.modern {
+	switch {
+	case a.modern && e.Code == mcp.CodeMethodNotFound:
+		status = http.StatusNotFound
+	case a.modern:
 		status = http.StatusBadRequest
 	}
-	resp := upstream.Message(status, mcp.AppendErrorBody(nil, &e))
+	resp := upstream.Message(status, mcp.AppendErrorBody(nil, e))
 	resp.Refused = &upstream.Refused{Kind: refusal.NoRoute.Kind, Cause: a.m.Method + ": " + e.Detail}
 	return resp
 }

@@ -17,18 +17,20 @@ const (
 	Tool         Kind = "tool"
 	Prompt       Kind = "prompt"
 	Instructions Kind = "instructions"
+	Skill        Kind = "skill"
 )
 
 // Subject identifies something that can be pinned. Name is the upstream's own
-// name, compared byte by byte; it is empty for instructions.
+// name, or the address of a skill's SKILL.md, compared byte by byte; it is empty for
+// instructions.
 type Subject struct {
 	Upstream string
 	Kind     Kind
 	Name     string
 }
 
-// String is UPSTREAM/NAME for tools, UPSTREAM/prompt:NAME for prompts, and
-// UPSTREAM/instructions: for instructions. A tool whose name contains a colon
+// String is UPSTREAM/NAME for tools, UPSTREAM/prompt:NAME for prompts, UPSTREAM/skill:URI
+// for skills, and UPSTREAM/instructions: for instructions. A tool whose name contains a colon
 // cannot be confused with a prompt, because tool names have no kind prefix and
 // extend to the end.
 func (s Subject) String() string {

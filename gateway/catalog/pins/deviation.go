@@ -21,13 +21,13 @@ const (
 	maxLogged        = 100     // changes of one list that are logged individually
 )
 
-// guarded is one upstream with pin_tools.
+// guarded is one upstream with pin_tools or pin_skills, whose values are tools and skills.
 type guarded struct {
-	name      string
-	block     bool
-	perCaller bool
-	lists     *catalog.Feed
-	reading   chan struct{} // contains a value while the lists are read for a call
+	name          string
+	tools, skills string
+	perCaller     bool
+	lists         *catalog.Feed
+	reading       chan struct{} // contains a value while the lists are read for a call
 
 	mu sync.Mutex
 	// own are the definitions last listed to the gateway, nil before the first time.
@@ -39,6 +39,7 @@ type guarded struct {
 	order      *list.List // least recently used first
 	deviations int
 	logged     map[Subject]Digest
+	files      map[string]bool // addresses of files of skills that were logged
 	passed     uint64
 	refused    uint64
 }
@@ -52,11 +53,33 @@ type deviating struct {
 
 func newGuarded(c *upstream.Config, lists *catalog.Feed) *guarded {
 	u := &guarded{
-		name: c.Name, block: c.PinTools == upstream.PinBlock, perCaller: c.PerCaller(),
+		name: c.Name, tools: c.PinTools, skills: c.PinSkills, perCaller: c.PerCaller(),
 		lists: lists, reading: make(chan struct{}, 1),
-		callers: map[[sha256.Size]byte]*list.Element{}, order: list.New(), logged: map[Subject]Digest{},
+		callers: map[[sha256.Size]byte]*list.Element{}, order: list.New(), logged: map[Subject]Digest{}, files: map[string]bool{},
 	}
 	return u
+}
+
+// mode returns the value of the setting for a kind.
+func (u *guarded) mode(of Kind) string {
+	if of == Skill {
+		return u.skills
+	}
+	return u.tools
+}
+
+// pins reports whether a kind is compared with what was approved, and blocks whether it is also withheld.
+func (u *guarded) pins(of Kind) bool   { return upstream.Pins(u.mode(of)) }
+func (u *guarded) blocks(of Kind) bool { return u.mode(of) == upstream.PinBlock }
+
+// kinds are the kinds of lists that are compared.
+func (u *guarded) kinds() (kinds []mcp.ListKind) {
+	for _, kind := range mcp.ListKinds {
+		if of, ok := kindOf(kind); ok && u.pins(of) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // kindOf returns the kind of pins for a kind of list; ok is false for resources.
@@ -66,6 +89,8 @@ func kindOf(kind mcp.ListKind) (Kind, bool) {
 		return Tool, true
 	case mcp.Prompt:
 		return Prompt, true
+	case mcp.Skill:
+		return Skill, true
 	}
 	return "", false
 }
@@ -75,6 +100,13 @@ var ErrNoName = errors.New("the definition has no name")
 
 // DefineListed returns the pin of an item in the form in which an upstream lists it.
 func DefineListed(name string, kind Kind, raw []byte) (Pin, error) {
+	if kind == Skill {
+		s, err := readSkill(raw)
+		if err != nil {
+			return Pin{}, err
+		}
+		return Pin{Subject{name, Skill, s.URI}, s.definition()}, nil
+	}
 	text, ok := mcp.StringValue(mcp.Find(raw, mcp.Span{End: len(raw)}, "name").Of(raw))
 	if !ok {
 		return Pin{}, ErrNoName
@@ -84,7 +116,7 @@ func DefineListed(name string, kind Kind, raw []byte) (Pin, error) {
 }
 
 // Of returns the pins of everything in an upstream's offer that can be pinned, in the order of the offer. Items
-// without a name are omitted.
+// without a name, and invalid entries of skills, are omitted.
 func Of(name string, o *catalog.Offer) (all []Pin) {
 	for i := range o.Lists {
 		kind, ok := kindOf(o.Lists[i].Kind)
@@ -217,6 +249,35 @@ func (u *guarded) known(c *upstream.Caller, now time.Time) bool {
 	}
 	at := u.callers[keyOf(c)]
 	return at != nil && now.Sub(at.Value.(*deviating).at) < maxAge
+}
+
+// firstFile reports whether a deviation of a file of a skill was not logged before.
+func (u *guarded) firstFile(uri string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.files[uri] || len(u.files) >= maxLoggedChanges { // addresses come from clients too
+		return false
+	}
+	u.files[uri] = true
+	return true
+}
+
+// forgetLoggedFiles makes deviations of files be logged again.
+func (u *guarded) forgetLoggedFiles() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.files)
+}
+
+// count counts a call or an answer that is not approved: refused, or passed on.
+func (u *guarded) count(refused bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if refused {
+		u.refused++
+	} else {
+		u.passed++
+	}
 }
 
 // unapproved returns the definitions of a list that are not approved and were not logged before.

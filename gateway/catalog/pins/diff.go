@@ -107,6 +107,48 @@ func (d *differ) one(at string, x any, before bool, y any, after bool) {
 	}
 }
 
+// FileChange is a file of a skill that was added, removed or changed: Old, New or none is nil.
+type FileChange struct {
+	URI      string
+	Old, New *SkillFile
+}
+
+// DiffSkills compares two definitions of a skill, of which one may be the zero Definition: its frontmatter
+// and the rest that is no list of files, and its files, sorted by address.
+func DiffSkills(older, newer Definition) (changes []Change, files []FileChange) {
+	a, formA := skillParts(older)
+	b, formB := skillParts(newer)
+	changes = Diff(formA, formB)
+	for _, f := range a {
+		c := FileChange{URI: f.URI, Old: &f}
+		if i, ok := slices.BinarySearchFunc(b, f.URI, compareFile); !ok {
+			files = append(files, c)
+		} else if c.New = &b[i]; *c.New != f {
+			files = append(files, c)
+		}
+	}
+	for _, f := range b {
+		if _, ok := slices.BinarySearchFunc(a, f.URI, compareFile); !ok {
+			files = append(files, FileChange{URI: f.URI, New: &f})
+		}
+	}
+	slices.SortFunc(files, func(a, b FileChange) int { return strings.Compare(a.URI, b.URI) })
+	return changes, files
+}
+
+// skillParts returns the files of a definition of a skill, and a definition of the rest.
+func skillParts(d Definition) ([]SkillFile, Definition) {
+	s, err := readSkill(d.JSON)
+	if err != nil {
+		return nil, defined(map[string]any{})
+	}
+	rest := map[string]any{"frontmatter": s.Frontmatter}
+	if s.Dynamic {
+		rest["resources"] = dynamicSkill
+	}
+	return s.Files, defined(rest)
+}
+
 // maxTable bounds the work of a comparison by words; for longer texts the differing part
 // is shown as replaced.
 const maxTable = 4 << 20

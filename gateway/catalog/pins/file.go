@@ -26,11 +26,14 @@ type file struct {
 	Upstreams map[string]fileUpstream `json:"upstreams"`
 }
 
+// fileUpstream has a time for each set of definitions that was ever pinned.
 type fileUpstream struct {
-	PinnedAt     time.Time          `json:"pinnedAt"`
-	Tools        map[string]filePin `json:"tools,omitempty"`
-	Prompts      map[string]filePin `json:"prompts,omitempty"`
-	Instructions *filePin           `json:"instructions,omitempty"`
+	PinnedAt       time.Time          `json:"pinnedAt,omitzero"`
+	Tools          map[string]filePin `json:"tools,omitempty"`
+	Prompts        map[string]filePin `json:"prompts,omitempty"`
+	Instructions   *filePin           `json:"instructions,omitempty"`
+	SkillsPinnedAt time.Time          `json:"skillsPinnedAt,omitzero"`
+	Skills         map[string]filePin `json:"skills,omitempty"`
 }
 
 type filePin struct {
@@ -57,13 +60,11 @@ func read(path string) (*Pins, error) {
 	if f.Version != fileVersion {
 		return nil, fmt.Errorf("%s has version %d; this release reads version %d", path, f.Version, fileVersion)
 	}
-	p := &Pins{upstreams: make(map[string]definitions, len(f.Upstreams))}
+	p := &Pins{sets: make(map[set]definitions, 2*len(f.Upstreams))}
 	for name, u := range f.Upstreams {
-		approved, err := u.read(name)
-		if err != nil {
+		if err := u.read(name, p); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		p.upstreams[name] = definitions{at: u.PinnedAt, approved: approved}
 	}
 	return p, nil
 }
@@ -77,50 +78,61 @@ func ReadOrEmpty(path string) (*Pins, error) {
 	return p, err
 }
 
-func (u *fileUpstream) read(name string) (map[item]Definition, error) {
-	out := make(map[item]Definition, len(u.Tools)+len(u.Prompts)+1)
-	take := func(kind Kind, own string, pin filePin) error {
-		d, err := pin.read(kind)
-		if err != nil {
-			return fmt.Errorf("%s: %w", Subject{name, kind, own}, err)
+// read adds the pins of one upstream.
+func (u *fileUpstream) read(name string, p *Pins) error {
+	instructions := map[string]filePin{}
+	if u.Instructions != nil {
+		instructions[""] = *u.Instructions
+	}
+	take := func(at time.Time, of Kind, lists map[Kind]map[string]filePin) error {
+		approved := map[item]Definition{}
+		for kind, list := range lists {
+			for own, pin := range list {
+				d, err := pin.read(kind, own)
+				if err != nil {
+					return fmt.Errorf("%s: %w", Subject{name, kind, own}, err)
+				}
+				approved[item{kind, own}] = d
+			}
 		}
-		out[item{kind, own}] = d
+		if len(approved) > 0 || !at.IsZero() {
+			p.sets[setOf(name, of)] = newDefinitions(at, approved)
+		}
 		return nil
 	}
-	for own, pin := range u.Tools {
-		if err := take(Tool, own, pin); err != nil {
-			return nil, err
-		}
-	}
-	for own, pin := range u.Prompts {
-		if err := take(Prompt, own, pin); err != nil {
-			return nil, err
-		}
-	}
-	if u.Instructions != nil {
-		if err := take(Instructions, "", *u.Instructions); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return errors.Join(
+		take(u.PinnedAt, Tool, map[Kind]map[string]filePin{Tool: u.Tools, Prompt: u.Prompts, Instructions: instructions}),
+		take(u.SkillsPinnedAt, Skill, map[Kind]map[string]filePin{Skill: u.Skills}))
 }
 
 // read checks that the digest of an entry is the digest of its definition, so that
 // the definition a person reads in the file is the one that is compared.
-func (f *filePin) read(kind Kind) (Definition, error) {
+func (f *filePin) read(kind Kind, own string) (Definition, error) {
 	want, err := parseDigest(f.SHA256)
 	if err != nil {
 		return Definition{}, err
 	}
 	var d Definition
-	if kind == Instructions {
+	switch kind {
+	case Instructions:
 		var text string
 		if err := json.Unmarshal(f.Definition, &text); err != nil {
 			return Definition{}, err
 		}
 		d = defineInstructions(text)
-	} else if d, err = Define(f.Definition); err != nil {
-		return Definition{}, err
+	case Skill:
+		s, err := readSkill(f.Definition)
+		if err == nil && s.URI != own {
+			err = fmt.Errorf("the definition is that of %s", s.URI)
+		}
+		if err != nil {
+			return Definition{}, err
+		}
+		d = s.definition()
+	default:
+		if d, err = Define(f.Definition); err != nil {
+			return Definition{}, err
+		}
 	}
 	if d.Digest != want {
 		return Definition{}, fmt.Errorf("the definition has the digest %s, not %s; approve it again", d.Digest, f.SHA256)
@@ -130,9 +142,14 @@ func (f *filePin) read(kind Kind) (Definition, error) {
 
 // Write replaces a file of pins atomically.
 func (p *Pins) Write(path string) error {
-	f := file{Version: fileVersion, Upstreams: make(map[string]fileUpstream, len(p.upstreams))}
-	for name, u := range p.upstreams {
-		out := fileUpstream{PinnedAt: u.at, Tools: map[string]filePin{}, Prompts: map[string]filePin{}}
+	f := file{Version: fileVersion, Upstreams: make(map[string]fileUpstream, len(p.sets))}
+	for of, u := range p.sets {
+		out := f.Upstreams[of.upstream]
+		if of.skills {
+			out.SkillsPinnedAt, out.Skills = u.at, map[string]filePin{}
+		} else {
+			out.PinnedAt, out.Tools, out.Prompts = u.at, map[string]filePin{}, map[string]filePin{}
+		}
 		for it, d := range u.approved {
 			pin := filePin{SHA256: d.Digest.String(), Definition: d.JSON}
 			switch it.kind {
@@ -142,9 +159,11 @@ func (p *Pins) Write(path string) error {
 				out.Prompts[it.name] = pin
 			case Instructions:
 				out.Instructions = &pin
+			case Skill:
+				out.Skills[it.name] = pin
 			}
 		}
-		f.Upstreams[name] = out
+		f.Upstreams[of.upstream] = out
 	}
 	var text strings.Builder
 	e := json.NewEncoder(&text)

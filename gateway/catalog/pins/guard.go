@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"svc/gateway/catalog"
-	"svc/gateway/mcp"
 	"svc/gateway/upstream"
 )
 
@@ -31,6 +31,7 @@ type Guard struct {
 	lost bool
 	// federated is set when package federation merges the lists.
 	federated bool
+	skills    bool // an upstream has pin_skills
 	upstreams map[string]*guarded
 	order     []*guarded // in the order of the config file
 
@@ -65,7 +66,7 @@ func (s *Settings) Path() (path string, given bool) {
 	return stateFile(s.StateDir), false
 }
 
-// Open returns the guard of a validated configuration, nil when no upstream has pin_tools.
+// Open returns the guard of a validated configuration, nil when no upstream has pin_tools or pin_skills.
 // It fails when the file of pins cannot be read, and with block also when the file does
 // not exist. It sends no requests, and must be called before the reader runs. It must be called before the audit file is opened,
 // because that file shows whether the gateway ran before.
@@ -73,12 +74,13 @@ func Open(s Settings, lists *catalog.Reader, log *slog.Logger, now func() time.T
 	g := &Guard{lists: lists, log: log, now: now, federated: s.Federated, upstreams: map[string]*guarded{}}
 	for i := range s.Upstreams {
 		c := &s.Upstreams[i]
-		if !c.Pinned() {
+		if !upstream.Pins(c.PinTools) && !upstream.Pins(c.PinSkills) {
 			continue
 		}
 		u := newGuarded(c, lists.Feed(c.Name))
+		g.skills = g.skills || u.pins(Skill)
 		if !s.Federated && !u.perCaller {
-			u.lists.Follow(catalog.Need{Kinds: []mcp.ListKind{mcp.Tool, mcp.Prompt}, Interval: s.RefreshInterval})
+			u.lists.Follow(catalog.Need{Kinds: u.kinds(), Interval: s.RefreshInterval})
 		}
 		g.upstreams[c.Name] = u
 		g.order = append(g.order, u)
@@ -93,9 +95,9 @@ func Open(s Settings, lists *catalog.Reader, log *slog.Logger, now func() time.T
 	}
 	if g.given {
 		for _, u := range g.order {
-			if !p.Has(u.name) {
+			if u.pins(Tool) && !p.Has(u.name, Tool) || u.pins(Skill) && !p.Has(u.name, Skill) {
 				g.log.Warn("the file of pins has nothing of an upstream: all that it lists is new", "upstream", u.name, "pins", g.path,
-					"fix", "svc tools approve "+u.name+"/…, or --all, and SIGHUP")
+					"skills", p.Has(u.name, Tool) || !u.pins(Tool), "fix", "svc tools approve "+u.name+"/…, or --all, and SIGHUP")
 			}
 		}
 	}
@@ -104,8 +106,8 @@ func Open(s Settings, lists *catalog.Reader, log *slog.Logger, now func() time.T
 	return g, nil
 }
 
-// ErrNoPins is the error of a missing file of pins when an upstream has pin_tools: block.
-var ErrNoPins = errors.New("the file of pins does not exist, and an upstream has pin_tools: block: create it with 'svc tools approve --all'")
+// ErrNoPins is the error of a missing file of pins when an upstream has pin_tools or pin_skills: block.
+var ErrNoPins = errors.New("the file of pins does not exist, and an upstream has pin_tools: block or pin_skills: block: create it with 'svc tools approve --all'")
 
 // read reads the approved definitions of a configuration; none when nothing is approved
 // yet. The error names the file.
@@ -114,7 +116,7 @@ func (s *Settings) read() (*Pins, error) {
 	p, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		for i := range s.Upstreams {
-			if given && s.Upstreams[i].PinTools == upstream.PinBlock {
+			if given && (s.Upstreams[i].PinTools == upstream.PinBlock || s.Upstreams[i].PinSkills == upstream.PinBlock) {
 				return nil, fmt.Errorf("pins: %s: %w", path, ErrNoPins)
 			}
 		}
@@ -160,6 +162,7 @@ func (g *Guard) Reload() error {
 	}
 	g.pins.Store(p)
 	for _, u := range g.order {
+		u.forgetLoggedFiles()
 		g.lists.Approved(u.name)
 		u.lists.ReadAgain()
 	}
@@ -168,7 +171,7 @@ func (g *Guard) Reload() error {
 
 func (g *Guard) approvedUpstreams(p *Pins) (names []string) {
 	for _, u := range g.order {
-		if p.Has(u.name) {
+		if p.Has(u.name, Tool) || p.Has(u.name, Skill) {
 			names = append(names, u.name)
 		}
 	}
@@ -178,36 +181,41 @@ func (g *Guard) approvedUpstreams(p *Pins) (names []string) {
 // lockTime bounds the wait for another process that is changing the file of pins.
 const lockTime = 5 * time.Second
 
-// learn approves what an upstream lists first. Definitions that were added to the file in
-// the meantime take precedence.
-func (g *Guard) learn(u *guarded, listed []Pin) {
+// learn approves what an upstream lists first: its skills, except for those without digests, or for
+// another kind everything but its skills. Definitions that were added to the file in the meantime
+// take precedence.
+func (g *Guard) learn(u *guarded, of Kind, listed []Pin) {
 	g.saving.Lock()
 	defer g.saving.Unlock()
-	if g.given || g.pins.Load().Has(u.name) {
+	if g.given || g.pins.Load().Has(u.name, of) {
 		return
 	}
+	listed = slices.DeleteFunc(slices.Clone(listed), func(p Pin) bool { return p.Dynamic() })
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
 	p, err := Update(ctx, g.path, func(p *Pins) *Pins {
-		if p.Has(u.name) {
+		if p.Has(u.name, of) {
 			return p
 		}
-		return p.With(u.name, g.now(), listed...)
+		return p.With(u.name, of, g.now(), listed...)
 	})
 	if err != nil {
 		g.log.Error("the definitions that an upstream listed first were not saved: after a restart the list of that moment is approved", "upstream", u.name, "error", err)
-		p = g.pins.Load().With(u.name, g.now(), listed...)
+		p = g.pins.Load().With(u.name, of, g.now(), listed...)
 	}
 	g.pins.Store(p)
 	counts := map[Kind]int{}
 	for i := range listed {
 		counts[listed[i].Subject.Kind]++
 	}
-	about := []any{"upstream", u.name, "tools", counts[Tool], "prompts", counts[Prompt], "instructions", counts[Instructions] > 0}
+	event, about := "tools_pinned", []any{"upstream", u.name, "tools", counts[Tool], "prompts", counts[Prompt], "instructions", counts[Instructions] > 0}
+	if of == Skill {
+		event, about = "skills_pinned", []any{"upstream", u.name, "skills", counts[Skill]}
+	}
 	if g.lost {
-		g.log.Warn("tools_pinned", append(about, "reason", "the gateway ran before, and its state_dir is gone: what an upstream lists now is approved, whatever was approved before",
+		g.log.Warn(event, append(about, "reason", "the gateway ran before, and its state_dir is gone: what an upstream lists now is approved, whatever was approved before",
 			"fix", "svc tools list; keep state_dir, or name a file in pins")...)
 		return
 	}
-	g.log.Info("tools_pinned", about...)
+	g.log.Info(event, about...)
 }

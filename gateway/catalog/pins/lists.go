@@ -2,12 +2,14 @@ package pins
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
+	"svc/gateway/refusal"
 	"svc/gateway/upstream"
 )
 
@@ -19,9 +21,14 @@ func (g *Guard) Note(upstream string, c *upstream.Caller, o *catalog.Offer) {
 	if u == nil {
 		return
 	}
-	all := Of(u.name, o)
+	all := slices.DeleteFunc(Of(u.name, o), func(p Pin) bool { return !u.pins(p.Subject.Kind) })
 	if c == nil || u.perCaller {
-		g.learn(u, all)
+		if u.pins(Tool) {
+			g.learn(u, Tool, all)
+		}
+		if u.pins(Skill) && slices.ContainsFunc(o.Lists, func(l catalog.List) bool { return l.Kind == mcp.Skill && l.Cut == nil }) {
+			g.learn(u, Skill, all)
+		}
 	}
 	seen := digests(all)
 	p := g.pins.Load()
@@ -61,10 +68,10 @@ func (g *Guard) ready(ctx context.Context, u *guarded, c *upstream.Caller) error
 	if u.known(c, g.now()) {
 		return nil
 	}
-	return u.lists.Look(ctx, c, mcp.Tool, mcp.Prompt)
+	return u.lists.Look(ctx, c, u.kinds()...)
 }
 
-// of returns an upstream with pin_tools, or nil.
+// of returns an upstream with pin_tools or pin_skills, or nil.
 func (g *Guard) of(name string) *guarded {
 	if g == nil {
 		return nil
@@ -74,13 +81,16 @@ func (g *Guard) of(name string) *guarded {
 
 // report logs the definitions that are not approved, each once.
 func (g *Guard) report(u *guarded, seen map[Subject]Digest, p *Pins) {
-	if !g.given && !p.Has(u.name) {
-		return // nothing is approved yet
-	}
+	seen = maps.Clone(seen)
+	maps.DeleteFunc(seen, func(s Subject, _ Digest) bool { return !g.decided(u, s.Kind, p) })
 	news := u.unapproved(seen, p)
 	slices.SortFunc(news, func(a, b Subject) int { return strings.Compare(a.String(), b.String()) })
 	for _, s := range news[:min(len(news), maxLogged)] {
-		g.log.Warn("tool_changed", "upstream", u.name, "kind", string(s.Kind), "name", s.Name, "status", string(p.Status(s, seen[s])), "withheld", u.block,
+		event := "tool_changed"
+		if s.Kind == Skill {
+			event = "skill_changed"
+		}
+		g.log.Warn(event, "upstream", u.name, "kind", string(s.Kind), "name", s.Name, "status", string(p.Status(s, seen[s])), "withheld", u.blocks(s.Kind),
 			"fix", "svc tools diff")
 	}
 	if more := len(news) - maxLogged; more > 0 {
@@ -88,12 +98,16 @@ func (g *Guard) report(u *guarded, seen map[Subject]Digest, p *Pins) {
 	}
 }
 
-// Keep returns an offer without the definitions that are not approved, if the upstream has
-// pin_tools: block; the same offer when nothing is omitted. The offer itself is not
-// changed.
+// decided reports whether definitions of a kind are approved or not: before the first list is
+// approved they are neither.
+func (g *Guard) decided(u *guarded, of Kind, p *Pins) bool { return g.given || p.Has(u.name, of) }
+
+// Keep returns an offer without the definitions that are not approved, of the kinds that the
+// configuration blocks, and without resources that are files of skills and are not approved; the
+// same offer when nothing is omitted. The offer itself is not changed.
 func (g *Guard) Keep(upstream string, o *catalog.Offer) *catalog.Offer {
 	u := g.of(upstream)
-	if u == nil || !u.block {
+	if u == nil {
 		return o
 	}
 	p := g.pins.Load()
@@ -102,10 +116,15 @@ func (g *Guard) Keep(upstream string, o *catalog.Offer) *catalog.Offer {
 	cut := false
 	for i := range kept.Lists {
 		kind, ok := kindOf(kept.Lists[i].Kind)
-		if !ok {
+		var keep []bool
+		switch {
+		case ok && u.blocks(kind):
+			keep = u.judge(kind, kept.Lists[i].Items, p, nil)
+		case kept.Lists[i].Kind == mcp.Resource && u.blocks(Skill):
+			keep = u.keepFiles(kept.Lists[i].Items, p, nil)
+		default:
 			continue
 		}
-		keep := u.judge(kind, kept.Lists[i].Items, p, nil)
 		var items [][]byte
 		for j, raw := range kept.Lists[i].Items {
 			if keep[j] {
@@ -116,7 +135,7 @@ func (g *Guard) Keep(upstream string, o *catalog.Offer) *catalog.Offer {
 			kept.Lists[i].Items, cut = items, true
 		}
 	}
-	if o.Instructions != "" && !approved(p, instructionsPin(u.name, o.Instructions)) {
+	if o.Instructions != "" && u.blocks(Instructions) && !approved(p, instructionsPin(u.name, o.Instructions)) {
 		kept.Instructions, cut = "", true
 	}
 	if !cut {
@@ -158,58 +177,87 @@ func (u *guarded) judge(kind Kind, items [][]byte, p *Pins, listed *[]Pin) []boo
 type View struct {
 	guard  *Guard
 	caller *upstream.Caller
+	own    string
 }
 
-// For returns the view of a caller, valid as long as the caller is.
-func (g *Guard) For(c *upstream.Caller) *View {
-	if g == nil || g.federated { // with federation the forwarded lists are the gateway's own
+// For returns the view of a caller, valid as long as the caller is. own is the upstream's own name of
+// what the request names, if it differs from the name in the message.
+func (g *Guard) For(c *upstream.Caller, own string) *View {
+	if g == nil || g.federated && !g.skills { // with federation the forwarded lists are the gateway's own
 		return nil
 	}
-	return &View{g, c}
+	return &View{g, c, own}
 }
 
 // Cut removes definitions that are not approved from an upstream's response to a list
-// request, to initialize and to server/discover. resumed is set when the request is
-// unknown. ok is false for an ambiguous response.
-func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool) {
-	if v == nil || m.Kind != mcp.Response || m.IsError {
-		return true
+// request, to initialize and to server/discover, and compares what a message has of skills
+// (see [View.skills]). resumed is set when the request is unknown. refused is set for an
+// ambiguous response and for what is not approved, changed for the latter even if it passes.
+func (v *View) Cut(ctx context.Context, upstream string, asked *mcp.Message, resumed bool, m *mcp.Message) (refused *refusal.Refusal, changed bool) {
+	if v == nil {
+		return nil, false
 	}
-	g, u := v.guard, v.guard.of(upstream)
+	u := v.guard.of(upstream)
 	if u == nil {
-		return true
+		return nil, false
 	}
+	if !v.guard.federated && !v.lists(ctx, u, asked, resumed, m) {
+		return &refusal.UpstreamInvalid, false
+	}
+	if !u.pins(Skill) {
+		return nil, false
+	}
+	return v.skills(ctx, u, asked, resumed, m)
+}
+
+// lists compares the lists in a response. ok is false for an ambiguous one.
+func (v *View) lists(ctx context.Context, u *guarded, asked *mcp.Message, resumed bool, m *mcp.Message) (ok bool) {
 	listKind, isList := mcp.ListKindOf(asked.Method)
 	describes := asked.Method == mcp.MethodInitialize || asked.Method == mcp.MethodDiscover
-	if !isList && !describes && !resumed {
+	if m.Kind != mcp.Response || m.IsError || !isList && !describes && !resumed {
 		return true
 	}
-	if u.block && !g.pins.Load().Has(u.name) {
-		if err := g.ready(ctx, u, v.caller); err != nil {
-			g.log.Warn("what an upstream lists is withheld: its definitions could not be read to be approved", "upstream", u.name, "error", err)
-		}
-	}
+	g := v.guard
+	g.awaitFirst(ctx, u, v.caller)
 	p := g.pins.Load()
 	var listed []Pin
-	for _, kind := range mcp.ListKinds {
-		if pinned, can := kindOf(kind); can && (resumed || isList && kind == listKind) {
+	for _, kind := range u.kinds() {
+		if pinned, _ := kindOf(kind); resumed || isList && kind == listKind {
 			if !u.cutList(pinned, kind.Member(), m, p, &listed) {
 				return false
 			}
 		}
 	}
-	if describes || resumed {
+	if u.pins(Instructions) && (describes || resumed) {
 		if !u.cutInstructions(m, p, &listed) {
 			return false
 		}
 	}
-	if len(listed) > 0 && (g.given || p.Has(u.name)) {
+	g.noteListed(u, v.caller, listed, p)
+	return true
+}
+
+// awaitFirst waits for the first lists of an upstream if what it lists first is approved and withheld
+// until then.
+func (g *Guard) awaitFirst(ctx context.Context, u *guarded, c *upstream.Caller) {
+	p := g.pins.Load()
+	if !(u.blocks(Tool) && !p.Has(u.name, Tool) || u.blocks(Skill) && !p.Has(u.name, Skill)) {
+		return
+	}
+	if err := g.ready(ctx, u, c); err != nil {
+		g.log.Warn("what an upstream lists is withheld: its definitions could not be read to be approved", "upstream", u.name, "error", err)
+	}
+}
+
+// noteListed records a part of what is listed to a caller.
+func (g *Guard) noteListed(u *guarded, c *upstream.Caller, listed []Pin, p *Pins) {
+	listed = slices.DeleteFunc(listed, func(pin Pin) bool { return !g.decided(u, pin.Subject.Kind, p) })
+	if len(listed) > 0 {
 		seen := digests(listed)
-		u.note(v.caller, seen, false, p, g.now())
+		u.note(c, seen, false, p, g.now())
 		g.report(u, seen, p)
 		u.wake(seen, p)
 	}
-	return true
 }
 
 // wake requests an early reading of the upstream if its response contains something that is
@@ -227,10 +275,10 @@ func (u *guarded) wake(seen map[Subject]Digest, p *Pins) {
 func (u *guarded) cutList(kind Kind, member string, m *mcp.Message, p *Pins, listed *[]Pin) (ok bool) {
 	var items [][]byte
 	if _, _, ok := mcp.CutList(m, member, func(raw []byte) bool { items = append(items, raw); return true }); !ok {
-		return !u.block
+		return !u.blocks(kind)
 	}
 	keep := u.judge(kind, items, p, listed)
-	if !u.block {
+	if !u.blocks(kind) {
 		return true
 	}
 	i := -1
@@ -247,7 +295,7 @@ func (u *guarded) cutInstructions(m *mcp.Message, p *Pins, listed *[]Pin) (ok bo
 	}
 	pin := instructionsPin(u.name, strings.Clone(text))
 	*listed = append(*listed, pin)
-	if !u.block || approved(p, pin) {
+	if !u.blocks(Instructions) || approved(p, pin) {
 		return true
 	}
 	return mcp.Scan(mcp.Splice(nil, m.Body, mcp.Edit{At: at, With: []byte(`""`)}), m) == nil

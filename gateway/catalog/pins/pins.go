@@ -2,7 +2,10 @@ package pins
 
 import (
 	"maps"
+	"sync"
 	"time"
+
+	"svc/gateway/mcp"
 )
 
 // Status is the result of comparing a listed definition with its pin.
@@ -16,14 +19,29 @@ const (
 )
 
 // Pins are approved definitions. They are immutable and safe for concurrent use;
-// With and Without return modified copies.
+// With returns a modified copy.
 type Pins struct {
-	upstreams map[string]definitions
+	sets map[set]definitions
 }
+
+// set is what is approved together when an upstream lists it first: its skills, or everything
+// else.
+type set struct {
+	upstream string
+	skills   bool
+}
+
+func setOf(upstream string, of Kind) set { return set{upstream, of == Skill} }
 
 type definitions struct {
 	at       time.Time // when the pins last changed
 	approved map[item]Definition
+	// skills returns the index of the approved skills, which is built once.
+	skills func() *skillIndex
+}
+
+func newDefinitions(at time.Time, approved map[item]Definition) definitions {
+	return definitions{at, approved, sync.OnceValue(func() *skillIndex { return indexSkills(approved) })}
 }
 
 type item struct {
@@ -31,9 +49,10 @@ type item struct {
 	name string
 }
 
-// Has reports whether an upstream was ever pinned, even with an empty list.
-func (p *Pins) Has(name string) bool {
-	_, ok := p.upstreams[name]
+// Has reports whether the skills of an upstream were ever pinned, even with an empty list, or for
+// another kind everything but its skills.
+func (p *Pins) Has(name string, of Kind) bool {
+	_, ok := p.sets[setOf(name, of)]
 	return ok
 }
 
@@ -51,15 +70,17 @@ func (p *Pins) Status(s Subject, d Digest) Status {
 
 // Approved returns the definition that was approved.
 func (p *Pins) Approved(s Subject) (Definition, bool) {
-	d, ok := p.upstreams[s.Upstream].approved[item{s.Kind, s.Name}]
+	d, ok := p.sets[setOf(s.Upstream, s.Kind)].approved[item{s.Kind, s.Name}]
 	return d, ok
 }
 
 // Subjects returns the approved subjects of an upstream, in no particular order.
 func (p *Pins) Subjects(name string) []Subject {
 	var out []Subject
-	for it := range p.upstreams[name].approved {
-		out = append(out, Subject{name, it.kind, it.name})
+	for _, of := range [...]Kind{Tool, Skill} {
+		for it := range p.sets[setOf(name, of)].approved {
+			out = append(out, Subject{name, it.kind, it.name})
+		}
 	}
 	return out
 }
@@ -70,42 +91,30 @@ type Pin struct {
 	Definition Definition
 }
 
-// With returns the pins with an upstream pinned at a time, and with more approved
-// definitions of it; each replaces the pin of the same subject. Pins of other
-// upstreams are ignored.
-func (p *Pins) With(name string, at time.Time, approved ...Pin) *Pins {
-	u := definitions{at: at.UTC().Truncate(time.Second), approved: maps.Clone(p.upstreams[name].approved)}
-	if u.approved == nil {
-		u.approved = make(map[item]Definition, len(approved))
+// Dynamic reports whether the pin is that of a skill without digests, which is not approved without an operator.
+func (p *Pin) Dynamic() bool {
+	form := p.Definition.JSON
+	return p.Subject.Kind == Skill && string(mcp.Find(form, mcp.Span{End: len(form)}, "resources").Of(form)) == `"`+dynamicSkill+`"`
+}
+
+// With returns the pins with the skills of an upstream pinned at a time, or for another kind
+// everything but its skills, and with more approved definitions of it; each replaces the pin of
+// the same subject. Other pins are ignored.
+func (p *Pins) With(name string, of Kind, at time.Time, approved ...Pin) *Pins {
+	to := setOf(name, of)
+	all := maps.Clone(p.sets[to].approved)
+	if all == nil {
+		all = make(map[item]Definition, len(approved))
 	}
 	for _, a := range approved {
-		if a.Subject.Upstream == name {
-			u.approved[item{a.Subject.Kind, a.Subject.Name}] = a.Definition
+		if setOf(a.Subject.Upstream, a.Subject.Kind) == to {
+			all[item{a.Subject.Kind, a.Subject.Name}] = a.Definition
 		}
 	}
-	return p.replace(name, u)
-}
-
-// Without returns the pins without some subjects of an upstream, which stays
-// pinned: definitions listed under these names later are new.
-func (p *Pins) Without(name string, at time.Time, gone ...Subject) *Pins {
-	if !p.Has(name) {
-		return p
+	sets := maps.Clone(p.sets)
+	if sets == nil {
+		sets = map[set]definitions{}
 	}
-	u := definitions{at: at.UTC().Truncate(time.Second), approved: maps.Clone(p.upstreams[name].approved)}
-	for _, s := range gone {
-		if s.Upstream == name {
-			delete(u.approved, item{s.Kind, s.Name})
-		}
-	}
-	return p.replace(name, u)
-}
-
-func (p *Pins) replace(name string, u definitions) *Pins {
-	all := maps.Clone(p.upstreams)
-	if all == nil {
-		all = map[string]definitions{}
-	}
-	all[name] = u
-	return &Pins{upstreams: all}
+	sets[to] = newDefinitions(at.UTC().Truncate(time.Second), all)
+	return &Pins{sets}
 }

@@ -65,10 +65,10 @@ func TestStatus(t *testing.T) {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 5, time.UTC)
 	search := Subject{"crm", Tool, "search"}
 	none := &Pins{}
-	if none.Has("crm") || none.Status(search, define(t, searchTool).Digest) != New {
+	if none.Has("crm", Tool) || none.Status(search, define(t, searchTool).Digest) != New {
 		t.Error("without pins everything is new, and no upstream is pinned")
 	}
-	p := none.With("crm", at, Pin{search, define(t, searchTool)}, Pin{Subject{"web", Tool, "x"}, define(t, searchTool)})
+	p := none.With("crm", Tool, at, Pin{search, define(t, searchTool)}, Pin{Subject{"web", Tool, "x"}, define(t, searchTool)})
 	other := define(t, strings.Replace(searchTool, "Finds", "Deletes", 1)).Digest
 	for _, row := range []struct {
 		s    Subject
@@ -87,14 +87,10 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.s, got, row.want)
 		}
 	}
-	if p.Has("web") {
+	if p.Has("web", Tool) || p.Has("crm", Skill) {
 		t.Error("a pin of another upstream was taken")
 	}
-	without := p.Without("crm", at, search)
-	if !without.Has("crm") || without.Status(search, other) != New || p.Status(search, other) != Changed {
-		t.Error("Without: the subject is new again, and the old pins stay as they were")
-	}
-	if empty := none.With("web", at); !empty.Has("web") {
+	if empty := none.With("web", Tool, at); !empty.Has("web", Tool) {
 		t.Error("an upstream that lists nothing is pinned too")
 	}
 }
@@ -104,15 +100,15 @@ func TestFile(t *testing.T) {
 	if _, err := read(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if p, err := ReadOrEmpty(path); err != nil || p.Has("crm") {
+	if p, err := ReadOrEmpty(path); err != nil || p.Has("crm", Tool) {
 		t.Errorf("no file: %v", err)
 	}
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	p := (&Pins{}).With("crm", at,
+	p := (&Pins{}).With("crm", Tool, at,
 		Pin{Subject{"crm", Tool, "search"}, define(t, searchTool)},
 		Pin{Subject{"crm", Tool, "ht<m>l\u2028"}, define(t, `{"name":"ht<m>l\u2028"}`)},
 		Pin{Subject{"crm", Prompt, "p"}, define(t, `{"name":"p"}`)},
-		Pin{Subject{"crm", Instructions, ""}, defineInstructions("Be <kind>.\u2028")}).With("empty", at)
+		Pin{Subject{"crm", Instructions, ""}, defineInstructions("Be <kind>.\u2028")}).With("empty", Tool, at)
 	if err := p.Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +120,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(p, back, cmp.AllowUnexported(Pins{}, definitions{}, item{})); diff != "" {
+	if diff := cmp.Diff(p, back, cmp.AllowUnexported(Pins{}, set{}, definitions{}, item{}), cmp.Comparer(func(a, b func() *skillIndex) bool { return true })); diff != "" {
 		t.Error(diff)
 	}
 	if n := len(back.Subjects("crm")); n != 4 {

@@ -25,8 +25,12 @@ var (
 	ErrInvalidFrame = errors.New("frame is not a message")
 	ErrAudit        = errors.New("audit line was not written")
 	ErrDenied       = errors.New("the answer was denied")
-	ErrLabels       = errors.New("the labels of the answer were not stored")
 )
+
+// DeniedError is an answer that was denied for a reason that its client gets.
+type DeniedError struct{ Refused *refusal.Refusal }
+
+func (e *DeniedError) Error() string { return "the answer was denied: " + e.Refused.Reason }
 
 // Ending describes a stream that ended before its request had a response.
 type Ending struct {
@@ -68,6 +72,7 @@ func (e *Ending) Last(refused *refusal.Refusal) Last {
 // refusal without a code is only for the audit line: the client has disconnected, or can
 // resume the stream.
 func (e *Ending) Refusal() refusal.Refusal {
+	var denied *DeniedError
 	switch {
 	case e.Stopping: // the request's context ends before those derived from it
 		return refusal.Shutdown
@@ -89,8 +94,8 @@ func (e *Ending) Refusal() refusal.Refusal {
 		return refusal.Overloaded
 	case errors.Is(e.Err, ErrDenied):
 		return refusal.Answer
-	case errors.Is(e.Err, ErrLabels):
-		return refusal.Labels
+	case errors.As(e.Err, &denied):
+		return *denied.Refused
 	case errors.Is(e.Err, ErrTruncated), errors.Is(e.Cause, ErrTruncated):
 		return refusal.Truncated
 	case errors.Is(e.Err, ErrInvalidFrame), errors.Is(e.Err, mcp.ErrEventTooLarge):

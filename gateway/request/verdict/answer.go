@@ -122,7 +122,10 @@ func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 	if list.List == "" || r.Refused != nil {
 		return
 	}
-	kind, _ := mcp.ListKindOf(list.Name)
+	kind, ok := mcp.ListKindOf(list.Name)
+	if !ok {
+		kind = mcp.Resource // the children of a directory
+	}
 	key := "name"
 	keep := func(name string) bool {
 		at := in.Upstream
@@ -139,7 +142,7 @@ func (in *Input) filterList(list mcp.MethodInfo, m *mcp.Message, r *Result) {
 		all := in.Snapshot.MayAsk(in.Caller, in.Policies, in.Upstream, kind, "")
 		keep = func(string) bool { return all }
 	}
-	body, changed, ok := mcp.FilterList(m, list.List, key, in.Modern, keep)
+	body, changed, ok := mcp.FilterList(m, list.List, key, in.Modern && list.Name != mcp.MethodDirectoryRead, keep)
 	if !ok || changed && mcp.Scan(body, m) != nil {
 		r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
 	}
@@ -169,7 +172,7 @@ func (s *Snapshot) MayAsk(caller *auth.Principal, policies *plane.Set, upstream 
 	switch kind {
 	case mcp.Tool:
 		q.Tool, q.HasTool = name, true
-	case mcp.Resource:
+	case mcp.Resource, mcp.Skill:
 		q.URI = name
 	case mcp.Template:
 		q.URI, q.Template = name, true

@@ -56,7 +56,11 @@ func (in *Input) policies(m *mcp.Message, r *Result) {
 		r.refuse(refused, audit.ActionDeny)
 		r.Rule, r.Governed.Blocked = "", true // no rule has blocked it
 	case v.Changed:
-		*m = v.Redacted
+		in.rewrite(m, &v.Redacted, "", r)
+		if r.Refused != nil {
+			r.Rule = "" // no rule has changed it
+			return
+		}
 		r.Governed.Changed = true
 		r.Action = audit.ActionRedact
 	case len(v.Fired) > 0 && r.Action == "":

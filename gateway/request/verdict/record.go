@@ -39,6 +39,7 @@ func (r *Result) Note(rec *audit.Record, decided policy.Action) {
 			rec.Observed = append(rec.Observed, o)
 		}
 	}
+	rec.SkillChanged = rec.SkillChanged || r.SkillChanged
 	if r.StripApplied {
 		rec.StripApplied = true
 		rec.Stripped += r.Stripped

@@ -19,5 +19,5 @@ func (in *Input) redact(rule *policy.Rule, m *mcp.Message, r *Result) {
 		r.refuse(refusal.Redact.WithRule(rule.ID).WithDetail(rule.Message), audit.ActionDeny)
 		return
 	}
-	*m = redacted
+	in.rewrite(m, &redacted, rule.ID, r)
 }

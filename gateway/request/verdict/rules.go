@@ -142,7 +142,7 @@ func (in *Input) guard(rule *policy.Rule, m *mcp.Message, r *Result) {
 	case guardrail.Pass, guardrail.FailOpen:
 	case guardrail.Mask:
 		r.Action = audit.ActionRedact
-		*m = masked
+		in.rewrite(m, &masked, rule.ID, r)
 	case guardrail.CallerGone:
 		r.refuse(&refusal.CallerGone, audit.ActionDeny)
 		if in.Direction == policy.ClientToServer {

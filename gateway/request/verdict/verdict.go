@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/catalog"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/policy/flow"
@@ -74,6 +75,8 @@ type Input struct {
 	Resumed bool
 	// Frame is set for a message of an event stream.
 	Frame bool
+	// Skills are the files of skills, which nothing may rewrite; nil if none are known.
+	Skills *catalog.SkillPaths
 	// Filtered is set for a list that was already filtered for its caller.
 	Filtered bool
 	// Translated is set if the upstream and the client support different protocol
@@ -111,6 +114,8 @@ type Result struct {
 	// blocks that it removed.
 	StripApplied bool
 	Stripped     int
+	// SkillChanged is set for a message with something of a skill that is not approved.
+	SkillChanged bool
 	// Task is the handle of the task that the upstream created, as sent.
 	Task string
 	// Guardrail is the guardrail that was called, empty for none, and Said its answer.
@@ -178,8 +183,11 @@ func Judge(in *Input, m *mcp.Message) (r Result) {
 }
 
 // Unreadable is the result for an ambiguous message of an upstream.
-func Unreadable() (r Result) {
-	r.refuse(&refusal.UpstreamInvalid, audit.ActionDeny)
+func Unreadable() Result { return Refusing(&refusal.UpstreamInvalid) }
+
+// Refusing is the result for a message of an upstream that is refused before it is judged.
+func Refusing(refused *refusal.Refusal) (r Result) {
+	r.refuse(refused, audit.ActionDeny)
 	return r
 }
 

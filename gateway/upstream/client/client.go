@@ -176,9 +176,17 @@ func (c *Client) request(method string, params []byte) []byte {
 // call sends a request and returns the response and the session id of its header.
 func (c *Client) call(ctx context.Context, s mcp.Session, method string, params []byte, limit int) (*mcp.Message, string, error) {
 	id := mcp.AppendString(nil, c.Name)
+	h, body := c.header(s, method), c.request(method, params)
+	if method == mcp.MethodResourcesRead && mcp.Modern(s.Version) {
+		asked := new(mcp.Message)
+		if err := mcp.Scan(body, asked); err != nil {
+			return nil, "", err
+		}
+		h.Add(mcp.HeaderName, mcp.EncodeHeader(asked.URI))
+	}
 	resp, err := c.Transport.Post(ctx, &upstream.Request{
-		Session: s, Caller: c.Caller, Header: c.header(s, method),
-		Body:       c.request(method, params),
+		Session: s, Caller: c.Caller, Header: h,
+		Body:       body,
 		Idempotent: method != mcp.MethodInitialize,
 	})
 	if err != nil {

@@ -199,7 +199,7 @@ var completeMembers = [...]mcp.Member{
 
 // cacheable reports whether the result of a method has cache hints.
 func cacheable(method string) bool {
-	return method == mcp.MethodResourcesRead || mcp.MethodOf(method).List != ""
+	return method == mcp.MethodResourcesRead || method == mcp.MethodSkillsGet || mcp.MethodOf(method).List != "" && method != mcp.MethodDirectoryRead
 }
 
 // translateError returns an error with the code and the status of 2026-07-28.

@@ -194,7 +194,7 @@ func (t *ToModern) initialized(h *hello, discovered *mcp.Message) []byte {
 	body, result := discovered.Body, discovered.Spans.Result
 	capabilities := mcp.AppendObject(nil, body, mcp.Find(body, result, "capabilities"), func(name []byte) bool {
 		return string(name) == "extensions" || string(name) == "tasks"
-	})
+	}, mcp.Member{Name: "extensions", Value: sessionExtensions(body, mcp.Find(body, result, "capabilities"))})
 	info := mcp.Find(body, discovered.Spans.Meta, mcp.MetaServerInfo).Of(body)
 	if len(info) == 0 {
 		info, _ = json.Marshal(map[string]string{"name": t.opts.Upstream.Name, "version": "unknown"})

@@ -33,8 +33,12 @@ func (c *callToModern) translate(m *mcp.Message) []byte {
 	if c.message.Method == mcp.MethodToolsList {
 		c.t.headers.learn(m.Spans.Result.Of(m.Body))
 	}
+	leave := ofStateless
+	if method := c.message.Method; method == mcp.MethodSkillsList || method == mcp.MethodSkillsGet || method == mcp.MethodDirectoryRead {
+		leave = nil // the extension requires them in every revision
+	}
 	out := appendStart(make([]byte, 0, len(m.Body)+len(c.message.ID)+64), c.message.ID, "result")
-	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, ofStateless, legacyMeta(m)...), '}')
+	return append(mcp.AppendObject(out, m.Body, m.Spans.Result, leave, legacyMeta(m)...), '}')
 }
 
 // ofStateless reports whether only 2026-07-28 has a member of a result.
@@ -96,4 +100,20 @@ func legacyMeta(m *mcp.Message) []mcp.Member {
 		meta = nil
 	}
 	return []mcp.Member{{Name: "_meta", Value: meta}}
+}
+
+// sessionExtensions returns the extensions in the capabilities of an upstream that work in revisions with
+// sessions, too; nil for none.
+func sessionExtensions(body []byte, capabilities mcp.Span) []byte {
+	at := mcp.Find(body, capabilities, "extensions")
+	if !at.Present() || body[at.Start] != '{' {
+		return nil
+	}
+	kept := mcp.AppendObject(nil, body, at, func(name []byte) bool {
+		return string(name) != mcp.ExtensionSkills && string(name) != mcp.ExtensionUI
+	})
+	if string(kept) == "{}" {
+		return nil
+	}
+	return kept
 }

@@ -26,17 +26,18 @@ type labels struct {
 	belongs bool
 
 	mu   sync.Mutex // guards sets: frames of several upstreams set labels concurrently
-	sets []string   // by all messages so far, sorted
+	sets []string   // by all messages so far, sorted; the list is not changed but replaced
 }
 
-// add adds the names of labels that a message has set.
+// add adds the names of labels that a message has set, sorted.
 func (l *labels) add(names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range names {
-		if i, known := slices.BinarySearch(l.sets, name); !known {
-			l.sets = slices.Insert(l.sets, i, name)
-		}
+	switch {
+	case l.sets == nil:
+		l.sets = names
+	case !slices.Equal(l.sets, names):
+		l.sets = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.sets, names))))
 	}
 }
 
@@ -44,19 +45,24 @@ func (l *labels) add(names []string) {
 func (l *labels) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clip(l.sets)
+	return l.sets
 }
 
-// labeled returns whose labels the request reads and sets.
-func (ex *Exchange) labeled() flow.Caller {
+// labeled returns whose labels the request reads and sets, by a message of a time.
+func (ex *Exchange) labeled(at time.Time) flow.Caller {
 	id := ex.Session.Handle.ID
 	switch {
 	case ex.Live.Config.DataFlow.Scope == flow.ScopeSession && ex.Session.Joined:
-		return flow.Caller{Key: string(id[:]), Session: true}
+		return flow.Caller{Key: string(id[:]), Session: true, At: at}
 	case ex.caller.id.Kind == auth.KindIP && ex.caller.from.Addr.IsValid():
-		return flow.Caller{Address: ex.caller.from.Addr}
+		return flow.Caller{Address: ex.caller.from.Addr, At: at}
 	}
-	return flow.Caller{Key: string(ex.caller.id.Principal.AppendKey(nil))}
+	var buf [128]byte
+	key := ex.caller.id.Principal.AppendKey(buf[:0])
+	if kept := ex.buffers.Principal; kept == string(key) {
+		return flow.Caller{Key: kept, At: at}
+	}
+	return flow.Caller{Key: string(key), At: at}
 }
 
 // readLabels sets the labels that the caller has in the input of the verdict on its message, which are
@@ -64,12 +70,16 @@ func (ex *Exchange) labeled() flow.Caller {
 func (ex *Exchange) readLabels(in *verdict.Input) {
 	names := ex.Live.Flow.Names()
 	uses := ex.usesLabels()
-	switch {
-	case ex.labels.read: // for an mcp_call
-	case uses:
-		ex.labels.has = ex.Services.Flow.Of(ex.Context, ex.labeled(), names)
-	default: // for the audit line, which is not worth a call to Redis
-		ex.labels.has = ex.Services.Flow.Local(ex.labeled(), names)
+	if !ex.labels.read { // it is for an mcp_call
+		caller := ex.labeled(ex.times.judgedFrom)
+		if !caller.Session && !caller.Address.IsValid() {
+			ex.buffers.Principal = caller.Key // before frames, which only read it
+		}
+		if uses {
+			ex.labels.has = ex.Services.Flow.Of(ex.Context, caller, names)
+		} else { // for the audit line, which is not worth a call to Redis
+			ex.labels.has = ex.Services.Flow.Local(caller, names)
+		}
 	}
 	ex.labels.read, ex.record.Labels = true, names.In(ex.labels.has)
 	in.Flow, in.Labels = names, ex.labels.has
@@ -97,9 +107,11 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	// A reload may have removed labels since the request began.
-	names, declared := table.Names().In(t.Sets), ex.Services.Live.Load().Flow.Names()
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), declared.Of(names...), declared); err != nil {
+	names, sets, declared := table.Names().In(t.Sets), t.Sets, ex.Services.Live.Load().Flow.Names()
+	if declared != table.Names() { // a reload may have removed labels since the request began
+		sets = declared.Of(names...)
+	}
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(ex.now()), sets, declared); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil

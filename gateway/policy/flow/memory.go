@@ -23,6 +23,8 @@ type Caller struct {
 	Session bool
 	// Address is set for callers who are known by their address only, and by no session of theirs.
 	Address netip.Addr
+	// At is the time of the message, so that the clock is not read again; the zero value is now.
+	At time.Time
 }
 
 // Options are what a Memory is opened with.
@@ -73,8 +75,9 @@ type Memory struct {
 	emptied  atomic.Bool   // the store has failed since all labels were written to it
 	away     retry.Repeats // logs errors of the store
 
-	stop chan struct{}
-	done chan struct{}
+	running bool // of mu
+	stop    chan struct{}
+	done    chan struct{}
 }
 
 // Stats are figures for metrics.
@@ -111,13 +114,29 @@ func Open(o Options) (*Memory, error) {
 			return nil, fmt.Errorf("labels of callers: %w", err)
 		}
 	}
-	go m.run()
+	m.begin()
 	return m, nil
 }
 
+// begin starts the writing of renewals when labels are declared first. It needs mu, except in Open.
+func (m *Memory) begin() {
+	if !m.running && len(m.names.List()) > 0 {
+		m.running = true
+		go m.run()
+	}
+}
+
 // millis returns the time of the clock in milliseconds. It begins with the wall clock's and never steps.
-func (m *Memory) millis() int64 {
-	return m.start.UnixMilli() + m.options.Now().Sub(m.start).Milliseconds()
+func (m *Memory) millis() int64 { return m.at(m.options.Now()) }
+
+func (m *Memory) at(t time.Time) int64 { return m.start.UnixMilli() + t.Sub(m.start).Milliseconds() }
+
+// time returns the time of a caller's message.
+func (m *Memory) time(c *Caller) int64 {
+	if c.At.IsZero() {
+		return m.millis()
+	}
+	return m.at(c.At)
 }
 
 // wall returns the time of the wall clock that belongs to a time of millis.
@@ -137,16 +156,15 @@ func (m *Memory) Of(ctx context.Context, c Caller, names *Names) Labels {
 	if m.options.Store != nil {
 		return m.ofShared(ctx, &c, names)
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.own(&c, m.millis(), names)
+	return m.Local(c, names)
 }
 
 // Local is Of without a call to the store: the labels that this gateway has set.
 func (m *Memory) Local(c Caller, names *Names) Labels {
+	now := m.time(&c)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.own(&c, m.millis(), names)
+	return m.own(&c, now, names)
 }
 
 // own returns the labels of a caller in this process. It needs mu.
@@ -167,7 +185,7 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if l == 0 {
 		return nil
 	}
-	now := m.millis()
+	now := m.time(&c)
 	m.mu.RLock()
 	own := translate(l, names, m.names)
 	_, h := m.find(&c)
@@ -259,6 +277,7 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 	}
 	m.names = names
 	m.window.Store(window.Milliseconds())
+	m.begin()
 }
 
 // Stats returns the current figures.
@@ -306,8 +325,13 @@ func (m *Memory) tick() {
 
 // Close writes what is late and closes the file.
 func (m *Memory) Close() error {
-	close(m.stop)
-	<-m.done
-	m.tick()
+	m.mu.RLock()
+	running := m.running
+	m.mu.RUnlock()
+	if running {
+		close(m.stop)
+		<-m.done
+		m.tick()
+	}
 	return m.file.close()
 }

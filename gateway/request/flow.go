@@ -139,12 +139,13 @@ func (ex *Exchange) pend() (end func()) {
 // labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it
 // has fields that the configuration forwards.
 func (ex *Exchange) labelHeader(header mcp.Header) *refusal.Refusal {
-	if ex.Live.Flow == nil || len(ex.Live.ForwardHeaders) == 0 {
+	table := ex.Services.Live.Load().Flow
+	if table == nil || len(ex.Live.ForwardHeaders) == 0 {
 		return nil
 	}
 	answers := ex.answers()
-	t := Taken{Sets: answers.setsHeader(ex.Live.Flow, ex.route.Upstream, header, ex.Live.ForwardHeaders)}
-	ex.label(ex.Live.Flow, ex.route.Upstream, &t, new(mcp.Message))
+	t := Taken{Sets: answers.setsHeader(table, ex.route.Upstream, header, ex.Live.ForwardHeaders)}
+	ex.label(table, ex.route.Upstream, &t, new(mcp.Message))
 	return t.Refused
 }
 
@@ -227,6 +228,9 @@ func aboutTask(m *mcp.Message) string {
 // says reports whether a message of an upstream has text of its own: more than the form of a message,
 // as the answer to a ping or the news that a list has changed.
 func says(m *mcp.Message) bool {
+	if mcp.Find(m.Body, m.Spans.Result, "content").Present() { // the usual answer of a tool
+		return true
+	}
 	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
 		text, ok := texts.Next()
 		switch {

@@ -147,7 +147,8 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 		return relayWithout(ex, resp, &o, body)
 	}
 	ex.record.ReplacedSurrogates += replaced
-	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.Live.Flow}
+	// What an answer sets is decided by the entries of now, as for a frame.
+	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.Services.Live.Load().Flow}
 	t := expected.Whole(at, m, resp, ex.noteAnswer)
 	t.Sets |= expected.setsHeader(at.Flow, at.Upstream, resp.Header, ex.Live.ForwardHeaders)
 	ex.label(at.Flow, at.Upstream, &t, m)

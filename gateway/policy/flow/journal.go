@@ -38,6 +38,7 @@ type entry struct {
 	At     int64    `json:"at"`
 	Caller string   `json:"caller"`
 	Labels []string `json:"labels,omitempty"`
+	Only   []string `json:"only,omitempty"`  // of a request and its answer, the labels that it is about; all for none
 	Clear  string   `json:"clear,omitempty"` // names a request
 	Done   string   `json:"done,omitempty"`  // names the request that is answered
 	Error  string   `json:"error,omitempty"`
@@ -148,7 +149,7 @@ func readLines(from io.Reader, apply func(*entry)) (bad int, torn bool, err erro
 			}
 			return bad, torn, nil
 		case len(line) == 1:
-		case long || json.Unmarshal(line, &e) != nil || e.Caller == "" || len(e.Caller) > maxID || len(e.Labels) > MaxNames || e.At <= 0:
+		case long || json.Unmarshal(line, &e) != nil || e.Caller == "" || len(e.Caller) > maxID || len(e.Labels) > MaxNames || len(e.Only) > MaxNames || e.At <= 0:
 			bad++
 		default:
 			apply(&e)
@@ -266,9 +267,9 @@ func (m *Memory) withFile(ctx context.Context, create bool, do func() error) err
 // lock of the file.
 func (m *Memory) clear(ctx context.Context, e *entry) entry {
 	now := m.wall(m.millis())
-	answer := entry{At: now, Caller: e.Caller, Labels: e.Labels, Done: e.Clear}
+	answer := entry{At: now, Caller: e.Caller, Labels: e.Labels, Only: e.Only, Done: e.Clear}
 	if m.options.Store != nil {
-		names, err := m.options.Store.ClearLabels(ctx, e.Caller, now, storeTTL)
+		names, err := m.options.Store.ClearLabels(ctx, e.Caller, e.Only, now, storeTTL)
 		if err != nil {
 			answer.Error = "the labels are not cleared in the store that replicas share: " + err.Error()
 		}
@@ -297,8 +298,12 @@ func (m *Memory) apply(e *entry, asked *[]entry) {
 	case e.Clear != "":
 		e.Labels = nil
 		if h := m.byID(e.Caller); h != nil {
-			e.Labels = m.names.In(h.now(now, m.window.Load()))
-			h.drop(now + 1)
+			l := m.names.Every()
+			if len(e.Only) > 0 {
+				l = m.names.Of(e.Only...)
+			}
+			e.Labels = m.names.In(h.now(now, m.window.Load()) & l)
+			h.drop(l, now+1)
 		}
 		if len(*asked) < MaxCallers {
 			*asked = append(*asked, *e)
@@ -375,6 +380,11 @@ func (m *Memory) writeLate(late []*held) {
 	for _, h := range written {
 		m.later(h)
 	}
+	m.fileFailed(err)
+}
+
+// fileFailed logs that the file cannot be written.
+func (m *Memory) fileFailed(err error) {
 	if n, due := m.failed.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Error("labels of callers: the file cannot be written; messages that set labels which are not in it are withheld", "file", m.file.path, "error", err, "times", n)
 	}

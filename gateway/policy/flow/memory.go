@@ -72,7 +72,10 @@ type Memory struct {
 	answered []entry       // requests to clear that were done in the last minute; of the lock of file
 	refused  retry.Repeats // logs callers without a place
 	failed   retry.Repeats // logs errors of the file
+	unstored atomic.Uint64 // labels that could not be stored
 	emptied  atomic.Bool   // the store has failed since all labels were written to it
+	lost     atomic.Uint64 // of the store, as far as it was noticed
+	settled  atomic.Int64  // when other gateways have written again what it lost
 	away     retry.Repeats // logs errors of the store
 
 	running bool // of mu
@@ -84,8 +87,9 @@ type Memory struct {
 type Stats struct {
 	// Callers and Addresses are remembered; with MaxCallers and MaxAddresses of them there is no room.
 	Callers, Addresses int
-	// NoRoom counts labels that were set for callers without a place since the start.
-	NoRoom uint64
+	// NoRoom counts labels that were set for callers without a place since the start, and Unstored those that could
+	// not be stored, so that their messages were withheld.
+	NoRoom, Unstored uint64
 }
 
 // Bounds of a Memory.
@@ -208,13 +212,18 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if !saved {
 		if m.file.path != "" {
 			if err := m.record(ctx, entry{At: m.wall(until), Caller: h.id, Labels: names.In(l)}); err != nil {
+				m.unstored.Add(1)
+				m.fileFailed(err)
 				return fmt.Errorf("the label is not in state_dir: %w", err)
 			}
 		}
 		m.stamp(h, names.In(l), now, func(l *label) { raise(&l.saved, until) })
 	}
 	if m.options.Store != nil {
-		return m.share(ctx, &c, h, names.In(l), now)
+		if err := m.share(ctx, &c, h, names.In(l), now); err != nil {
+			m.unstored.Add(1)
+			return err
+		}
 	}
 	return nil
 }
@@ -284,7 +293,7 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 func (m *Memory) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return Stats{Callers: len(m.places[0].at), Addresses: len(m.places[1].at), NoRoom: m.places[0].refused + m.places[1].refused}
+	return Stats{Callers: len(m.places[0].at), Addresses: len(m.places[1].at), NoRoom: m.places[0].refused + m.places[1].refused, Unstored: m.unstored.Load()}
 }
 
 // run writes renewals, and does what commands ask for.
@@ -304,6 +313,11 @@ func (m *Memory) run() {
 
 // tick writes what is late, and removes callers whose labels have ended.
 func (m *Memory) tick() {
+	if m.options.Store != nil {
+		if lost, err := m.options.Store.LabelsLost(context.Background()); err == nil {
+			m.storeAnswered(lost)
+		}
+	}
 	m.dirtyMu.Lock()
 	late := m.dirty
 	m.dirty = nil
@@ -312,7 +326,9 @@ func (m *Memory) tick() {
 		h.dirty.Store(false)
 	}
 	m.writeLate(late)
-	m.shareLate(late)
+	if m.options.Store != nil {
+		m.shareLate(late)
+	}
 	now := m.millis()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,6 +37,7 @@ func TestAnswersAreJudgedByLabels(t *testing.T) {
 		{name: "an answer after a restart", call: "note_ask", body: result(`"q-1"`), restart: true, status: 403, forgotten: `{"jsonrpc":"2.0","id":"q-1","error":{"code":-32001`},
 		{name: "progress", call: "web_ask", body: progressOf(`"p-1"`), status: 403},
 		{name: "progress of a tool that is not restricted", call: "note_ask", body: progressOf(`"p-1"`), status: 202},
+		{name: "the state of the task of a question, which is not known", call: "note_ask", body: `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t-1","status":"working","statusMessage":"what I know"}}`, status: 403},
 		{name: "an input of a task", call: "web_task", body: rpc("tasks/update", `"taskId":"web_task","inputResponses":{}`), status: 403},
 		{name: "an input of a task of another tool", call: "note_task", body: rpc("tasks/update", `"taskId":"note_task","inputResponses":{}`), status: 200},
 		{name: "an input of a task that is not known", call: "note_task", body: rpc("tasks/update", `"taskId":"t-9","inputResponses":{}`), status: 403},

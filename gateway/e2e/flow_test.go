@@ -301,6 +301,59 @@ func TestLabelsLast(t *testing.T) {
 	check("with a shorter window", "")
 }
 
+// What a reload has overtaken sets the labels that are declared when the caller gets it: the answer of a
+// call, and a message beside it on the stream of the session.
+func TestAReloadDuringACall(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		main, mail := flowServer(t), flowServer(t)
+		called, sends, answers := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		respond := main.call
+		main.call = func(w http.ResponseWriter, body string, r *http.Request) {
+			if strings.Contains(body, `"web_get"`) {
+				close(called)
+				<-answers
+			}
+			respond(w, body, r)
+		}
+		main.get = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-sends
+			fmt.Fprintf(w, "data: %s\n\n", logged)
+		}
+		r := newRig(t, flowConfig(main.URL, mail.URL, ""))
+		sid := r.begin()
+		stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Accept", "text/event-stream")
+		got := make(chan answer)
+		go func() { got <- r.post(call("1", "web_get"), "Mcp-Session-Id", sid) }()
+		<-called
+		r.edit(`{name: untrusted, tool_glob: "web_*"}`, `{name: suspicious, tool_glob: "web_*"}`)
+		r.edit("labels_all: [untrusted, private]", "labels_all: [private]")
+		r.edit("    - {id: untrusted, action: deny, when: {tool_name: need_untrusted, labels_any: [untrusted]}}\n", "")
+		if err := r.gateway.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if beside {
+			close(sends)
+			awaitEvent(t, stream.Body)
+			if got := r.labels(); got != "suspicious" {
+				t.Errorf("after a message on the stream: %q", got)
+			}
+		}
+		close(answers)
+		if got := <-got; got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		if got := r.labels(); got != "suspicious" {
+			t.Errorf("after the answer: %q", got)
+		}
+		if !beside {
+			close(sends)
+		}
+	}
+}
+
 // The result and the status of a task set the labels of the tool that made it, and those of a task that
 // is not known every label that the upstream can set.
 func TestTasksSetLabels(t *testing.T) {
@@ -365,14 +418,22 @@ func TestStreamsSetLabels(t *testing.T) {
 	}
 }
 
-// A server may send what belongs to a call on the stream of the session, before it answers the call: such
-// a message sets the labels of the tool. When the call has its answer, it does not.
+// A server may send what belongs to a call on the stream of the session, before it answers the call, and
+// when the client has left the call: such a message sets the labels of the tool. In a session that began
+// before the process, it may belong to any call.
 func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, tool, sent, want string }{
-		{"a question", "crm_find", asking, "private"},
-		{"a log message", "web_get", logged, "untrusted"},
-		{"a message during a call that sets nothing", "other", logged, ""},
+	for _, tt := range []struct {
+		name, tool, sent, want string
+		left, restart          bool
+	}{
+		{name: "a question", tool: "crm_find", sent: asking, want: "private"},
+		{name: "a log message", tool: "web_get", sent: logged, want: "untrusted"},
+		{name: "a message during a call that sets nothing", tool: "other", sent: logged},
+		{name: "a question of a call that was left", tool: "crm_find", sent: asking, want: "private", left: true},
+		{name: "a log message of a call that was left", tool: "web_get", sent: logged, want: "untrusted", left: true},
+		{name: "a message after a call that sets nothing was left", tool: "other", sent: logged, left: true},
+		{name: "a log message after a restart", tool: "other", sent: logged, want: "private untrusted", restart: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			main, mail := flowServer(t), flowServer(t)
@@ -399,6 +460,9 @@ func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 			}
 			r := newRig(t, flowConfig(main.URL, mail.URL, ""))
 			sid := r.begin()
+			if tt.restart {
+				r = restart(t, r)
+			}
 			stream := r.open(http.MethodGet, "", "Mcp-Session-Id", sid, "Accept", "text/event-stream")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -414,6 +478,11 @@ func TestMessagesBesideACallSetItsLabels(t *testing.T) {
 				}
 			}()
 			<-called
+			if tt.left {
+				cancel()
+				<-ended
+				r.lines(3)
+			}
 			close(sends)
 			awaitEvent(t, stream.Body)
 			if got := r.labels(); got != tt.want {

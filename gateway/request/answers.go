@@ -36,7 +36,8 @@ type Answered struct {
 	// Legacy is set if the client is of a revision with sessions, and the answer may have a form that
 	// only 2026-07-28 allows.
 	Legacy bool
-	// Replays is set if the client resumes a stream, on which messages of any call may arrive again.
+	// Replays is set if messages of any call may arrive: on a stream that the client resumes, without a
+	// session, or in a session that began before this process.
 	Replays bool
 	// Session is the session of the client, zero for none.
 	Session session.ID

@@ -142,6 +142,8 @@ type Exchange struct {
 	labels   labels
 	// executed is set when the upstream has begun to respond.
 	executed bool
+	// answered is set when the upstream has answered the request.
+	answered bool
 	// unanswered is set when a stream ended without the answer or an error in its place: the
 	// client disconnected, or can resume the stream.
 	unanswered bool

@@ -1,6 +1,8 @@
 package request
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -101,45 +103,56 @@ func (ex *Exchange) usesLabels() bool {
 }
 
 // label sets the labels of a message of an upstream that is about to be passed on, and returns their
-// names. A message whose labels cannot be set is withheld.
+// names. A message whose labels cannot be set is withheld, as when a reload has just removed one.
 func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m *mcp.Message) []string {
 	own := ex.HTTP.Method == http.MethodPost && up != nil && !ex.executed // the gateway's own error, in place of the upstream's answer
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	names, sets, declared := table.Names().In(t.Sets), t.Sets, ex.Services.Live.Load().Flow.Names()
-	if declared != table.Names() { // a reload may have removed labels since the request began
-		sets = declared.Of(names...)
-	}
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(ex.now()), sets, declared); err != nil {
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(ex.now()), t.Sets, table.Names()); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil
 		return nil
 	}
+	names := table.Names().In(t.Sets)
 	ex.labels.add(names)
 	return names
 }
 
-// pend records the labels of the tool or the URI of a call in a session until the function that it returns
-// is called, because the server may send what belongs to the call on the stream of the session.
-func (ex *Exchange) pend() (end func()) {
-	table := ex.Live.Flow
-	if table == nil || !ex.Session.Joined || ex.Message.Kind != mcp.Request {
-		return func() {}
-	}
+// flow returns the labels that answers set: as they are declared now, because an answer that a reload has
+// overtaken is read after it.
+func (ex *Exchange) flow() *flow.Table { return ex.Services.Live.Load().Flow }
+
+// pend records a call in a session that sets labels until the function that it returns is called, because
+// the server may send what belongs to the call on the stream of the session, before it answers and if the
+// call was left. A notification has no answer.
+func (ex *Exchange) pend() (end func(error)) {
 	o := multiplex.OriginOf(ex.route.Upstream.Name, &ex.Message)
-	sets := table.Sets(&flow.Answer{Asked: ex.Message.Method, Tool: o.Tool, URI: o.URI})
-	if sets == 0 {
-		return func() {}
+	if !ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0 {
+		return func(error) {}
 	}
-	return ex.Services.Sessions.Pend(ex.Session.Handle.ID, o.Upstream, table.Names().In(sets))
+	unpend := ex.Services.Sessions.Pend(ex.Session.Handle.ID, o)
+	return func(err error) {
+		var sending *upstream.Error
+		if unpend(ex.answered || errors.As(err, &sending) && !sending.Sent) {
+			return
+		}
+		// There is no room to remember the call, so that what it will send counts as read.
+		table := ex.flow()
+		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(ex.now()), table.Sets(answerOf(&o)), table.Names()) // an error is logged, and the gateway remembers the label
+	}
+}
+
+// answerOf describes a message of a call of which nothing else is known.
+func answerOf(o *session.Origin) *flow.Answer {
+	return &flow.Answer{Asked: o.Method, Tool: o.Tool, URI: o.URI}
 }
 
 // labelHeader sets the labels of the header of a response whose messages are not passed on yet, if it
 // has fields that the configuration forwards.
 func (ex *Exchange) labelHeader(header mcp.Header) *refusal.Refusal {
-	table := ex.Services.Live.Load().Flow
+	table := ex.flow()
 	if table == nil || len(ex.Live.ForwardHeaders) == 0 {
 		return nil
 	}
@@ -207,7 +220,11 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 	}
 	labels := table.Sets(&a)
 	if r.Input.Resumed { // a message on the stream of a session may belong to each of its calls
-		labels |= table.Names().Of(r.Sessions.Pending(r.Session, upstream)...)
+		for _, o := range r.Sessions.Pending(r.Session, upstream) {
+			of := answerOf(&o)
+			of.Unknown = o.Tool == "" && o.URI == ""
+			labels |= table.Sets(of)
+		}
 	}
 	if task := aboutTask(m); task != "" { // in addition, because the message may belong to another call
 		a.Tool = r.ofTask(upstream, task).Tool

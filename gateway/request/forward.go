@@ -14,7 +14,8 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 	if ex.Services.Audit.Ready() != nil {
 		return &refusal.Audit // a request that cannot be recorded is not executed
 	}
-	if err := ex.Session.Find(ex.Context, ex.route.Upstream); err != nil {
+	err := ex.Session.Find(ex.Context, ex.route.Upstream)
+	if err != nil {
 		return ex.refuseUpstream(err)
 	}
 	if ex.Message.Method == mcp.MethodListen {
@@ -27,12 +28,14 @@ func (ex *Exchange) Forward() *refusal.Refusal {
 			}
 		}()
 	}
-	defer ex.pend()()
+	end := ex.pend()
+	defer func() { end(err) }()
 	if ex.Session.Joined {
 		ex.Services.Sessions.FanOut(ex.Context, ex.Session.Client(), &ex.Message, ex.route.Upstream)
 	}
 	ex.times.sentUp = ex.now()
-	resp, err := ex.Session.Send(ex.Context, ex.route.Upstream, func(bool) (*upstream.Response, error) { return post(ex) })
+	var resp *upstream.Response
+	resp, err = ex.Session.Send(ex.Context, ex.route.Upstream, func(bool) (*upstream.Response, error) { return post(ex) })
 	if err != nil {
 		return ex.refuseUpstream(ex.approval.notSent(ex.Services, err))
 	}
@@ -147,8 +150,8 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 		return relayWithout(ex, resp, &o, body)
 	}
 	ex.record.ReplacedSurrogates += replaced
-	// What an answer sets is decided by the entries of now, as for a frame.
-	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.Services.Live.Load().Flow}
+	ex.answered = true
+	at := Moment{Snapshot: &ex.Live.Verdict, Host: answerHost{ex}, Upstream: ex.route.Upstream, Flow: ex.flow()}
 	t := expected.Whole(at, m, resp, ex.noteAnswer)
 	t.Sets |= expected.setsHeader(at.Flow, at.Upstream, resp.Header, ex.Live.ForwardHeaders)
 	ex.label(at.Flow, at.Upstream, &t, m)

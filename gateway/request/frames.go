@@ -50,7 +50,8 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 	if err := f.record(live, &t.Result, m, sets, dialect, replaced); err != nil {
 		return nil, false, err
 	}
-	if t.Final {
+	if t.Final { // of a POST, whose stream has one upstream
+		ex.answered = true
 		ex.noteAnswer(&t.Result, m)
 	}
 	if t.Final && t.Kind == refusal.Labels.Kind {

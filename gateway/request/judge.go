@@ -29,11 +29,12 @@ func (ex *Exchange) input(way policy.Direction) verdict.Input {
 
 // answers returns the handler of upstream messages that answer this request.
 func (ex *Exchange) answers() Answered {
-	in := ex.input(policy.ServerToClient)
+	in, sessions := ex.input(policy.ServerToClient), ex.Services.Sessions
 	return Answered{
-		Replays: in.Resumed && ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "", Searched: ex.Services.Search.Takes(&ex.Message), Session: ex.Session.Handle.ID,
+		Replays:  in.Resumed && (ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "" || !ex.Session.Joined || sessions.Forgotten(&ex.Session.Handle)),
+		Searched: ex.Services.Search.Takes(&ex.Message), Session: ex.Session.Handle.ID,
 		Input: in, Legacy: !in.Modern && (in.Translated || ex.Services.Federation != nil), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
-		Sessions: ex.Services.Sessions, Names: ex.Services.Names, Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
+		Sessions: sessions, Names: ex.Services.Names, Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
 	}
 }
 

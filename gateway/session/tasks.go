@@ -17,9 +17,18 @@ type Origin struct {
 	Method, Tool, URI string
 }
 
-// Detach returns a copy whose strings share no memory with the message of the call.
+// maxPart bounds what is remembered of a call, in bytes: a longer part counts as not known.
+const maxPart = 1 << 10
+
+// Detach returns a copy whose strings share no memory with the message of the call, and are bounded.
 func (o Origin) Detach() Origin {
-	return Origin{o.Upstream, strings.Clone(o.Method), strings.Clone(o.Tool), strings.Clone(o.URI)}
+	for _, part := range []*string{&o.Method, &o.Tool, &o.URI} {
+		if len(*part) > maxPart {
+			*part = ""
+		}
+		*part = strings.Clone(*part)
+	}
+	return o
 }
 
 // text returns the origin of a task for a store: the upstream, and after a line feed the tool if it is

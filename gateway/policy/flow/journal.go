@@ -59,10 +59,15 @@ type journal struct {
 }
 
 // locked calls do with the lock of the file, after the lines of other processes were passed to apply. The
-// file is made if do writes.
+// file and its folder are made if do writes.
 func (j *journal) locked(ctx context.Context, create bool, apply func(*entry), do func() error) (bad int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
+	if create || j.f != nil { // somebody may have removed the folder
+		if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
+			return 0, err
+		}
+	}
 	unlock, err := files.Lock(ctx, j.path)
 	if err != nil {
 		return 0, err

@@ -179,15 +179,20 @@ func TestTheFileIsBounded(t *testing.T) {
 	has(t, again, bob, two, "private")
 }
 
-// Whoever removes the file of a running gateway removes no labels.
+// Whoever removes the file of a running gateway, or its folder, removes no labels. The folder need not be
+// there before the first label.
 func TestTheFileIsRemoved(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "state")
 	m := reopened(t, dir, Options{})
 	set(t, m, alice, two, "private")
 	if err := os.Remove(m.file.path); err != nil {
 		t.Fatal(err)
 	}
 	set(t, m, bob, two, "private")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	m.tick()
 	if err := os.Truncate(m.file.path, 3); err != nil {
 		t.Fatal(err)
 	}

@@ -118,6 +118,7 @@ func newSet(t *testing.T) *set {
 	memory := session.NewMemory(10, s.Discard)
 	s.State = session.State{Upstream: memory, Settings: memory}
 	s.inFlight, s.questions, s.tasks = NewInFlight(time.Now), NewInFlight(time.Now), &session.Tasks{Map: session.NewTaskMemory(10, time.Hour, time.Now)}
+	s.pending.now, s.pending.began = time.Now, time.Now()
 	t.Cleanup(s.background.Stop)
 	return s
 }

@@ -42,6 +42,7 @@ func Open(opts Options, state StateOptions) *Sessions {
 		s.tasks.Map = session.NewSharedTasks(local, state.Replicas.Tasks, state.TaskTTL)
 	}
 	s.inFlight, s.questions = NewInFlight(state.Now), NewInFlight(state.Now)
+	s.pending.now, s.pending.began = state.Now, state.Now()
 	if state.Replicas != nil {
 		shared := session.NewShared(maxSessions, state.Replicas.Sessions, opts.Sealer, s.Discard)
 		s.State, s.Replicated = session.State{Upstream: shared, Settings: shared}, true

@@ -34,9 +34,9 @@ func (r *Request) Asked(ctx context.Context, m *mcp.Message, o session.Origin) {
 }
 
 // Origin returns the call to which the client's message belongs if it is no call and has something of
-// its own to tell the server: the answer to a question, or progress of it; a cancellation with a reason;
-// an input of a task. up is the upstream that gets it. What is not known of the call is empty, as after a
-// restart or at another replica.
+// its own to tell the server: the answer to a question, progress of it, or the state of its task; a
+// cancellation with a reason; an input of a task. up is the upstream that gets it. What is not known of
+// the call is empty, as after a restart or at another replica.
 func (r *Request) Origin(ctx context.Context, up string) (o session.Origin, belongs bool) {
 	m, s := r.Message, r.Sessions
 	switch {
@@ -53,6 +53,7 @@ func (r *Request) Origin(ctx context.Context, up string) (o session.Origin, belo
 	case m.Method == mcp.MethodTasksUpdate:
 		o = s.Task(ctx, r.Who, m.TaskID)
 		o.Method = mcp.MethodToolsCall
+	case m.Method == mcp.NotificationTaskStatus: // of a task that the client made of a question; of which is not known
 	default:
 		return o, false
 	}

@@ -306,7 +306,7 @@ func TestAlerts(t *testing.T) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"secret"}]}}`, asked.ID)
 		}))
 		defer up.Close()
-		p := gateway(t, 365, "default_upstream: tools\nupstreams: [{name: tools, url: '"+up.URL+"'}]\ndata_flow: {labels: [{name: private, tool_name: read}]}\n")
+		p := gateway(t, 365, "default_upstream: tools\nupstreams: [{name: tools, url: '"+up.URL+"'}]\nroutes: [{match: {tool_name: '*'}, upstream: tools}]\ndata_flow: {labels: [{name: private, tool_name: read}]}\n")
 		after := new(history)
 		after.scrape(t, gatewayJob, p.start(), hour)
 		state := filepath.Join(p.dir, "state")

@@ -84,9 +84,12 @@ func (j *journal) locked(ctx context.Context, create bool, apply func(*entry), d
 
 // open opens the file, again if it is not the one that has the name.
 func (j *journal) open(create bool) error {
-	info, err := os.Stat(j.path)
+	info, err := os.Lstat(j.path) // a link could lead to a file of somebody else, which root would change
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return j.notRegular()
 	}
 	if j.f != nil {
 		if held, heldErr := j.f.Stat(); err == nil && heldErr == nil && os.SameFile(info, held) && info.Size() >= j.read {
@@ -103,21 +106,38 @@ func (j *journal) open(create bool) error {
 	if err != nil {
 		return err
 	}
-	if info, err = f.Stat(); err == nil {
-		switch {
-		case !info.Mode().IsRegular():
-			err = fmt.Errorf("%s is not a regular file: remove it", j.path)
-		case info.Size() > maxFile:
-			err = fmt.Errorf("%s has more than %d bytes: remove it, and the labels of all callers with it", j.path, maxFile)
-		case info.Size() == 0:
-			err = files.GiveAway(j.path)
-		}
+	if err = j.check(f); err == nil {
+		err = f.Chmod(0o600)
 	}
-	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	j.f = f
 	return nil
+}
+
+// check reports why an open file cannot be the one of labels.
+func (j *journal) check(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Lstat(j.path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || !os.SameFile(info, named):
+		return j.notRegular()
+	case info.Size() > maxFile:
+		return fmt.Errorf("%s has more than %d bytes: remove it, and the labels of all callers with it", j.path, maxFile)
+	case info.Size() == 0:
+		return files.GiveAway(j.path)
+	}
+	return nil
+}
+
+func (j *journal) notRegular() error {
+	return fmt.Errorf("%s is not a regular file: remove it", j.path)
 }
 
 // catchUp reads the lines that are not known, and returns how many of them are none.

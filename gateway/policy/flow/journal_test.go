@@ -148,6 +148,25 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
+// A link in the place of the file is refused, and what it leads to stays as it is.
+func TestTheFileIsALink(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, fileName)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Open(Options{StateDir: dir, Names: two, Window: time.Minute}); err == nil {
+		_ = m.Close()
+		t.Error("a link was followed")
+	}
+	if info, err := os.Stat(other); err != nil || info.Mode().Perm() != 0o644 || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 func TestTheFileIsBounded(t *testing.T) {
 	dir, time := t.TempDir(), newClock()
 	m := reopened(t, dir, Options{Now: time.now})

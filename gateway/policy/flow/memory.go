@@ -73,7 +73,7 @@ type Memory struct {
 	refused  retry.Repeats // logs callers without a place
 	failed   retry.Repeats // logs errors of the file
 	unstored atomic.Uint64 // labels that could not be stored
-	emptied  atomic.Bool   // the store has failed since all labels were written to it
+	emptied  atomic.Bool   // labels must be written to the store again
 	lost     atomic.Uint64 // of the store, as far as it was noticed
 	settled  atomic.Int64  // when other gateways have written again what it lost
 	away     retry.Repeats // logs errors of the store
@@ -112,6 +112,7 @@ func Open(o Options) (*Memory, error) {
 	m := &Memory{options: o, names: o.Names, stop: make(chan struct{}), done: make(chan struct{})}
 	m.window.Store(o.Window.Milliseconds())
 	m.start = o.Now()
+	m.emptied.Store(o.Store != nil) // other gateways may not know what the file has
 	m.places = [2]places{newPlaces(MaxCallers, lostCaller), newPlaces(MaxAddresses, lostAddress)}
 	if o.StateDir != "" {
 		if err := m.openFile(context.Background(), o.StateDir); err != nil {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"svc/gateway/auth"
 	"svc/gateway/policy/flow"
 	"svc/gateway/redis"
@@ -205,13 +203,7 @@ func TestTheStoreIsFlushed(t *testing.T) {
 			alice, bob := caller(auth.KindKey, "", "alice"), caller(auth.KindKey, "", "bob")
 			one.must(alice, "a")
 			other.has("before", alice, "a")
-			url, err := goredis.ParseURL(server.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := goredis.NewClient(url)
-			defer client.Close()
-			if err := client.FlushAll(t.Context()).Err(); err != nil {
+			if _, err := server.Do("FLUSHALL"); err != nil {
 				t.Fatal(err)
 			}
 			if !failOpen {
@@ -222,4 +214,15 @@ func TestTheStoreIsFlushed(t *testing.T) {
 			other.has("another caller, later", bob)
 		})
 	}
+}
+
+// A gateway that starts writes the labels of its file to the store, which may have lost them.
+func TestLabelsOfTheFileAreShared(t *testing.T) {
+	server, dir := redistest.Start(t), t.TempDir()
+	alice := caller(auth.KindKey, "", "alice")
+	before := newGateway(t, flow.Options{StateDir: dir})
+	before.must(alice, "a")
+	newGateway(t, flow.Options{StateDir: dir, Store: store(t, server.URL(), time.Second)})
+	other := newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)})
+	eventually(t, "the label is not shared", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
 }

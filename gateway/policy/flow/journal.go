@@ -59,15 +59,10 @@ type journal struct {
 }
 
 // locked calls do with the lock of the file, after the lines of other processes were passed to apply. The
-// file and its folder are made if do writes.
+// file is made if do writes.
 func (j *journal) locked(ctx context.Context, create bool, apply func(*entry), do func() error) (bad int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if create || j.f != nil { // somebody may have removed the folder
-		if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
-			return 0, err
-		}
-	}
 	unlock, err := files.Lock(ctx, j.path)
 	if err != nil {
 		return 0, err
@@ -270,6 +265,12 @@ func (m *Memory) openFile(ctx context.Context, dir string) error {
 func (m *Memory) withFile(ctx context.Context, create bool, do func() error) error {
 	var asked, answers []entry
 	m.file.mu.Lock()
+	if create || m.file.f != nil { // somebody may have removed the folder
+		if err := os.MkdirAll(filepath.Dir(m.file.path), 0o700); err != nil {
+			m.file.mu.Unlock()
+			return err
+		}
+	}
 	bad, err := m.file.locked(ctx, create, func(e *entry) { m.apply(e, &asked) }, func() error {
 		for i := range asked {
 			answers = append(answers, m.clear(ctx, &asked[i]))

@@ -216,7 +216,7 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 		a.Tool, a.URI, a.Unknown = o.Tool, o.URI, unknown
 	}
 	if table.Scores() {
-		a.Score = score(m)
+		a.Score = detect.ScoreTexts(m.Body)
 	}
 	labels := table.Sets(&a)
 	if r.Input.Resumed { // a message on the stream of a session may belong to each of its calls
@@ -263,29 +263,5 @@ func says(m *mcp.Message) bool {
 		default:
 			return true
 		}
-	}
-}
-
-// maxScored bounds the text of a message that is scored, in bytes. A message with more has the highest
-// score.
-const maxScored = 4 << 20
-
-// score returns the highest injection score of the texts of a message.
-func score(m *mcp.Message) (highest float64) {
-	scored := 0
-	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
-		text, ok := texts.Next()
-		if !ok {
-			return highest
-		}
-		if text.Kind == mcp.TextNumber {
-			continue
-		}
-		value := mcp.TextValue(text.At.Of(m.Body))
-		if scored += len(value); scored > maxScored {
-			return 1
-		}
-		s, _ := detect.ScoreInjection(value)
-		highest = max(highest, s)
 	}
 }

@@ -180,19 +180,16 @@ func readLines(from io.Reader, apply func(*entry)) (bad int, torn bool, err erro
 
 // add appends lines. It needs the lock.
 func (j *journal) add(entries ...entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
 	var b []byte
 	if j.torn {
 		b = append(b, '\n')
 	}
-	for i := range entries {
-		line, err := json.Marshal(&entries[i])
-		if err != nil {
-			return err
-		}
-		b = append(append(b, line...), '\n')
-	}
-	if len(b) == 0 {
-		return nil
+	b, err := appendLines(b, entries)
+	if err != nil {
+		return err
 	}
 	if _, err := j.f.Write(b); err != nil {
 		// What was written is read as a line that does not end, if it cannot be removed.
@@ -203,15 +200,22 @@ func (j *journal) add(entries ...entry) error {
 	return nil
 }
 
-// rewrite replaces the file. It needs the lock.
-func (j *journal) rewrite(entries []entry) error {
-	var b []byte
+func appendLines(b []byte, entries []entry) ([]byte, error) {
 	for i := range entries {
 		line, err := json.Marshal(&entries[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		b = append(append(b, line...), '\n')
+	}
+	return b, nil
+}
+
+// rewrite replaces the file. It needs the lock.
+func (j *journal) rewrite(entries []entry) error {
+	b, err := appendLines(nil, entries)
+	if err != nil {
+		return err
 	}
 	j.compacted = max(j.read, minCompact) // so that an error is not repeated at once
 	if err := files.Replace(j.path, b); err != nil {

@@ -39,6 +39,8 @@ type Answered struct {
 	// Replays is set if messages of any call may arrive: on a stream that the client resumes, without a
 	// session, or in a session that began before this process.
 	Replays bool
+	// Targets are the upstreams by name.
+	Targets map[string]*upstream.Upstream
 	// Session is the session of the client, zero for none.
 	Session session.ID
 	// Searched is set if the gateway itself answers the request from the tools of all upstreams.

@@ -11,6 +11,7 @@ import (
 	"svc/gateway/base/background"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/policy/flow"
 	"svc/gateway/policy/plane"
 	"svc/gateway/redis"
 	"svc/gateway/refusal"
@@ -187,6 +188,44 @@ func TestWhatTakesThePlaceOfAWithheldMessage(t *testing.T) {
 		client, upstream := withheld(scan(t, tt.m), "r1")
 		if strings.Contains(string(client), denial) != tt.client || strings.Contains(string(upstream), denial) != tt.upstream || !tt.client && client != nil || !tt.upstream && upstream != nil {
 			t.Errorf("%s: client %s, upstream %s", tt.name, client, upstream)
+		}
+	}
+}
+
+// A message of a program that does not name its call sets the labels of each call of its caller, and the
+// answer to its question belongs to a call that is not known. A server says to which call a message belongs.
+func TestMessagesOfAProgramBelongToEachCall(t *testing.T) {
+	tool := func(name string) *string { return &name }
+	table, err := flow.Compile(&flow.Config{Labels: []flow.LabelConfig{{Name: "own", ToolName: tool("add")}, {Name: "web", ToolName: tool("web_get")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"read this"}}`
+	asking := `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"read this"}}`
+	for _, tt := range []struct {
+		name, network, sent, want string
+		known                     bool
+	}{
+		{"a log message of a program", "pipe", logged, "own web", true},
+		{"a question of a program", "pipe", asking, "own web", false},
+		{"progress of a program", "pipe", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"read this"}}`, "own", true},
+		{"an answer of a program", "pipe", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"read this"}]}}`, "own", true},
+		{"a log message of a server", "tcp", logged, "own", true},
+		{"a question of a server", "tcp", asking, "own", true},
+	} {
+		s := answersNewSite(t)
+		r := s.request(t, answersCall)
+		up := &upstream.Upstream{Name: "b", Network: tt.network}
+		s.moment.Upstream, s.moment.Flow, r.Targets = up, table, map[string]*upstream.Upstream{"b": up}
+		at := callsAt(up, r.Session, r.Input.Caller)
+		s.sessions.Pend(at, session.Origin{Upstream: "b", Method: mcp.MethodToolsCall, Tool: "web_get"})(false)
+		s.sessions.Pend(at, multiplex.OriginOf("b", r.Input.Asked))
+		m := scan(t, tt.sent)
+		if got := strings.Join(table.Names().In(r.Frame(s.moment, m).Sets), " "); got != tt.want {
+			t.Errorf("%s sets %q, want %q", tt.name, got, tt.want)
+		}
+		if o, _ := r.origin("b", m); (o.Tool == "add") != tt.known {
+			t.Errorf("%s belongs to %+v", tt.name, o)
 		}
 	}
 }

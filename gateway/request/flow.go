@@ -124,15 +124,19 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 // overtaken is read after it.
 func (ex *Exchange) flow() *flow.Table { return ex.Services.Live.Load().Flow }
 
-// pend records a call in a session that sets labels until the function that it returns is called, because
-// the server may send what belongs to the call on the stream of the session, before it answers and if the
-// call was left. A notification has no answer.
+// pend records a call that sets labels until the function that it returns is called, because the server may
+// send what belongs to the call on the stream of the session, before it answers and if the call was left. A
+// notification has no answer. Of a program every call is recorded.
 func (ex *Exchange) pend() (end func(error)) {
-	o := multiplex.OriginOf(ex.route.Upstream.Name, &ex.Message)
-	if !ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0 {
+	up := ex.route.Upstream
+	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
+	switch {
+	case ex.Live.Flow == nil,
+		isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request,
+		!isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0):
 		return func(error) {}
 	}
-	unpend := ex.Services.Sessions.Pend(ex.Session.Handle.ID, o)
+	unpend := ex.Services.Sessions.Pend(calls, o)
 	return func(err error) {
 		var sending *upstream.Error
 		if unpend(ex.answered || errors.As(err, &sending) && !sending.Sent) {
@@ -142,6 +146,24 @@ func (ex *Exchange) pend() (end func(error)) {
 		table := ex.flow()
 		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(ex.now()), table.Sets(answerOf(&o)), table.Names()) // an error is logged, and the gateway remembers the label
 	}
+}
+
+// isProgram reports whether an upstream is a program on this machine, which does not say to which call a
+// message belongs.
+func isProgram(up *upstream.Upstream) bool { return up != nil && up.Network == "pipe" }
+
+// callsAt returns where calls are recorded whose messages may arrive on one stream: by the session, or for a
+// program, which may serve several sessions, by the caller.
+func callsAt(up *upstream.Upstream, id session.ID, who *auth.Principal) session.ID {
+	if isProgram(up) {
+		return session.ID(session.OwnerOf(who.Kind.String(), who.Issuer, who.Value))
+	}
+	return id
+}
+
+// pending returns the calls without an answer to which a message of an upstream may belong.
+func (r *Answered) pending(upstream string) []session.Origin {
+	return r.Sessions.Pending(callsAt(r.Targets[upstream], r.Session, r.Input.Caller), upstream)
 }
 
 // answerOf describes a message of a call of which nothing else is known.
@@ -184,6 +206,9 @@ func (r *Answered) origin(upstream string, m *mcp.Message) (o session.Origin, un
 		o = r.ofTask(upstream, in.Asked.TaskID)
 		return o, o.Tool == ""
 	case in.Asked.Kind == mcp.Request:
+		if m.Kind == mcp.Request && isProgram(r.Targets[upstream]) && len(r.pending(upstream)) > 1 {
+			return o, false // the question of one of them
+		}
 		o = multiplex.OriginOf(upstream, in.Asked)
 		return o, method == mcp.MethodTasksList
 	}
@@ -219,8 +244,9 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 		a.Score = detect.ScoreTexts(m.Body)
 	}
 	labels := table.Sets(&a)
-	if r.Input.Resumed { // a message on the stream of a session may belong to each of its calls
-		for _, o := range r.Sessions.Pending(r.Session, upstream) {
+	shared := isProgram(r.Targets[upstream]) && m.Kind != mcp.Response && m.Method != mcp.NotificationProgress
+	if r.Input.Resumed || shared { // a message on the stream of a session, or of a program, may belong to each of its calls
+		for _, o := range r.pending(upstream) {
 			of := answerOf(&o)
 			of.Unknown = o.Tool == "" && o.URI == ""
 			labels |= table.Sets(of)

@@ -128,14 +128,19 @@ func (ex *Exchange) flow() *flow.Table { return ex.Services.Live.Load().Flow }
 // send what belongs to the call on the stream of the session, before it answers and if the call was left. A
 // notification has no answer. Of a program every call is recorded.
 func (ex *Exchange) pend() (end func(error)) {
-	up := ex.route.Upstream
-	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
-	switch {
-	case ex.Live.Flow == nil,
-		isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request,
-		!isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0):
+	if ex.Live.Flow == nil {
 		return func(error) {}
 	}
+	up := ex.route.Upstream
+	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
+	if isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request || !isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0) {
+		return func(error) {}
+	}
+	return ex.pendCall(calls, o)
+}
+
+// pendCall is pend for a call that sets labels.
+func (ex *Exchange) pendCall(calls session.ID, o session.Origin) (end func(error)) {
 	unpend := ex.Services.Sessions.Pend(calls, o)
 	return func(err error) {
 		var sending *upstream.Error

@@ -190,7 +190,7 @@ func TestYAMLInDocuments(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, found := config.Load(path, lookup); diag.Err(found) != nil {
+			if found := config.ReadDocument(path, config.Options{Getenv: lookup}).Findings(); diag.Err(found) != nil {
 				t.Errorf("%s:%d: %v", b.file, b.line, diag.Err(found))
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"svc/gateway/auth"
+	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 	"svc/gateway/request"
 )
@@ -71,6 +72,9 @@ func serve(ex *request.Exchange) *refusal.Refusal {
 		if ex.Live.Admission.Origins.IsPreflight(ex.HTTP) {
 			return ex.AnswerPreflight()
 		}
+		if mcp.Modern(ex.HTTP.Header.Get(mcp.HeaderProtocolVersion)) {
+			return &refusal.NoStream // the revisions without sessions have POST alone
+		}
 		return &refusal.Method
 	}
 	if refused := ex.Authenticate(); refused != nil {
@@ -86,6 +90,9 @@ func serve(ex *request.Exchange) *refusal.Refusal {
 		return refused
 	}
 	if refused := ex.Session.Untag(); refused != nil {
+		return refused
+	}
+	if refused := ex.Rename(); refused != nil {
 		return refused
 	}
 	if refused := ex.Judge(); refused != nil {

@@ -338,7 +338,7 @@ func upstreamsOf(env process.Env, path string) ([]clients.Upstream, error) {
 	if err != nil {
 		return nil, command.Usage(err, "--replace names the configuration of the gateway")
 	}
-	file := config.ParseDocument(filepath.Base(path), data, config.Options{Getenv: env.LookupEnv, UnsetIsInfo: true}).Draft()
+	file := config.ParseDocument(filepath.Base(path), data, config.Options{Getenv: env.LookupEnv, UnsetIsInfo: true, Files: true}).Draft()
 	if file == nil || len(file.Upstreams) == 0 {
 		return nil, command.Usagef("see 'svc gateway --config "+path+" --check'", "--replace: %s has no upstreams", path)
 	}

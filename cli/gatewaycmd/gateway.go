@@ -51,8 +51,8 @@ connection.
 With --probe it also sends each upstream, guardrail, issuer, Redis and the control
 plane the requests of a starting gateway. It prints the result of each probe, and
 for a failure the cause and what to do. The probe changes nothing and pins no tool.
-For an upstream with credentials.token_exchange, --token-env names the variable
-that has the token of a caller.
+For an upstream with credentials.token_exchange or id_jag, --token-env names the
+variable that has the token of a caller; for id_jag this is an ID token.
 
 SVC_CONFIG, SVC_LOG_FORMAT, SVC_LOG_LEVEL and SVC_REQUIRE_AUTH set the flags of
 the same names; a flag overrides its variable.
@@ -130,7 +130,7 @@ func unreadable(found []diag.Finding) bool {
 func readAll(ctx context.Context, env process.Env, o gatewayOptions) (*config.File, []diag.Finding) {
 	file, found := loadGateway(env, o)
 	if file != nil {
-		doc := policycmd.ReadDocument(env, o.config, false)
+		doc := policycmd.ReadDocument(env, o.config, config.Options{Files: true})
 		found = append(found, check.AtCheck(doc, env.Now())...)
 		found = append(found, doc.Complete(check.Check(ctx, file, check.PreflightOptions{
 			LicenseKey: env.Build.LicensePEM(), Now: env.Now, Local: true,

@@ -59,7 +59,7 @@ func probeGateway(ctx context.Context, env process.Env, o gatewayOptions, machin
 // addTokenEnv adds the flag for the token of a caller. The token itself is not an
 // argument, because other users of the machine could see it.
 func addTokenEnv(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "token-env", "", "`variable` that holds the token of a caller, for upstreams with token_exchange")
+	cmd.Flags().StringVar(name, "token-env", "", "`variable` that holds the token of a caller, for upstreams with token_exchange or id_jag")
 }
 
 // callerToken returns the token in the variable of --token-env.

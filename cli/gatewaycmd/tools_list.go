@@ -29,6 +29,8 @@ type toolRow struct {
 	// Note is the reason why clients do not see it, with the owner of its name, or the name of another
 	// upstream that it looks like.
 	Note string `json:"note"`
+
+	forApps bool // only clients at a view of the upstream alone see it
 }
 
 func newToolsListCmd(env process.Env) *cobra.Command {
@@ -95,7 +97,7 @@ func (c *listCaller) shows(l *listing) (func(row *toolRow, d *definition) bool, 
 	}
 	admitted := view.Admit(who) == nil
 	return func(row *toolRow, d *definition) bool {
-		if !admitted || d.now == nil || !inView(view, row) || l.withheld(d) {
+		if !admitted || d.now == nil || !inView(view, row) || row.forApps && view.Only() == "" || l.withheld(d) {
 			return false
 		}
 		if d.subject.Kind == pins.Instructions {
@@ -167,7 +169,7 @@ func inView(v *auth.View, row *toolRow) bool {
 	if v == nil || row.Kind == string(pins.Instructions) {
 		return v.Has(row.Upstream)
 	}
-	return row.Visible != "" && v.Shows(kindsOf[pins.Kind(row.Kind)], row.Upstream, row.Visible)
+	return row.Visible != "" && (!row.forApps || v.Only() != "") && v.Shows(kindsOf[pins.Kind(row.Kind)], row.Upstream, row.Visible)
 }
 
 // visibleNames are the names that clients see, and the listed items that they do
@@ -178,10 +180,11 @@ type visibleNames struct {
 	visible map[pins.Subject]string
 	left    map[pins.Subject]catalog.LeftOut
 	alike   map[pins.Subject]*catalog.Item // items of other upstreams with names that look the same
+	forApps map[pins.Subject]bool
 }
 
 func (l *listing) visible() visibleNames {
-	v := visibleNames{visible: map[pins.Subject]string{}, left: map[pins.Subject]catalog.LeftOut{}, alike: map[pins.Subject]*catalog.Item{}}
+	v := visibleNames{visible: map[pins.Subject]string{}, left: map[pins.Subject]catalog.LeftOut{}, alike: map[pins.Subject]*catalog.Item{}, forApps: map[pins.Subject]bool{}}
 	c := check.Merge(l.file, l.lists)
 	if c == nil {
 		v.names, _ = request.NamesOf(l.file.Upstreams) // the file is valid
@@ -192,7 +195,8 @@ func (l *listing) visible() visibleNames {
 	for pinned, kind := range kindsOf {
 		kinds[kind] = pinned
 		for _, it := range c.Items(kind) {
-			v.visible[pins.Subject{Upstream: it.Upstream, Kind: pinned, Name: it.Own}] = it.Visible
+			s := pins.Subject{Upstream: it.Upstream, Kind: pinned, Name: it.Own}
+			v.visible[s], v.forApps[s] = it.Visible, it.ForApps && len(l.lists) > 1
 		}
 	}
 	for _, a := range c.Alike() {
@@ -225,7 +229,9 @@ func (v *visibleNames) fill(row *toolRow, d definition) {
 			row.Note += "; set " + left.Remedy()
 		}
 	default:
-		row.Visible = v.visible[d.subject]
+		if row.Visible, row.forApps = v.visible[d.subject], v.forApps[d.subject]; row.forApps {
+			row.Note = "for apps alone: listed at a view of the upstream alone"
+		}
 		if other := v.alike[d.subject]; other != nil {
 			row.Note = fmt.Sprintf("looks like %s of %s", other.Visible, other.Upstream)
 		}

@@ -15,6 +15,7 @@ import (
 	"svc/cli/command"
 	"svc/cli/process"
 	"svc/cli/rest"
+	"svc/gateway/base/files"
 	"svc/server/client"
 	"svc/store/api"
 )
@@ -88,27 +89,43 @@ func (f *applyFlags) read(cmd *cobra.Command) (in api.Apply, docs []Document, er
 	return in, docs, nil
 }
 
-// reference matches a reference to a variable of the environment.
-var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// reference matches a reference to a variable of the environment, or to a file.
+var reference = regexp.MustCompile(`\$\{(file:[^}]*|[A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// expandURL returns the spec of a webhook with the variables of its URL replaced: the URL is a secret,
-// which files do not have.
+// expandURL returns the spec of a webhook with the variables and files of its URL replaced: the URL is
+// a secret, which documents do not have.
 func expandURL(d Document, lookup func(string) (string, bool)) (json.RawMessage, error) {
 	var spec map[string]json.RawMessage
 	var url string
 	if json.Unmarshal(d.Spec, &spec) != nil || json.Unmarshal(spec["url"], &url) != nil {
 		return d.Spec, nil // the server says what is wrong
 	}
-	unset := ""
-	url = reference.ReplaceAllStringFunc(url, func(ref string) string {
-		value, _ := lookup(ref[2 : len(ref)-1])
-		if value == "" {
-			unset = ref[2 : len(ref)-1]
+	problem := ""
+	url = reference.ReplaceAllStringFunc(url, func(ref string) (value string) {
+		name := ref[2 : len(ref)-1]
+		path, isFile := strings.CutPrefix(name, "file:")
+		var err error
+		switch {
+		case !isFile:
+			value, _ = lookup(name)
+		case !filepath.IsAbs(path):
+			problem = fmt.Sprintf("the path of the file %q in url is not absolute", path)
+			return ""
+		default:
+			value, _, err = files.ReadSecret(path)
+		}
+		switch {
+		case err != nil:
+			problem = fmt.Sprintf("the file %q in url %v", path, err)
+		case value == "" && isFile:
+			problem = fmt.Sprintf("the file %q in url is empty", path)
+		case value == "":
+			problem = fmt.Sprintf("the variable %s in url is not set", name)
 		}
 		return value
 	})
-	if unset != "" {
-		return nil, command.Usagef("set it to the URL of the webhook", "%s: Webhook %s: the variable %s in url is not set", d.At(), command.Clean(d.Name), unset)
+	if problem != "" {
+		return nil, command.Usagef("set it to the URL of the webhook", "%s: Webhook %s: %s", d.At(), command.Clean(d.Name), problem)
 	}
 	spec["url"] = json.RawMessage(mustQuote(url))
 	return json.Marshal(spec)
@@ -197,7 +214,7 @@ documents are applied or, after an error, none. A document has a kind
 (` + strings.Join(api.DocumentKinds, ", ") + `), a name and a spec. Documents in one
 file are separated by "---". A field that a spec omits gets the default of a new
 resource. A document that equals its resource writes nothing. ${NAME} in the url of a
-Webhook is replaced by the environment variable NAME.
+Webhook is replaced by the environment variable NAME, ${file:/PATH} by the text of a file.
 
 With --set the resources are labeled with the name of the set. --prune then deletes
 the resources of the set that are in none of the documents.`,

@@ -38,10 +38,10 @@ start-up accepts: rules that never decide, routes that no request reaches, and
 insecure settings. All findings are printed at once with line and column, errors
 first.
 
-Only FILE is read (- for standard input). Unset variables are reported as info,
-and their values are not checked. --check-files also checks this machine:
-variables, license, certificates, and whether the servers that the file names
-accept connections.
+Only FILE is read (- for standard input). Unset variables are reported as info, and so
+is each ${file:PATH}, whose file is never opened; their values are not checked.
+--check-files also checks this machine: variables, license, certificates, and whether
+the servers that the file names accept connections.
 
 A comment with a reason silences a warning for the entry that it belongs to:
 
@@ -67,7 +67,7 @@ the file cannot be read. docs/lint has a page for each warning.`,
 }
 
 func lintPolicy(ctx context.Context, env process.Env, o lintOptions) error {
-	doc := ReadDocument(env, o.file, !o.checkFiles)
+	doc := ReadDocument(env, o.file, config.Options{UnsetIsInfo: !o.checkFiles})
 	found := check.Lint(doc, env.Now())
 	if o.checkFiles {
 		found = append(found, checkMachine(ctx, env, doc)...)

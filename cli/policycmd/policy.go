@@ -29,9 +29,9 @@ func policyCmds(env process.Env) []*cobra.Command {
 }
 
 // ReadDocument reads a gateway configuration from a file, or from standard input for "-".
-// From the machine it only reads the values of variables.
-func ReadDocument(env process.Env, path string, unsetIsInfo bool) *config.Document {
-	o := config.Options{Getenv: env.LookupEnv, UnsetIsInfo: unsetIsInfo}
+// From the machine it reads the values of variables and, with o.Files, of files of ${file:PATH}.
+func ReadDocument(env process.Env, path string, o config.Options) *config.Document {
+	o.Getenv = env.LookupEnv
 	if path != "-" {
 		return config.ReadDocument(path, o)
 	}
@@ -46,7 +46,7 @@ func ReadDocument(env process.Env, path string, unsetIsInfo bool) *config.Docume
 // file has errors, they are printed, nothing is evaluated, and the exit code is 2. Unset
 // variables do not affect rules.
 func LoadPolicy(env process.Env, path string) (*config.Document, *config.File, error) {
-	doc := ReadDocument(env, path, true)
+	doc := ReadDocument(env, path, config.Options{UnsetIsInfo: true, Files: true})
 	if file := doc.File(); file != nil {
 		return doc, file, nil
 	}
@@ -97,7 +97,7 @@ func completeFromConfig(cmd *cobra.Command, env process.Env, flag string, list f
 		if len(args) == 0 || args[0] == "-" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		file := ReadDocument(env, args[0], true).Draft()
+		file := ReadDocument(env, args[0], config.Options{UnsetIsInfo: true}).Draft()
 		if file == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

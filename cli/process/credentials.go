@@ -2,9 +2,12 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"svc/gateway/base/files"
 )
 
 // withCredentials reads variables that are not in the environment from the
@@ -32,12 +35,13 @@ func WithDirectory(lookup func(string) (string, bool), dir string, failed func(e
 			return "", false
 		}
 		for _, file := range []string{name, "svc_" + name} {
-			v, err := readCredential(filepath.Join(dir, file))
+			path := filepath.Join(dir, file)
+			v, _, err := files.ReadSecret(path)
 			if err == nil {
 				return v, true
 			}
 			if failed != nil && !errors.Is(err, fs.ErrNotExist) {
-				failed(err)
+				failed(fmt.Errorf("%s %w", path, err))
 			}
 		}
 		return "", false

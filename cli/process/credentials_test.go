@@ -17,7 +17,7 @@ func TestCredentialsOfTheUnit(t *testing.T) {
 	write("SVC_INGEST_KEY", "from its own file\n")
 	write("svc_IDP_WEBHOOK_SECRET", "from the directory")
 	write("BOTH", "from the file")
-	write("LARGE", strings.Repeat("x", maxCredential+1))
+	write("LARGE", strings.Repeat("x", 64<<10+1))
 	write(".hidden", "x")
 	vars := map[string]string{"CREDENTIALS_DIRECTORY": dir, "BOTH": "from the environment"}
 	lookup := withCredentials(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })

@@ -167,27 +167,6 @@ func (e Env) ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// maxCredential bounds a credential, in bytes.
-const maxCredential = 64 << 10
-
-// readCredential reads one credential, without the line feed that editors add at the
-// end.
-func readCredential(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxCredential+1))
-	if err != nil {
-		return "", err
-	}
-	if len(data) > maxCredential {
-		return "", fmt.Errorf("%s holds more than %d bytes", path, maxCredential)
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
-}
-
 // Open opens a file for reading.
 func (e Env) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
 

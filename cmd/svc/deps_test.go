@@ -82,7 +82,7 @@ var owners = map[string][]string{
 	"github.com/ClickHouse/clickhouse-go/v2/...":   {"store/clickhouse", "store/clickhouse/clickhousetest"},
 	"github.com/pelletier/go-toml/v2":              {"cli/clients"},
 	"gopkg.in/yaml.v3":                             {"gateway/config", "cli/rest", "cli/clients", "cli/command", "cli/gatewaycmd", "cli/planecmd"},
-	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest"},
+	"github.com/golang-jwt/jwt/v5":                 {"gateway/auth", "gateway/auth/authtest", "gateway/upstream/credentials"},
 	"golang.org/x/crypto/argon2":                   {"gateway/auth"},
 	"golang.org/x/crypto/...":                      {"gateway/auth"},
 	"golang.org/x/text/...":                        {"gateway/policy/arguments", "gateway/policy/detect", "gateway/mcp/match", "store/api"},

@@ -205,6 +205,18 @@ func (p *parsed) hasAudience(audience string) bool {
 	return false
 }
 
+// AudiencesOf returns the claim aud of a token that was verified before; nil if it has none.
+func AudiencesOf(token string) []string {
+	if !looksLikeToken(token) {
+		return nil
+	}
+	p, err := parseToken(token)
+	if err != nil {
+		return nil
+	}
+	return texts(p.claims["aud"])
+}
+
 // scopes returns the scopes of scope, or of scp if scope is absent, never of both; each is a text with
 // spaces or a list.
 // ok is false for another form.

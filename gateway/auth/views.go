@@ -44,6 +44,14 @@ func (v *View) Has(upstream string) bool {
 	return v == nil || slices.Contains(v.upstreams, upstream)
 }
 
+// Only returns the upstream of a view that has exactly one; empty for any other view.
+func (v *View) Only() string {
+	if v == nil || len(v.upstreams) != 1 {
+		return ""
+	}
+	return v.upstreams[0]
+}
+
 // Shows reports whether an item of an upstream is in the view. visible is its visible name, URI or template.
 func (v *View) Shows(kind mcp.ListKind, upstream, visible string) bool {
 	if !v.Lists(kind, upstream) {

@@ -23,6 +23,7 @@ type LeftOut struct {
 	Visible  string // the name that it would have, if any
 	Reason   Reason
 	Owner    string // for a name with an owner
+	Problem  string // why clients may not use an address
 }
 
 // Catalog is the merged lists of several upstreams at one moment. It is immutable and safe for
@@ -69,7 +70,12 @@ func Build(names *Names, owners *Owners, previous *Catalog, listings []Listing) 
 	for i := range listings {
 		for _, kind := range claimOrder {
 			r := c.readList(readKey{listings[i].Upstream, kind}, listings[i].Items[kind], previous)
-			lists, all = append(lists, r.items), append(all, r.items...)
+			lists = append(lists, r.items)
+			for _, it := range r.items {
+				if !it.Addressed {
+					all = append(all, it)
+				}
+			}
 			c.leftOut = append(c.leftOut, r.leftOut...)
 		}
 	}
@@ -103,6 +109,9 @@ func (c *Catalog) readList(key readKey, list [][]byte, previous *Catalog) *read 
 		out := LeftOut{Upstream: key.upstream, Kind: key.kind, Reason: why}
 		if it != nil {
 			out.Own, out.Visible = it.Own, it.Visible
+		}
+		if why == ReasonAddress {
+			out.Problem = c.names.addressProblem(key.kind, it.Visible)
 		}
 		r.leftOut = append(r.leftOut, out)
 	}
@@ -149,6 +158,9 @@ func (c *Catalog) own(owners *Owners, items []*Item) {
 
 // claim returns the owner of an item's key: its own upstream, if the key had no owner.
 func (c *Catalog) claim(owners *Owners, it *Item) string {
+	if it.Addressed {
+		return it.Upstream
+	}
 	switch it.Kind {
 	case mcp.Template:
 		if owner, ok := c.heads.covers(it.Visible, it.Upstream); ok {

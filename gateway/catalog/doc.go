@@ -13,6 +13,7 @@
 //	                               │
 //	                           merge.go    one catalog of several upstreams, again after each reading
 //	                               │         prefix.go   the visible name
+//	                               │         address.go  the visible address of a skill or an app
 //	                               │         owners.go   who owns a name; without federation, where its
 //	                               │                     route leads
 //	                               │         catalog.go  one list of each kind

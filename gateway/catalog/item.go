@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,8 +26,12 @@ type Item struct {
 	Own, Visible string
 	// JSON is the definition with the visible name.
 	JSON []byte
+	// Addressed is set if the form of Visible alone decides to which upstream it belongs.
+	Addressed bool
 	// Digest is the digest of the upstream's definition.
 	Digest [sha256.Size]byte
+	// ForApps is set for a tool that is for apps alone, and HasApp for one whose _meta is about apps.
+	ForApps, HasApp bool
 
 	fit   sync.Once // sets forms
 	forms [2][]byte // for the two protocol generations
@@ -78,13 +83,26 @@ func newItem(n *Names, upstream string, kind mcp.ListKind, raw []byte) (*Item, R
 		return nil, ReasonMalformed
 	}
 	it := &Item{Kind: kind, Upstream: upstream, Own: own, Digest: sha256.Sum256(raw)}
+	if kind == mcp.Tool {
+		it.ForApps, it.HasApp = isForApps(raw), hasApp(raw)
+	}
 	var why Reason
 	if it.Visible, why = n.Visible(upstream, kind, own); why != "" {
 		return it, why
 	}
 	it.JSON = raw
+	var edits []mcp.Edit
 	if it.Visible != own {
-		it.JSON = mcp.Splice(nil, raw, mcp.Edit{At: at, With: mcp.AppendString(nil, it.Visible)})
+		it.Addressed = !kind.Named()
+		edits = append(edits, mcp.Edit{At: at, With: mcp.AppendString(nil, it.Visible)})
+	}
+	if a := n.Addresses(); a != nil && mayHaveAddress(raw) {
+		meta := mcp.Find(raw, mcp.Span{End: len(raw)}, "_meta")
+		edits = a.edits(edits, upstream, raw, mcp.AppendPages(nil, raw, meta))
+	}
+	if len(edits) > 0 {
+		slices.SortFunc(edits, func(a, b mcp.Edit) int { return a.At.Start - b.At.Start })
+		it.JSON = mcp.Splice(nil, raw, edits...)
 	}
 	return it, ""
 }

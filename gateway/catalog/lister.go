@@ -43,6 +43,8 @@ type Offer struct {
 	Instructions string
 	// Lists are the lists of the requested kinds.
 	Lists []List
+
+	forApps map[string]bool // whether a tool is for apps alone, by its own name
 }
 
 // List returns the list of a kind; an empty one without it.
@@ -119,6 +121,7 @@ func (l *Lister) Read(ctx context.Context, kinds ...mcp.ListKind) (*Offer, error
 		l.generation = unknown
 		return nil, err
 	}
+	offer.noteTools()
 	return offer, nil
 }
 
@@ -182,8 +185,9 @@ func (l *Lister) discover(ctx context.Context) (*Offer, error) {
 
 // declared are the client capabilities of the requests. Some servers list a tool only for clients
 // with the capabilities for its server requests. The lists are for all clients, so they include
-// these tools; no server sends such a request while it lists.
-const declared = `{"elicitation":{},"sampling":{}}`
+// these tools; no server sends such a request while it lists. The extensions are declared for the
+// same reason.
+const declared = `{"elicitation":{},"sampling":{},"extensions":` + mcp.HostExtensions + `}`
 
 // initialize opens a session.
 func (l *Lister) initialize(ctx context.Context) (mcp.Session, *Offer, error) {

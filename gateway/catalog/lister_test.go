@@ -175,8 +175,8 @@ func TestOnlyWhatIsOfferedIsAsked(t *testing.T) {
 	}
 }
 
-// Tools that a server lists only for clients with elicitation and sampling are read, in both
-// generations.
+// Tools that a server lists only for clients with elicitation and sampling, with apps and skills, are
+// read, in both generations.
 func TestListsAreReadWithCapabilities(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
@@ -186,7 +186,8 @@ func TestListsAreReadWithCapabilities(t *testing.T) {
 				if method == "tools/list" {
 					p := req.GetSession().(*sdk.ServerSession).InitializeParams()
 					declared, err := json.Marshal(p)
-					if err != nil || !strings.Contains(string(declared), `"elicitation":`) || !strings.Contains(string(declared), `"sampling":`) {
+					if err != nil || !strings.Contains(string(declared), `"elicitation":`) || !strings.Contains(string(declared), `"sampling":`) ||
+						!strings.Contains(string(declared), `"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`) || !strings.Contains(string(declared), `"io.modelcontextprotocol/skills":{}`) {
 						t.Logf("declared %s: %v", declared, err)
 						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}}, nil
 					}

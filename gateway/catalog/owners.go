@@ -181,13 +181,34 @@ func (o *Owners) Of(kind mcp.ListKind, key string) (upstream string, ok bool) {
 	return "", false
 }
 
+// AddressOwner returns the upstream of a skill:// or ui:// address that a client names, which its first
+// segment alone decides. ours is false for other names and URIs; the error is an *[AddressError].
+func (n *Names) AddressOwner(kind mcp.ListKind, visible string) (upstream string, ours bool, err error) {
+	if n == nil || kind.Named() {
+		return "", false, nil
+	}
+	upstream, _, ours, err = n.addresses.of(kind, visible)
+	return upstream, ours, err
+}
+
+// addressProblem returns why no client may use an address.
+func (n *Names) addressProblem(kind mcp.ListKind, visible string) string {
+	if _, _, err := n.AddressOwner(kind, visible); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // Owner returns the upstream that requests for a name or uri go to, listed now or not: by the
-// prefix of its name, by the owners, by the head of a template.
+// prefix of its name, by the form of an address, by the owners, by the head of a template.
 func (n *Names) Owner(owners *Owners, kind mcp.ListKind, visible string) (upstream string, ok bool) {
 	if kind.Named() {
 		if upstream, ok := n.ByPrefix(visible); ok {
 			return upstream, true
 		}
+	}
+	if upstream, ours, err := n.AddressOwner(kind, visible); ours {
+		return upstream, err == nil
 	}
 	if upstream, ok := owners.Of(kind, visible); ok {
 		return upstream, true

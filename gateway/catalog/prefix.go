@@ -42,6 +42,7 @@ const (
 	ReasonMalformed Reason = "malformed"    // not an object, or without a name
 	ReasonTooLarge  Reason = "too_large"    // the definition is over MaxItem
 	ReasonTooMany   Reason = "too_many"     // the upstream lists more than MaxItems
+	ReasonAddress   Reason = "address"      // a skill:// or ui:// address that no client may use
 )
 
 // Names translates between the names of upstreams and those that clients see. It is immutable and
@@ -50,6 +51,7 @@ type Names struct {
 	upstreams map[string]*naming
 	order     map[string]int // position in the file
 	prefixed  []*naming      // upstreams with a prefix, the longest prefix first
+	addresses *Addresses     // nil unless the lists of several upstreams are merged
 }
 
 type naming struct {
@@ -86,6 +88,29 @@ func NewNames(list []Naming) (*Names, error) {
 	}
 	slices.SortStableFunc(n.prefixed, func(a, b *naming) int { return len(b.prefix) - len(a.prefix) })
 	return n, nil
+}
+
+// NewMergedNames is NewNames for upstreams whose lists are merged: the addresses of several of them have
+// an owner by their form.
+func NewMergedNames(list []Naming) (*Names, error) {
+	n, err := NewNames(list)
+	if err != nil {
+		return nil, err
+	}
+	upstreams := make([]string, len(list))
+	for i := range list {
+		upstreams[i] = list[i].Upstream
+	}
+	n.addresses = NewAddresses(upstreams)
+	return n, nil
+}
+
+// Addresses returns the addresses of the upstreams; nil if they stay as they are.
+func (n *Names) Addresses() *Addresses {
+	if n == nil {
+		return nil
+	}
+	return n.addresses
 }
 
 // NamingError is the error of an invalid Naming.
@@ -185,7 +210,7 @@ func (l *LeftOut) Remedy() string {
 }
 
 // Visible returns the name under which clients see an upstream's tool or prompt, or why they do
-// not see it. The keys of other kinds are not changed. Nil Names change nothing.
+// not see it. Of the keys of other kinds addresses are changed. Nil Names change nothing.
 func (n *Names) Visible(upstream string, kind mcp.ListKind, own string) (string, Reason) {
 	if n == nil {
 		return own, ""
@@ -195,7 +220,11 @@ func (n *Names) Visible(upstream string, kind mcp.ListKind, own string) (string,
 		return "", ReasonHidden
 	}
 	if !kind.Named() {
-		return own, ""
+		visible := n.addresses.Visible(upstream, own)
+		if _, _, _, err := n.addresses.of(kind, visible); err != nil {
+			return visible, ReasonAddress
+		}
+		return visible, ""
 	}
 	name, why := c.renamedTo(kind, own)
 	if why != "" {
@@ -246,6 +275,9 @@ func (n *Names) Own(upstream string, kind mcp.ListKind, visible string) (own str
 		return "", false
 	}
 	if !kind.Named() {
+		if by, own, ok, err := n.addresses.of(kind, visible); ok {
+			return own, err == nil && by == upstream
+		}
 		return visible, true
 	}
 	name, ok := strings.CutPrefix(visible, c.prefix)

@@ -67,6 +67,14 @@ func (fd *Feed) Look(ctx context.Context, c *upstream.Caller, kinds ...mcp.ListK
 // now; nil if the upstream does not respond. share counts the bytes of lists that are not cached,
 // until it ends; it may be nil.
 func (fd *Feed) ListsFor(ctx context.Context, c *upstream.Caller) (offer *Offer, share *bodies.Share) {
+	offer, share, err := fd.listsFor(ctx, c)
+	if err != nil {
+		fd.reader.opts.Logger.Warn("the lists of an upstream could not be read for a client", "upstream", fd.Name, "error", err)
+	}
+	return offer, share
+}
+
+func (fd *Feed) listsFor(ctx context.Context, c *upstream.Caller) (offer *Offer, share *bodies.Share, err error) {
 	r := fd.reader
 	caller := c.Clone() // the reading may outlive the request
 	read := func(share *bodies.Share) (*Offer, error) {
@@ -75,7 +83,6 @@ func (fd *Feed) ListsFor(ctx context.Context, c *upstream.Caller) (offer *Offer,
 		return fd.readFor(ctx, caller, share, mcp.ListKinds[:]...)
 	}
 	key, ok := privateKeyOf(c, fd.Name)
-	var err error
 	if ok {
 		offer, err = r.private.get(ctx, key, fd.Name, func() (*Offer, error) {
 			share := r.share(caller)
@@ -90,13 +97,12 @@ func (fd *Feed) ListsFor(ctx context.Context, c *upstream.Caller) (offer *Offer,
 		}
 	}
 	if errors.Is(err, upstream.ErrNoSubject) {
-		return new(Offer), nil // it has no lists for a caller without a token
+		return new(Offer), nil, nil // it has no lists for a caller without a token
 	}
 	if err != nil {
-		r.opts.Logger.Warn("the lists of an upstream could not be read for a client", "upstream", fd.Name, "error", err)
-		return nil, nil
+		return nil, nil, err
 	}
-	return offer, share
+	return offer, share, nil
 }
 
 // Cached returns the last lists that were read for a caller, as [Feed.ListsFor] does, also if they

@@ -364,5 +364,8 @@ func sizeOf(o *Offer) (n int) {
 			n += len(item)
 		}
 	}
+	for name := range o.forApps {
+		n += len(name)
+	}
 	return n
 }

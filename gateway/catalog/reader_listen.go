@@ -134,7 +134,11 @@ func (fd *Feed) Subscribe(ctx context.Context, s *Subscription) {
 	r := fd.reader
 	defer r.contain("subscription to "+s.What, fd.Name)
 	asking := client.Client{Transport: fd.Announcing, Name: agent + "-" + s.What, Caller: s.Caller}
-	if s.Capabilities == nil {
+	switch {
+	case s.Capabilities != nil:
+	case s.Caller == nil:
+		s.Capabilities = json.RawMessage(declared)
+	default:
 		s.Capabilities = json.RawMessage("{}")
 	}
 	params, _ := json.Marshal(map[string]any{ // plain values can be encoded

@@ -23,6 +23,7 @@ type check struct {
 // checks returns all warnings, by code.
 func checks() []check {
 	return []check{
+		{"app-only-hidden", "federation: pages of apps may be read whose servers have no view of their own", []string{"federation", "upstreams", "views", "policy"}, appOnlyHidden},
 		{"approval-by-address", "a person decides about calls of an address", []string{"auth", "policy"}, approvalByAddress},
 		{"approval-no-owner", "it is not known which person is behind a key whose calls need approval", []string{"auth", "policy"}, approvalNoOwner},
 		{"approval-not-shared", "replicas ask for approval of the same call again", []string{"policy", "rate_limit_store", "sessions"}, approvalNotShared},
@@ -45,6 +46,7 @@ func checks() []check {
 		{codeGovernanceOff, "the policies of the control plane are not enforced", []string{"control_plane"}, governanceOff},
 		{"groups-claim", "the claim with the groups is no list", nil, groupsClaim},
 		{"guardrail-sse-direction", "a guardrail does not check event streams", nil, guardrailSSEDirection},
+		{"id-jag-audience", "an identity provider will refuse the tokens of callers for an upstream", []string{"auth", "upstreams"}, idJAGAudience},
 		{"in-memory-limits", "each replica counts by itself (info, or warning)", []string{"rate_limit_store", "sessions"}, inMemoryLimits},
 		{"key-expiry", "an API key has expired, or will soon", []string{"auth"}, keyExpiry},
 		{"key-id-dot", "the id of a key reads like a secret of another key", []string{"auth"}, keyIDDot},

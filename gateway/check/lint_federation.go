@@ -149,6 +149,33 @@ func (p *pass) byPrefix(text string, u *upstream.Config) bool {
 	return true
 }
 
+// appOnlyHidden warns of rules that let clients read the pages of apps of an upstream that has no view of
+// its own: elsewhere its tools for apps alone are neither listed nor called. Which servers have such tools
+// is not in the file.
+func appOnlyHidden(p *pass) {
+	addresses := addressesOf(p.file)
+	if addresses == nil {
+		return
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.When.URIPrefix == nil || r.Action == policy.Deny.String() {
+			continue
+		}
+		scheme, path, _ := strings.Cut(*r.When.URIPrefix, "://")
+		segment, _, named := strings.Cut(path, "/")
+		if !strings.EqualFold(scheme, "ui") || !named {
+			continue
+		}
+		for j := range p.file.Upstreams {
+			if name := p.file.Upstreams[j].Name; addresses.Segment(name) == segment && !hasOwnView(p.file, name) {
+				p.warn(p.ruleAt(r.index).Field("when").Field("uri_prefix"), "add views: [{name: "+name+", upstreams: ["+name+"]}], and let hosts with apps use its URL",
+					"rule %s lets clients read the pages of apps of the upstream %q, which has no view of its own: its tools that are for apps alone are neither listed nor called", r.quoted(), name)
+			}
+		}
+	}
+}
+
 // filterLists suggests to hide tools that may not be called. A file that has the key has decided,
 // and with federation lists are always filtered.
 func filterLists(p *pass) {

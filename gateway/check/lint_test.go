@@ -274,3 +274,35 @@ func TestKeysWhoseIDsDifferOnlyByASuffix(t *testing.T) {
 		}
 	}
 }
+
+// An ID token for another client than that of the identity provider is warned of, unless a variable
+// decides.
+func TestIDTokensForAnotherClient(t *testing.T) {
+	for _, tt := range []struct {
+		audience, client string
+		want             bool
+	}{
+		{"svc-gateway", "svc-gateway", false},
+		{"https://gateway.example/mcp", "svc-gateway", true},
+		{"${AUDIENCE}", "svc-gateway", false},
+		{"svc-gateway", "${CLIENT}", false},
+		{"${CLIENT}", "${CLIENT}", false},
+	} {
+		found := lintRun(fmt.Sprintf(`auth: {enabled: true, oauth: {enabled: true, issuer: https://idp.example, audience: "%s", jwks_url: https://idp.example/jwks}}
+upstreams:
+  - {name: mail, url: https://mail.example/mcp, credentials: {id_jag: {idp: {token_url: https://idp.example/t, client_id: "%s", client_secret: "${S}"}, token_url: https://mail.example/t, client_id: a, client_secret: "${S}", audience: https://mail.example, resource: https://mail.example/mcp}}}
+default_upstream: mail
+routes: [{match: {tool_name: "*"}, upstream: mail}]
+`, tt.audience, tt.client))
+		warned := false
+		for _, f := range found {
+			if f.Severity == diag.Error {
+				t.Errorf("%v", f)
+			}
+			warned = warned || f.Code == "id-jag-audience"
+		}
+		if warned != tt.want {
+			t.Errorf("%q, %q: %v", tt.audience, tt.client, found)
+		}
+	}
+}

@@ -3,12 +3,15 @@ package check
 import (
 	"fmt"
 	"net/url"
+	"strings"
 
+	"svc/gateway/base/diag"
 	"svc/gateway/base/hostname"
 	"svc/gateway/catalog/search"
 	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/upstream"
 )
 
 // noDefaultUpstream warns of a gateway with which no client can start a session. With federation
@@ -76,6 +79,25 @@ func authorizationServerOmitted(p *pass) {
 		p.info(p.root().Field("upstreams").Index(i).Field("credentials").Field("authorization_code"),
 			"set authorization_server to the issuer that you expect; the next login prints it",
 			"the upstream %q chooses the authorization server at which its operator logs in", u.Name)
+	}
+}
+
+// idJAGAudience warns of ID tokens that are for another client than the one that exchanges them, which
+// the identity provider must refuse.
+func idJAGAudience(p *pass) {
+	own := p.root().Field("auth").Field("oauth").Field("audience")
+	for i := range p.file.Upstreams {
+		u := &p.file.Upstreams[i]
+		if u.Credentials == nil || u.Credentials.IDJAG == nil || u.Credentials.IDJAG.IDP.ClientID == p.file.Auth.OAuth.Audience {
+			continue
+		}
+		at := p.root().Field("upstreams").Index(i).Field("credentials").Field("id_jag").Field("idp").Field("client_id")
+		written := func(at diag.At) string { text, _ := p.doc.Written(at.Path()); return text }
+		if strings.Contains(written(at)+written(own), "${") {
+			continue // the variables may have other values at the gateway
+		}
+		p.warn(at, "set auth.oauth.audience to the client_id of idp: callers present the ID tokens that the identity provider issued for this client",
+			"the gateway accepts tokens for %q, and the identity provider of the upstream %q exchanges only tokens for %q", upstream.Printable(p.file.Auth.OAuth.Audience, 200), u.Name, upstream.Printable(u.Credentials.IDJAG.IDP.ClientID, 200))
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"svc/gateway/base/diag"
 	"svc/gateway/base/files"
 	"svc/gateway/config"
+	"svc/gateway/upstream"
+	"svc/gateway/upstream/credentials"
 	"svc/gateway/upstream/targets"
 )
 
@@ -58,6 +60,11 @@ func Check(ctx context.Context, f *config.File, o PreflightOptions) []diag.Findi
 		u, at := &f.Upstreams[i], root.Field("upstreams").Index(i).Field("tls")
 		authority(at.Field("ca_file"), u.TLS.CAFile)
 		pair(at, u.TLS.CertFile, u.TLS.KeyFile, o.Now())
+		u.Credentials.TokenClients(root.Field("upstreams").Index(i).Field("credentials"), func(at diag.At, t *upstream.TokenClient) {
+			if _, err := credentials.ReadClientKey(t); err != nil {
+				at.Field("client_key_file").Hint("it holds a private key in PEM, readable by the user of the gateway alone").Errorf(codeFile, "%v", err)
+			}
+		})
 		if u.IsProcess() {
 			program(root.Field("upstreams").Index(i), f, i)
 		}

@@ -13,6 +13,7 @@ import (
 	"svc/gateway/base/diag"
 	"svc/gateway/config"
 	"svc/gateway/redis"
+	"svc/gateway/upstream"
 )
 
 const (
@@ -78,7 +79,11 @@ func servers(root diag.At, f *config.File) []server {
 		}
 	}
 	for i := range f.Upstreams {
-		add(root.Field("upstreams").Index(i).Field("url"), f.Upstreams[i].URL)
+		at := root.Field("upstreams").Index(i)
+		add(at.Field("url"), f.Upstreams[i].URL)
+		f.Upstreams[i].Credentials.TokenClients(at.Field("credentials"), func(at diag.At, t *upstream.TokenClient) {
+			add(at.Field("token_url"), t.TokenURL)
+		})
 	}
 	for i := range f.Guardrails {
 		add(root.Field("guardrails").Index(i).Field("url"), f.Guardrails[i].URL)

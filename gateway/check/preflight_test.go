@@ -84,10 +84,15 @@ func TestCheck(t *testing.T) {
 		{"nothing listens", "http://ADDR/mcp", "http://127.0.0.1:1/mcp", 0, []string{"warning upstreams[0].url: connection refused"}},
 		{"redis", "policy:", "rate_limit_store: {type: redis, cluster: true, url: \"redis://127.0.0.1:1,127.0.0.1:2\"}\npolicy:", 0, []string{"warning rate_limit_store.url: connection refused"}},
 		{"upstream certificates", "url: \"http://ADDR/mcp\"", "url: \"https://ADDR/mcp\", tls: {ca_file: DIR/missing.pem}", 0, []string{"error upstreams[0].tls.ca_file: cannot be read"}},
+		{"credentials of an upstream", "url: \"http://ADDR/mcp\"", "url: \"http://ADDR/mcp\", credentials: {id_jag: {idp: {token_url: \"http://127.0.0.1:1/t\", client_id: a, client_key_file: DIR/open.key}, token_url: \"http://ADDR/t\", client_id: b, client_key_file: DIR/junk.pem, audience: c, resource: \"https://d\"}}", 0,
+			[]string{"error upstreams[0].credentials.id_jag.idp.client_key_file: has mode 0644", "error upstreams[0].credentials.id_jag.client_key_file: is not a PEM file", "warning upstreams[0].credentials.id_jag.idp.token_url: connection refused"}},
 		{"guardrail certificates", "policy:", "guardrails: [{name: g, url: \"https://ADDR/\", tls: {enabled: true, cert_file: DIR/old.pem, key_file: DIR/old.key}}]\npolicy:", 0, []string{"warning guardrails[0].tls.cert_file: expired"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
+			if strings.Contains(c.new, "id_jag") {
+				text += "auth: {enabled: true, oauth: {enabled: true, issuer: \"https://i\", audience: a, jwks_url: \"http://ADDR/k\"}}\n"
+			}
 			text = strings.NewReplacer("DIR", dir, "ADDR", address).Replace(text)
 			file, found := config.Parse("f.yaml", []byte(text), nil)
 			if file == nil {

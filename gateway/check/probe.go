@@ -74,7 +74,7 @@ type ProbeOptions struct {
 	// Status returns the HTTP status of an error of ControlPlane, 0 without a response.
 	Status func(error) int
 	// CallerToken is the token of a caller that is exchanged for one of an upstream with
-	// token_exchange; empty for none. It is not verified here.
+	// token_exchange or id_jag; empty for none. It is not verified here.
 	CallerToken string
 	// Roots are the certificate authorities for the token issuer; the system's when nil.
 	Roots *x509.CertPool

@@ -36,7 +36,7 @@ func (r *ProbeResult) explainNetwork(err error, field string) {
 func adviceFor(c upstream.Cause, field string) string {
 	switch c.Code {
 	case upstream.CauseCredentials:
-		return "see credentials of this upstream: token_url, client_id, client_secret and scopes, and the log of the token endpoint"
+		return "see credentials of this upstream: token_url, client_id, its secret or key, and scopes, and the log of the token endpoint"
 	case upstream.CauseDNS:
 		return "correct the host name in " + field + ", or see why this machine cannot resolve it"
 	case upstream.CauseRefused:
@@ -83,6 +83,11 @@ func (r *ProbeResult) explain(f *config.File, c *upstream.Config, err error, s *
 	}
 	if errors.Is(err, upstream.ErrLoginRequired) {
 		r.Cause, r.Advice = upstream.CauseOf(err).Text, "run 'svc upstream login "+printable(c.Name)+"' with --config and this file, as the gateway's user or as root"
+		return
+	}
+	if errors.Is(err, upstream.ErrSubjectAudience) {
+		r.Cause = "was not probed: the token of --token-env is not an ID token for the client_id in id_jag.idp (aud)"
+		r.Advice = "put the ID token that a user gets at the login with this client_id into the variable"
 		return
 	}
 	if errors.Is(err, upstream.ErrNoSubject) {

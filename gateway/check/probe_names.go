@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"svc/gateway/auth"
 	"svc/gateway/catalog"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/config"
@@ -26,7 +27,7 @@ func judge(f *config.File, list []asked) []ProbeResult {
 	if err != nil { // a valid configuration has no such routes
 		return results
 	}
-	merged := mergedNames(f, list)
+	merged, addresses := mergedNames(f, list), addressesOf(f)
 	for i := range list {
 		r, offer := &results[i], list[i].offer
 		if offer == nil {
@@ -46,12 +47,29 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
 		if merged != nil {
 			r.takeMerged(merged, router)
+			r.takeApps(f, merged)
 		} else {
 			r.takeRouted(f, list[i], router)
 		}
 		r.adviseNames(f)
+		if other := addresses.Ambiguous(r.Name); other != "" && offer.HasAddresses() {
+			r.OK, r.Cause = false, fmt.Sprintf("its skill:// and ui:// addresses are withheld, because they begin with %s like those of %s", addresses.Segment(r.Name), other)
+			r.Advice = "give one of the two upstreams another name, which is in lower case and with - for _ in addresses"
+		}
 	}
 	return results
+}
+
+// addressesOf returns the skill:// and ui:// addresses of the upstreams; nil if they stay as they are.
+func addressesOf(f *config.File) *catalog.Addresses {
+	if !f.Federation.Enabled {
+		return nil
+	}
+	names := make([]string, len(f.Upstreams))
+	for i := range f.Upstreams {
+		names[i] = f.Upstreams[i].Name
+	}
+	return catalog.NewAddresses(names)
 }
 
 // mergedNames merges the lists like the federation does; nil without federation. Names
@@ -76,7 +94,7 @@ func mergedNames(f *config.File, list []asked) *catalog.Catalog {
 		}
 		listings = append(listings, listing)
 	}
-	names, err := catalog.NewNames(naming)
+	names, err := catalog.NewMergedNames(naming)
 	if err != nil {
 		return nil
 	}
@@ -100,6 +118,9 @@ func (r *ProbeResult) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 			r.Clashes = append(r.Clashes, fmt.Sprintf("%s %s belongs to %s", left.Kind, printable(name), left.Owner))
 		default:
 			text := fmt.Sprintf("%s %s: %s", left.Kind, printable(name), left.Reason)
+			if left.Problem != "" {
+				text += ": " + left.Problem
+			}
 			if fix := left.Remedy(); fix != "" {
 				text += "; set " + printable(fix)
 			}
@@ -123,6 +144,23 @@ func (r *ProbeResult) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 			r.Unrouted = append(r.Unrouted, fmt.Sprintf("%s: a route leads to %s", printable(it.Visible), to))
 		}
 	}
+}
+
+// takeApps adds the tools for apps alone that no client sees, because the upstream has no view of its own.
+func (r *ProbeResult) takeApps(f *config.File, c *catalog.Catalog) {
+	if len(f.Upstreams) < 2 || hasOwnView(f, r.Name) {
+		return
+	}
+	for _, it := range c.Items(mcp.Tool) {
+		if it.Upstream == r.Name && it.ForApps {
+			r.LeftOut = append(r.LeftOut, fmt.Sprintf("tool %s: for apps alone; give the upstream a view of its own", printable(it.Visible)))
+		}
+	}
+}
+
+// hasOwnView reports whether there is a view of an upstream alone.
+func hasOwnView(f *config.File, upstream string) bool {
+	return slices.ContainsFunc(f.Views, func(v auth.ViewConfig) bool { return slices.Equal(v.Upstreams, []string{upstream}) })
 }
 
 // takeRouted adds the tools of an upstream that a call by name does not reach.

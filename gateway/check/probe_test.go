@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,6 +142,29 @@ upstreams:
 	for i, want := range []string{"tool weigh_crate looks like Weigh_crate_ of b", "tool Weigh_crate_ looks like weigh_crate of a"} {
 		if r := results[i]; !r.OK || !slices.Contains(r.Clashes, want) || !strings.Contains(r.Advice, "may imitate") {
 			t.Errorf("want %q in %+v", want, r)
+		}
+	}
+}
+
+// Two servers whose names are the same in addresses are a problem if they have skills or pages of apps.
+func TestNamesThatAreTheSameInAddresses(t *testing.T) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
+	server.AddResource(&sdk.Resource{URI: "ui://x/page", Name: "page"}, nil)
+	page := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(page.Close)
+	plain := sdkServer(t, true, "one")
+	results := probeRun(t, fileWith(t, `federation: {enabled: true}
+upstreams:
+  - {name: a_b, url: "`+page.URL+`"}
+  - {name: A-B, url: "`+plain.URL+`/mcp", prefix: two_}
+  - {name: other, url: "`+page.URL+`", prefix: other_}`))
+	if r := results[0]; r.OK || !strings.Contains(r.Cause, "begin with a-b like those of A-B") || !strings.Contains(r.Advice, "another name") ||
+		!slices.ContainsFunc(r.LeftOut, func(s string) bool { return strings.Contains(s, "stands for two upstreams") }) {
+		t.Errorf("%+v", r)
+	}
+	for _, r := range results[1:] {
+		if !r.OK {
+			t.Errorf("%+v", r)
 		}
 	}
 }
@@ -429,6 +453,60 @@ upstreams:
 	}
 	if a, b := startTime(&f.Upstreams[0]), startTime(&f.Upstreams[1]); a != 20*time.Second || b != 0 {
 		t.Error(a, b)
+	}
+}
+
+// An upstream with id_jag is probed with an ID token of a caller; each failure names the party that
+// caused it.
+func TestAnUpstreamWithAGrantIsProbed(t *testing.T) {
+	idp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if _, secret, _ := r.BasicAuth(); secret != "s" {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":"invalid_client"}`)
+			return
+		}
+		fmt.Fprint(w, `{"access_token":"g","token_type":"N_A","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag"}`)
+	}))
+	defer idp.Close()
+	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token":"for-%s","token_type":"Bearer"}`, r.PostFormValue("assertion"))
+	}))
+	defer login.Close()
+	server := sdkServer(t, true, "read")
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer for-g" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		server.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer up.Close()
+	token := func(audience string) string {
+		encode := base64.RawURLEncoding.EncodeToString
+		return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(`{"aud":"`+audience+`"}`)) + ".c2ln"
+	}
+	for _, tt := range []struct{ name, secret, token, cause, advice string }{
+		{"without a token", "s", "", "the token of a caller", "--token-env"},
+		{"with an access token", "s", token("https://gateway"), "is not an ID token for the client_id in id_jag.idp", "ID token"},
+		{"with an ID token", "s", token("gw"), "", ""},
+		{"with a wrong secret", "wrong", token("gw"), "the identity provider (id_jag.idp): the token endpoint answered with status 401 and the error invalid_client", "credentials of this upstream"},
+	} {
+		f := fileWith(t, fmt.Sprintf(`
+auth:
+  enabled: true
+  oauth: {enabled: true, issuer: https://login.example, audience: gw, jwks_url: %[2]s/keys}
+upstreams:
+  - name: mail
+    url: %[1]s/mcp
+    credentials: {id_jag: {idp: {token_url: %[2]s, client_id: gw, client_secret: %[4]s}, token_url: %[3]s, client_id: gw2, client_secret: s, audience: a, resource: "https://r"}}
+default_upstream: mail
+`, up.URL, idp.URL, login.URL, tt.secret))
+		r := Probe(t.Context(), f, ProbeOptions{Version: "1", Now: time.Now, Timeout: 5 * time.Second, CallerToken: tt.token})[0]
+		if r.OK != (tt.cause == "") || !strings.Contains(r.Cause, tt.cause) || !strings.Contains(r.Advice, tt.advice) || tt.token != "" && strings.Contains(fmt.Sprint(r), tt.token) {
+			t.Errorf("%s: %+v", tt.name, r)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func askUpstream(ctx context.Context, f *config.File, i int, o ProbeOptions) (a 
 	a.result = timed(o, KindUpstream, c.Name, func(r *ProbeResult) {
 		up, done, err := open(f, i, o)
 		if err != nil {
-			r.Cause, r.Advice = printable(err.Error()), "correct the files of tls of this upstream"
+			r.Cause, r.Advice = printable(err.Error()), "correct the files of tls and credentials of this upstream"
 			if c.IsProcess() {
 				r.Advice = "correct command, user or working_dir of this upstream, or children_dir"
 			}
@@ -142,7 +142,11 @@ func endpointAt(ctx context.Context, c *upstream.Config, o ProbeOptions, paths .
 		other, at := *c, *u
 		at.Path, at.RawPath, at.RawQuery = path, "", ""
 		other.URL = at.String()
-		up, err := upstream.Open(other, credentials.New(other, credentials.Options{Now: o.Now}), slog.New(slog.DiscardHandler), o.Now)
+		presented, err := credentials.New(other, credentials.Options{Now: o.Now})
+		if err != nil {
+			return ""
+		}
+		up, err := upstream.Open(other, presented, slog.New(slog.DiscardHandler), o.Now)
 		if err != nil {
 			return ""
 		}

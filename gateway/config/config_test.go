@@ -86,7 +86,7 @@ func TestEveryTopLevelKey(t *testing.T) {
 		{"license.path", f.License.Path, "/run/credentials/svc/license.jwt"},
 		{"license.public_key_file", f.License.PublicKeyFile, "/etc/svc/license.pub"},
 		{"default_upstream", f.DefaultUpstream, "search"},
-		{"upstreams", len(f.Upstreams), 6},
+		{"upstreams", len(f.Upstreams), 7},
 		{"upstreams[0].headers", f.Upstreams[0].Headers, map[string]string{"Authorization": "Bearer search-token"}},
 		{"upstreams[0].timeout", f.Upstreams[0].Timeout, 20 * time.Second},
 		{"upstreams[1].timeout, the default", f.Upstreams[1].Timeout, time.Minute},
@@ -255,11 +255,8 @@ func TestLoadSaysWhyAFileCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestSecretsFromTheEnvironmentAreInNoFinding puts a secret into every expanded field of a file
-// whose values are all wrong.
-func TestSecretsFromTheEnvironmentAreInNoFinding(t *testing.T) {
-	const secret = "s3cr\"et\nvalue"
-	text := `
+// allWrong has ${S} in every expanded field, where most values are wrong.
+const allWrong = `
 listen: ${S}
 tls: {cert_file: "${S}", client_ca: "${S}"}
 trusted_proxies: ["${S}"]
@@ -276,8 +273,13 @@ control_plane: {url: "${S}", ingest_key: "${S}"}
 allowed_origins: ["${S}"]
 allowed_hosts: ["${S}"]
 `
+
+// TestSecretsFromTheEnvironmentAreInNoFinding puts a secret into every expanded field of a file
+// whose values are all wrong.
+func TestSecretsFromTheEnvironmentAreInNoFinding(t *testing.T) {
+	const secret = "s3cr\"et\nvalue"
 	for _, value := range []string{secret, "42 "} {
-		_, found := Parse("svc.yaml", []byte(text), func(string) (string, bool) { return value, true })
+		_, found := Parse("svc.yaml", []byte(allWrong), func(string) (string, bool) { return value, true })
 		if len(found) < 10 {
 			t.Errorf("only %d findings: %v", len(found), found)
 		}

@@ -382,6 +382,10 @@ func TestManyMistakesAreBounded(t *testing.T) {
 	}
 }
 
+// badReference is the text of the finding about a ${ that begins no reference.
+const badReference = "a ${ that is not followed by the name of an environment variable, or by file: and a path, and } " +
+	"(write ${NAME}, with letters, digits and _ only, or ${file:/PATH}, with an absolute path without } and ${; a value may hold anything)"
+
 func TestEnvironment(t *testing.T) {
 	env := map[string]string{"A": "va", "EMPTY": "", "SNEAKY": "x\n- deny: ${A}", "_under9": "u", "NUL": "a\x00b"}
 	for _, c := range []struct {
@@ -406,18 +410,18 @@ func TestEnvironment(t *testing.T) {
 		{"unset in a header names it", "headers:\n  X-Key: ${UNSET}", sample{Headers: map[string]string{"X-Key": ""}}, []string{
 			"2:10 env-unset headers.X-Key: the environment variable UNSET is not set or empty (set UNSET in the environment of the gateway)"}},
 		{"nested", "env: ${A${B}}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: " + badReference}},
 		{"default value syntax", "env: ${A:-x}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: " + badReference}},
 		{"no name", "env: ${}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: " + badReference}},
 		{"not closed", "env: ${A", sample{}, []string{
-			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: " + badReference}},
 		{"digit first", "env: ${1}", sample{}, []string{
-			"1:6 env-syntax env: a ${ that is not followed by the name of an environment variable and } (write ${NAME}, with letters, digits and _ only; a value from the environment may hold anything)"}},
+			"1:6 env-syntax env: " + badReference}},
 		{"NUL in a value", "env: ${NUL}", sample{}, []string{"1:6 wrong-type env: NUL holds a NUL character"}},
 		{"fields that are not expanded say so", "text: ${A}", sample{Text: "${A}"}, []string{
-			"warning 1:7 env-not-expanded text: environment variables are not expanded in this field; ${A} stays as it is (write the value itself)"}},
+			"warning 1:7 env-not-expanded text: environment variables and files are not expanded in this field; ${A} stays as it is (write the value itself)"}},
 		{"other dollar signs in such fields", "text: '${1} ${'", sample{Text: "${1} ${"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -171,6 +171,7 @@ func TestApplyCouples(t *testing.T) {
 		return "policy: {default_action: allow, rules: [{id: new, " + action + ", when: {upstream: [" + upstream + "]}}]}"
 	}
 	exchange := "upstreams: [{name: tools, url: 'https://t.example/', credentials: {token_exchange: {token_url: 'https://i.example/t', client_id: c, client_secret: s, audience: t}}}]"
+	grant := "upstreams: [{name: tools, url: 'https://t.example/', credentials: {id_jag: {idp: {token_url: 'https://i.example/t', client_id: c, client_secret: s}, token_url: 'https://s.example/t', client_id: d, client_secret: s, audience: 'https://s.example', resource: 'https://t.example/'}}}]"
 	ids := func(f *File) (list []string) {
 		for i := range f.Policy.Rules {
 			r := &f.Policy.Rules[i]
@@ -204,6 +205,11 @@ func TestApplyCouples(t *testing.T) {
 			map[string]string{"a": "auth: {enabled: true, " + key + "}", "policy": deny},
 			[]string{"upstreams", "auth.oauth.issuer", "auth.oauth.audience", "auth.oauth.jwks_url"},
 			[]string{"needs-oauth upstreams[0].credentials.token_exchange"}, []string{"new deny "},
+			func(f *File) bool { return !f.Auth.OAuth.Enabled }},
+		{"OAuth is removed, and an upstream with a grant needs it", map[string]string{"a": "auth: {enabled: true, " + key + ", oauth: {enabled: true, " + issuer + "}}", "upstreams": grant},
+			map[string]string{"a": "auth: {enabled: true, " + key + "}"},
+			[]string{"upstreams", "auth.oauth.issuer", "auth.oauth.audience", "auth.oauth.jwks_url"},
+			[]string{"needs-oauth upstreams[0].credentials.id_jag"}, nil,
 			func(f *File) bool { return !f.Auth.OAuth.Enabled }},
 		{"the header of the keys is another and the former one is forwarded", map[string]string{"a": "auth: {header: X-Key}"},
 			map[string]string{"f": "forward_headers: [X-Trace, x-key]", "policy": deny},

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-
 	"gopkg.in/yaml.v3"
 
 	"svc/gateway/base/diag"
@@ -16,6 +14,9 @@ type Options struct {
 	// info, its field stays empty, and the field is not validated. It is for checks that
 	// do not run where the gateway runs.
 	UnsetIsInfo bool
+	// Files permits that the files of ${file:PATH} are read. Without it none is opened, and the
+	// fields that name one are treated as with UnsetIsInfo.
+	Files bool
 }
 
 // Document is a configuration file with its text, for checks that need more than the
@@ -43,10 +44,11 @@ func ReadDocument(path string, o Options) *Document {
 // ParseDocument validates data as [ReadDocument] does; name is the file name in
 // positions.
 func ParseDocument(name string, data []byte, o Options) *Document {
-	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, report: diag.New()}
+	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, files: o.Files, report: diag.New()}
 	d := &Document{data: data, loader: l, file: &File{}}
 	if d.root = l.parse(data); d.root != nil {
 		l.decodeRoot(d.root, d.file)
+		d.file.secretFiles = l.secretPaths
 		l.check(d.root, d.file)
 	}
 	d.findings = l.report.Findings()
@@ -81,8 +83,8 @@ func (d *Document) Unreadable() bool {
 	return len(d.findings) == 1 && d.findings[0].Code == codeUnreadable
 }
 
-// Written returns the scalar at a path as written in the file, before ${NAME} is
-// expanded. ok is false when there is none.
+// Written returns the scalar at a path as written in the file, before ${NAME} and ${file:PATH}
+// are expanded. ok is false when there is none.
 func (d *Document) Written(path string) (text string, ok bool) {
 	n := nodeAt(d.root, path)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -113,7 +115,7 @@ func nodeAt(n *yaml.Node, path string) *yaml.Node {
 }
 
 // Complete adds positions and excerpts to findings about paths of this file, removes
-// values of environment variables from their texts, drops findings about
+// values of environment variables and files from their texts, drops findings about
 // fields that could not be read, and sorts the rest.
 func (d *Document) Complete(found []diag.Finding) []diag.Finding {
 	var kept []diag.Finding
@@ -151,7 +153,7 @@ func (d *Document) At(f diag.Finding) diag.Finding {
 // Decode decodes YAML of another kind than [File], equally strictly and with the same
 // findings: unknown and duplicate keys, wrong types, anchors, tags and depth are errors
 // with positions. v is a pointer to a struct with yaml tags; its SetDefaults is called
-// before decoding, its Validate after. ${NAME} is not expanded. The document has findings
+// before decoding, its Validate after. ${NAME} and ${file:PATH} are not expanded. The document has findings
 // and positions, and no configuration.
 func Decode(name string, data []byte, v interface{ Validate(diag.At) }) *Document {
 	l := &loader{name: name, report: diag.New()}
@@ -184,16 +186,21 @@ func (d *Document) Pos(path string) diag.Pos {
 	return pos
 }
 
-// unset reports a variable that is not set.
-func (l *loader) unset(n *yaml.Node, at *path, name string) {
-	hint := "set " + name + " in the environment of the gateway"
-	if !l.unsetIsInfo {
-		l.nodef(n, at, codeUnset, hint, "the environment variable %s is not set or empty", name)
+// unset reports a value from outside that is missing: an error, or with [Options.UnsetIsInfo] an
+// info with its own text.
+func (l *loader) unset(n *yaml.Node, at *path, missing, here, hint string) {
+	if l.unsetIsInfo {
+		l.unchecked(n, at, here, hint)
 		return
 	}
+	l.node(n, at, codeUnset, hint, missing)
+}
+
+// unchecked reports, as an info, the reason why a value from outside is not known.
+func (l *loader) unchecked(n *yaml.Node, at *path, reason, hint string) {
 	path := at.String()
 	l.fail(path)
 	l.add(diag.Finding{Code: codeUnset, Severity: diag.Info, Path: path, Hint: hint,
-		Message: fmt.Sprintf("the environment variable %s is not set here, so the value is not checked", name),
+		Message: reason + ", so the value is not checked",
 		Pos:     diag.Pos{Line: n.Line, Column: n.Column}})
 }

@@ -6,6 +6,7 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/base/diag"
 	"svc/gateway/catalog/federation"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/policy"
@@ -24,7 +25,8 @@ const DefaultPath = "/etc/svc/svc.yaml"
 // [Parse] returned is valid and is not changed afterwards; it may be read by
 // many goroutines.
 type File struct {
-	source string // the path of the file itself; empty for a text without one
+	source      string   // the path of the file itself; empty for a text without one
+	secretFiles []string // the paths of ${file:PATH}
 
 	// Listen is the host:port that the gateway binds.
 	Listen string `yaml:"listen" env:"true"`
@@ -126,6 +128,7 @@ func (f *File) Private() (files []string, folder string) {
 	}
 	for i := range f.Upstreams {
 		all = append(all, f.Upstreams[i].TLS.KeyFile)
+		f.Upstreams[i].Credentials.TokenClients(diag.At{}, func(_ diag.At, t *upstream.TokenClient) { all = append(all, t.ClientKeyFile) })
 	}
 	for i := range f.Guardrails {
 		all = append(all, f.Guardrails[i].TLS.KeyFile)
@@ -164,7 +167,7 @@ func (f *File) ViewNames() []string {
 // Targets returns what concerns the upstreams and their programs.
 func (f *File) Targets() *targets.Settings {
 	files, state := f.Private()
-	return &targets.Settings{Upstreams: f.Upstreams, Federated: f.Federation.Enabled, StateDir: state, ChildrenDir: f.ChildrenDir, PrivateFiles: files}
+	return &targets.Settings{Upstreams: f.Upstreams, Federated: f.Federation.Enabled, StateDir: state, ChildrenDir: f.ChildrenDir, PrivateFiles: files, SecretFiles: f.secretFiles}
 }
 
 // Pinning returns what concerns approved definitions.

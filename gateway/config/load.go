@@ -20,10 +20,10 @@ type Getenv func(name string) (value string, ok bool)
 
 // Load reads and validates the file at path. The File is nil when a finding is an error;
 // warnings come with a File. Findings are sorted and have positions where possible. No
-// finding contains a value of an environment variable. Load opens no
-// other file and uses no network.
+// finding contains a value of an environment variable or of the file of a ${file:PATH}. Load opens
+// no file but these and uses no network.
 func Load(path string, getenv Getenv) (*File, []diag.Finding) {
-	d := ReadDocument(path, Options{Getenv: getenv})
+	d := ReadDocument(path, Options{Getenv: getenv, Files: true})
 	return d.File(), d.Findings()
 }
 
@@ -60,7 +60,7 @@ func cause(err error) string {
 
 // Parse validates data as Load does; name is the file name in positions.
 func Parse(name string, data []byte, getenv Getenv) (*File, []diag.Finding) {
-	d := ParseDocument(name, data, Options{Getenv: getenv})
+	d := ParseDocument(name, data, Options{Getenv: getenv, Files: true})
 	return d.File(), d.Findings()
 }
 
@@ -75,8 +75,15 @@ type loader struct {
 	// failed holds the paths that could not be decoded; findings about them would only
 	// repeat the cause.
 	failed map[string]bool
-	// expanded holds the values of environment variables.
-	expanded []expansion
+	// expanded holds the values of environment variables and files, and expandedSize is their
+	// size in all fields.
+	expanded     []expansion
+	expandedSize int
+	// files is [Options.Files]; read holds the files of ${file:PATH} that were read, and
+	// secretPaths the paths of all of them.
+	files       bool
+	read        map[string]secretFile
+	secretPaths []string
 	// secrets holds the prefixes of values that no excerpt may contain.
 	secrets []diag.Pos
 }

@@ -33,8 +33,8 @@ start that ends the process; at a SIGHUP the running configuration stays as it i
 - Times are RFC 3339, or a date alone for midnight UTC.
 - A key without a value is a mistake: write ` + "`[]`, `{}` or `\"\"`" + ` for nothing, or leave the key out.
 - Anchors, aliases, merge keys, tags and a second document are refused; so are files over 1 MiB and nesting over 32.
-- In the fields marked *env*, ` + "`${NAME}`" + ` is replaced by the environment variable. One that is not set, or empty, is a
-  mistake. The value is text: it is not read as YAML, and not expanded again. Nothing is expanded below ` + "`policy`" + `.
+- In the fields marked *env*, ` + "`${NAME}`" + ` is replaced by the environment variable, and ` + "`${file:/PATH}`" + ` by the text of a
+  [file](secrets.md). One that is not set, or empty, is a mistake. The value is text: it is not read as YAML, and not expanded again. Nothing is expanded below ` + "`policy`" + `.
 - *Reload* says whether SIGHUP applies a change: *yes*; *no*, then the old value stays and ` + "`/readyz`" + ` lists the field in
   ` + "`restart_pending`" + `; *partial*, then it depends on the sub-key.
 

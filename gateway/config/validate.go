@@ -31,6 +31,7 @@ var required = []struct{ key, hint string }{
 const (
 	codeUnknownUpstream = policy.CodeUnknownUpstream
 	codeUnset           = "env-unset"
+	codeSecretFile      = "secret-file"
 
 	// codeUnreadable is the code of the single finding about a file that could not be
 	// read at all.

@@ -77,10 +77,11 @@ func (f *File) validateViews(at diag.At) {
 // validatePerCaller checks the requirements of upstreams that accept only tokens of callers.
 func (f *File) validatePerCaller(at diag.At) {
 	for i := range f.Upstreams {
-		if !f.Upstreams[i].PerCaller() {
+		section := f.Upstreams[i].Credentials.PerCaller()
+		if section == "" {
 			continue
 		}
-		at := at.Field("upstreams").Index(i).Field("credentials").Field("token_exchange")
+		at := at.Field("upstreams").Index(i).Field("credentials").Field(section)
 		if !f.Auth.Enabled || !f.Auth.OAuth.Enabled {
 			at.Hint("set auth.oauth, by which callers are identified").
 				Errorf("needs-oauth", "no caller has a token that could be exchanged: auth.oauth is not enabled")

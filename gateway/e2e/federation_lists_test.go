@@ -210,7 +210,7 @@ func TestRulesThatRemoveApps(t *testing.T) {
 		"the documented rules": {strings.Split(string(recipe), "  rules:\n")[1], false},
 	} {
 		r := newRig(t, federated("  - {name: one, url: "+up.URL+"}", "policy:\n  default_action: deny\n  rules:\n"+tt.rules+"    - {id: all, action: allow, when: {}}\n"))
-		headers := []string{"Mcp-Session-Id", r.begin(), "MCP-Protocol-Version", "2025-11-25"}
+		headers := r.appClient("", showsApps, false).headers
 		eventually(t, name+": the lists are not read", func() bool {
 			return strings.Contains(r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, headers...).body, `"chart"`)
 		})

@@ -18,6 +18,12 @@ import (
 const stdioServer = "sdk-server-on-stdio"
 
 func serveStdio(name string) int {
+	if strings.HasPrefix(name, pages) {
+		if pageServer(name).Run(context.Background(), &sdk.StdioTransport{}) != nil {
+			return 1
+		}
+		return 0
+	}
 	server := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, nil)
 	type in struct {
 		Text string `json:"text,omitempty"`

@@ -17,7 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// exchanger is a token endpoint that exchanges a user's token for a token of an upstream.
+// exchanger is a token endpoint that exchanges a user's token for a token of an upstream. At /idp it
+// exchanges it for a grant, for which it issues the token: two parties with an account each.
 type exchanger struct {
 	*httptest.Server
 	asked atomic.Int32
@@ -31,15 +32,23 @@ type exchanger struct {
 func newExchanger(t *testing.T) *exchanger {
 	e := &exchanger{revoked: map[string]bool{}}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := e.asked.Add(1)
+		n := e.asked.Load()
+		if r.PostFormValue("assertion") == "" {
+			n = e.asked.Add(1)
+		}
 		if broken := e.broken.Load(); broken != nil {
 			(*broken)(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, secret, _ := r.BasicAuth()
+		if grant, ok := strings.CutPrefix(r.PostFormValue("assertion"), "planted-grant-of-"); ok && secret == "planted-secret" {
+			fmt.Fprintf(w, `{"access_token":"planted-token-of-%s","token_type":"Bearer","expires_in":3600}`, grant)
+			return
+		}
+		grants := r.URL.Path == "/idp" && r.PostFormValue("requested_token_type") == "urn:ietf:params:oauth:token-type:id-jag" && secret == "planted-idp-secret"
 		parts := strings.Split(r.PostFormValue("subject_token"), ".")
-		if secret != "planted-secret" || len(parts) != 3 || r.PostFormValue("audience") != "mail" {
+		if secret != "planted-secret" && !grants || len(parts) != 3 || r.PostFormValue("audience") != "mail" {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":"invalid_request"}`)
 			return
@@ -47,6 +56,10 @@ func newExchanger(t *testing.T) *exchanger {
 		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
 		var claims struct{ Sub string }
 		_ = json.Unmarshal(payload, &claims)
+		if grants {
+			fmt.Fprintf(w, `{"access_token":"planted-grant-of-%s-%d","token_type":"N_A","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag"}`, claims.Sub, n)
+			return
+		}
 		fmt.Fprintf(w, `{"access_token":"planted-token-of-%s-%d","token_type":"Bearer","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","expires_in":3600}`, claims.Sub, n)
 	}))
 	t.Cleanup(e.Close)
@@ -90,7 +103,10 @@ func newMailServer(t *testing.T, e *exchanger, stateless bool, foreign *syncBuff
 	return s
 }
 
-const exchangeKeys = "\n    credentials: {token_exchange: {token_url: %q, client_id: gw, client_secret: planted-secret, audience: mail}}"
+const (
+	exchangeKeys = "\n    credentials: {token_exchange: {token_url: %q, client_id: gw, client_secret: planted-secret, audience: mail}}"
+	grantKeys    = "\n    credentials: {id_jag: {idp: {token_url: \"%[1]s/idp\", client_id: \"https://gw.example/mcp\", client_secret: planted-idp-secret}, token_url: %[1]q, client_id: gw, client_secret: planted-secret, audience: mail, resource: \"https://mail\"}}"
+)
 
 // connectAs opens a session of the official client with a token.
 func (o *oauthRig) connectAs(token string) *sdk.ClientSession {
@@ -118,18 +134,19 @@ func toolsOf(t *testing.T, s *sdk.ClientSession) (names []string) {
 	return names
 }
 
-// Two users of one gateway reach an upstream as themselves, with sessions and without, with
-// federation and without: each gets its own tools and its own results. Their own tokens reach
+// Two users of one gateway reach an upstream as themselves, by token exchange and with grants, with
+// sessions and without, with federation and without: each gets its own tools and its own results. Their own tokens reach
 // only the token endpoint, and no secret is in a log, an audit line or a response.
 func TestTwoUsersReachAnUpstreamAsThemselves(t *testing.T) {
 	t.Parallel()
-	for _, federated := range []bool{false, true} {
-		for _, stateless := range []bool{false, true} {
-			t.Run(fmt.Sprintf("federated=%v,stateless=%v", federated, stateless), func(t *testing.T) {
+	for _, keys := range []string{exchangeKeys, grantKeys} {
+		for i := range 4 {
+			federated, stateless := i&2 != 0, i&1 != 0
+			t.Run(fmt.Sprintf("grants=%v,federated=%v,stateless=%v", keys == grantKeys, federated, stateless), func(t *testing.T) {
 				var reached syncBuffer
 				e := newExchanger(t)
 				up := newMailServer(t, e, stateless, &reached)
-				o := newOAuthRig(t, up.URL+fmt.Sprintf(exchangeKeys, e.URL), "", "", allowAll, nil)
+				o := newOAuthRig(t, up.URL+fmt.Sprintf(keys, e.URL), "", "", allowAll, nil)
 				prefix := ""
 				if federated {
 					prefix = "m_"
@@ -192,6 +209,44 @@ func TestTwoUsersReachAnUpstreamAsThemselves(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A caller whose token is not an ID token for the gateway's client at the identity provider gets an
+// error with a reason of its own, and its token is sent to nobody. With federation it does not see
+// the tools of the upstream. A token that the gateway does not accept at all is 401.
+func TestACallerWithoutAnIDToken(t *testing.T) {
+	t.Parallel()
+	var reached syncBuffer
+	e := newExchanger(t)
+	up := newMailServer(t, e, true, &reached)
+	o := newOAuthRig(t, up.URL+strings.Replace(fmt.Sprintf(grantKeys, e.URL), "https://gw.example/mcp", "svc-gateway", 1), "", "", allowAll, nil)
+	post := func(body string, aud any) answer {
+		return o.post(body, "Authorization", "Bearer "+o.token(map[string]any{"aud": aud}))
+	}
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	if got := post(call("1", "read"), "https://gw.example/mcp"); got.status != http.StatusForbidden || got.rpc(t).Error.Message != "no_subject_token" || !strings.Contains(got.body, `"reason":"subject_token_audience"`) {
+		t.Errorf("an access token: %d %s", got.status, got.body)
+	}
+	if got := post(call("1", "read"), "svc-gateway"); got.status != http.StatusUnauthorized {
+		t.Errorf("a token that is not for the gateway: %d %s", got.status, got.body)
+	}
+	o.edit("default_upstream: main\n", "federation: {enabled: true}\n")
+	o.edit("routes:\n  - match: {tool_name: \"*\"}\n    upstream: main\n", "")
+	o.stop()
+	o.start()
+	if got := post(list, "https://gw.example/mcp"); got.status != http.StatusOK || strings.Contains(got.body, "read") || strings.Contains(got.body, "unavailable") {
+		t.Errorf("the list of an access token: %d %s", got.status, got.body)
+	}
+	if n := e.asked.Load(); n != 0 || reached.String() != "" {
+		t.Errorf("%d requests to the identity provider, upstream: %s", n, reached.String())
+	}
+	if got := post(list, []string{"https://gw.example/mcp", "svc-gateway"}); got.status != http.StatusOK || !strings.Contains(got.body, "only_alice") {
+		t.Errorf("the list of an ID token: %d %s", got.status, got.body)
+	}
+	o.stop()
+	if audit, err := os.ReadFile(o.auditPath()); err != nil || !strings.Contains(string(audit), `"error_kind":"subject_token_audience"`) {
+		t.Errorf("%v %s", err, audit)
 	}
 }
 

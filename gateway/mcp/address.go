@@ -36,6 +36,43 @@ func Addresses(m *Message, asked string) []Span {
 	return spans
 }
 
+// URIs returns the places in a message of a server where the URI or template of a resource stands, in
+// their order: those of [Addresses], and in the _meta there the page of an app. asked is that of
+// Addresses.
+func URIs(m *Message, asked string) (spans []Span) {
+	for _, a := range addressesOf(m, asked) {
+		switch a.name {
+		case "uri", "uriTemplate", "resourceSubscriptions":
+			spans = append(spans, a.at)
+		case "_meta":
+			spans = AppendPages(spans, m.Body, a.at)
+		}
+	}
+	return spans
+}
+
+// AppendPages appends the places in a _meta where the URI of the page of an app stands, in their order:
+// ui.resourceUri and the older ui/resourceUri and openai/outputTemplate. The body must have been scanned.
+func AppendPages(spans []Span, body []byte, meta Span) []Span {
+	if !meta.Present() || body[meta.Start] != '{' {
+		return spans
+	}
+	for it := Members(body, meta); it.Next(); {
+		at := it.Value()
+		switch string(it.Name()) {
+		case "ui":
+			at = Find(body, at, "resourceUri")
+		case "ui/resourceUri", "openai/outputTemplate":
+		default:
+			continue
+		}
+		if at.Present() {
+			spans = append(spans, at)
+		}
+	}
+	return spans
+}
+
 func addressesOf(m *Message, asked string) []address {
 	in, at := paramShapes[m.Method], m.Spans.Params
 	switch {
@@ -130,9 +167,10 @@ var (
 	}()
 	block         = &shape{variant: "type", variants: blockTypes}
 	blocks        = listOf(block)
-	promptMessage = &shape{members: shapes{"content": block}}
-	// The content of a message of sampling is a block or several.
-	sampledMessage = object(shapes{"content": {variant: "type", variants: blockTypes, elements: block}})
+	promptMessage = &shape{members: shapes{"content": blockOrBlocks}}
+	// The content of a message of sampling is a block or several; some clients read prompts like that.
+	sampledMessage = object(shapes{"content": blockOrBlocks})
+	blockOrBlocks  = &shape{variant: "type", variants: blockTypes, elements: block}
 
 	elicitation = &shape{variant: "mode", variants: shapes{
 		"": object(nil), "form": object(nil), "url": object(nil, "elicitationId", "url"),

@@ -94,7 +94,8 @@ func (r *RequestHeader) mirror(h *Header) {
 		return
 	}
 	name, mirrored := r.Message.MirroredName()
-	if plain, ok := DecodeHeader(v); mirrored && ok && plain == name {
+	// An app may have called the tool by the upstream's own name.
+	if plain, ok := DecodeHeader(v); mirrored && ok && (plain == name || plain == r.OwnName) {
 		if r.OwnName != "" {
 			v = EncodeHeader(r.OwnName)
 		}

@@ -54,6 +54,13 @@ const (
 	ExtensionUI     = "io.modelcontextprotocol/ui"
 )
 
+// AppType is the media type of the pages of apps.
+const AppType = "text/html;profile=mcp-app"
+
+// HostExtensions are the extensions that the gateway declares as a client, a JSON object: servers
+// have other tools for hosts with apps. None of them lets a server send requests.
+const HostExtensions = `{"` + ExtensionUI + `":{"mimeTypes":["` + AppType + `"]},"` + ExtensionSkills + `":{}}`
+
 // Values of result.resultType.
 const (
 	ResultComplete      = "complete"

@@ -111,7 +111,8 @@ type When struct {
 	// LabelsAny lists declared labels; the caller must have at least one.
 	LabelsAny []string `yaml:"labels_any"`
 	// URIPrefix is the beginning of the URI that a resources/read, resources/subscribe, skills/get or
-	// resources/directory/read asks for; the rule never matches other methods.
+	// resources/directory/read asks for; the rule never matches other methods. With several merged
+	// upstreams, skill:// and ui:// addresses begin with the name of the upstream, as clients see them.
 	URIPrefix *string `yaml:"uri_prefix"`
 	// Claims are conditions on the verified OAuth identity of the caller.
 	Claims *ClaimsConfig `yaml:"claims"`

@@ -184,6 +184,10 @@ var (
 	// The definition of a tool or prompt is not the approved one: upstreams[].pin_tools.
 	Pinned = define(*Policy.withReason("tool_changed"))
 
+	// A tool is for apps alone, or not known not to be, and the call is not made at a view of its
+	// upstream alone, or by a model.
+	AppOnly = define(*Policy.withReason("app_only").WithDetail("the tool is for apps of its server alone, or the gateway has not read its definition yet; an app calls it at the URL of a view of that server alone"))
+
 	Rate = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
 		Message: mcp.MessageRateLimited, Reason: "rate_limited", Action: audit.ActionRateLimitBlocked})
 	RateStore = define(Refusal{Status: http.StatusTooManyRequests, Code: mcp.CodeRateLimited,
@@ -308,6 +312,8 @@ var (
 	// none.
 	NoSubjectToken = define(Refusal{Status: http.StatusForbidden, Code: mcp.CodeUnauthorized,
 		Message: "no_subject_token", Reason: "no_subject_token", Kind: "no_subject_token"})
+	// The upstream needs the ID token of the caller, and the caller's token is another one.
+	SubjectAudience = define(*NoSubjectToken.withReason("subject_token_audience"))
 	// The process of a program upstream ended, or is not restarted yet.
 	UpstreamExited = define(Refusal{Status: http.StatusBadGateway, Code: mcp.CodeInternal,
 		Message: "upstream_exited", Reason: "upstream_exited", Kind: "upstream_exited", RetryAfter: time.Second})

@@ -33,6 +33,8 @@ type Answered struct {
 	// Names maps the names in upstreams' lists to those that clients see; nil leaves them
 	// unchanged.
 	Names *catalog.Names
+	// Addresses rewrites the skill:// and ui:// addresses of upstreams; nil leaves them unchanged.
+	Addresses *catalog.Addresses
 	// Legacy is set if the client is of a revision with sessions, and the answer may have a form that
 	// only 2026-07-28 allows.
 	Legacy bool
@@ -116,6 +118,13 @@ func (r *Answered) take(at Moment, m *mcp.Message, frame, final, own bool) Taken
 		return Taken{Result: verdict.Unreadable(), Final: final}
 	}
 	if at.Upstream != nil && !r.Names.Apply(at.Upstream.Name, in.Asked.Method, in.Resumed, m) {
+		return Taken{Result: verdict.Unreadable(), Final: final}
+	}
+	asked := ""
+	if final { // only then it is known what a response answers
+		asked = in.Asked.Method
+	}
+	if at.Upstream != nil && !r.Addresses.Apply(at.Upstream.Name, asked, m) {
 		return Taken{Result: verdict.Unreadable(), Final: final}
 	}
 	var uris []string

@@ -66,6 +66,8 @@ func ofError(err error, left bool) Outcome {
 		return Outcome{Refused: &refusal.Header}
 	case errors.Is(err, context.Canceled):
 		return Outcome{Refused: &refusal.Canceled}
+	case errors.Is(err, upstream.ErrSubjectAudience):
+		return Outcome{Refused: &refusal.SubjectAudience}
 	case errors.Is(err, upstream.ErrNoSubject):
 		// The upstream has not failed: the caller lacks a token.
 		return Outcome{Refused: &refusal.NoSubjectToken}

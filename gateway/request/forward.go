@@ -163,7 +163,7 @@ func relayJSON(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 	if err := ex.account(status, len(t.Body)); err != nil {
 		return &refusal.Audit
 	}
-	ex.copyHeader(resp.Header)
+	ex.copyHeader(resp)
 	h := ex.Writer.Header()
 	h["Content-Type"] = typeJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(t.Body))}
@@ -181,7 +181,7 @@ func acknowledge(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 	if err := ex.account(resp.Status, 0); err != nil {
 		return &refusal.Audit
 	}
-	ex.copyHeader(resp.Header)
+	ex.copyHeader(resp)
 	ex.Writer.WriteHeader(resp.Status)
 	return nil
 }

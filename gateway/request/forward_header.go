@@ -71,11 +71,15 @@ func (h headerRewriter) dropped(name string, token bool) {
 // maxFieldName bounds the name of a removed header field in the log, in bytes.
 const maxFieldName = 100
 
-// copyHeader copies the fields of the upstream's response that may be forwarded.
-func (ex *Exchange) copyHeader(from mcp.Header) {
+// copyHeader copies the fields of the upstream's response that may be forwarded. A refused initialize
+// begins no session.
+func (ex *Exchange) copyHeader(from *upstream.Response) {
 	to := ex.Writer.Header()
-	mcp.CopyResponse(to, from, ex.Live.ForwardHeaders)
-	if sid := ex.Session.Issue(ex.Context, from.Get(mcp.HeaderSession), ex.route.Upstream); sid != "" {
+	mcp.CopyResponse(to, from.Header, ex.Live.ForwardHeaders)
+	if from.Refused != nil {
+		return
+	}
+	if sid := ex.Session.Issue(ex.Context, from.Header.Get(mcp.HeaderSession), ex.route.Upstream); sid != "" {
 		to[mcp.HeaderSession] = []string{sid}
 	}
 }

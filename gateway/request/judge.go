@@ -34,7 +34,7 @@ func (ex *Exchange) answers() Answered {
 		Replays:  in.Resumed && (ex.HTTP.Header.Get(mcp.HeaderLastEventID) != "" || !ex.Session.Joined || sessions.Forgotten(&ex.Session.Handle)),
 		Searched: ex.Services.Search.Takes(&ex.Message), Session: ex.Session.Handle.ID,
 		Input: in, Legacy: !in.Modern && (in.Translated || ex.Services.Federation != nil), Method: ex.HTTP.Method, Allowed: ex.Services.Versions,
-		Sessions: sessions, Targets: ex.Services.Targets, Names: ex.Services.Names, Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
+		Sessions: sessions, Targets: ex.Services.Targets, Names: ex.Services.Names, Addresses: ex.Services.Federation.Addresses(), Metrics: ex.Services.Metrics, Pins: ex.Services.Pins.For(ex.Session.Client().Caller), Seen: ex.Services.Federation,
 	}
 }
 

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 
 	"svc/gateway/auth"
@@ -81,6 +82,19 @@ func (t *Table) ToJudge(ctx context.Context, r *multiplex.Request) (*upstream.Up
 		return up, up.Name
 	}
 	return nil, ""
+}
+
+// forApps reports whether a tool may only be called by apps. model is set for an mcp_call. Without
+// federation a client has the tools of one upstream, and its own calls are not restricted.
+func (t *Table) forApps(ctx context.Context, c *upstream.Caller, m *mcp.Message, as *federation.Found, model bool) (bool, error) {
+	own := cmp.Or(as.Own, m.Name)
+	switch {
+	case m.Method != mcp.MethodToolsCall:
+		return false, nil
+	case t.Federation != nil:
+		return t.Federation.ForApps(ctx, c, as.Upstream, own, model)
+	}
+	return model && t.Search.ForApps(ctx, c, as.Upstream, own), nil
 }
 
 // SearchUpstream is the upstream that rules see for responses of the tool search.

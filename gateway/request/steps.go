@@ -7,7 +7,9 @@ import (
 
 	"svc/gateway/audit"
 	"svc/gateway/auth"
+	"svc/gateway/catalog"
 	"svc/gateway/http1"
+	"svc/gateway/mcp"
 	"svc/gateway/refusal"
 )
 
@@ -100,6 +102,22 @@ func (ex *Exchange) Discard(unknown *refusal.Refusal) *refusal.Refusal {
 	return nil
 }
 
+// Rename gives a call that has the upstream's own name of a tool its visible name, which everything
+// after it uses.
+func (ex *Exchange) Rename() *refusal.Refusal {
+	if ex.Message.Method != mcp.MethodToolsCall || ex.Services.Federation == nil || ex.Services.Search.Takes(&ex.Message) {
+		return nil
+	}
+	visible, ok := ex.Services.Federation.OwnName(ex.Context, ex.Session.Client().Caller, &ex.Message)
+	if !ok {
+		return nil
+	}
+	if err := mcp.Scan(mcp.Splice(nil, ex.Message.Body, mcp.Edit{At: ex.Message.Spans.Name, With: mcp.AppendString(nil, visible)}), &ex.Message); err != nil {
+		return refusal.OfMessage(err)
+	}
+	return nil
+}
+
 // Route determines the upstream. If the rules used the upstream of the request, or values were put
 // back for it, it must still be the same, so that a change meanwhile bypasses nothing.
 func (ex *Exchange) Route() *refusal.Refusal {
@@ -111,6 +129,13 @@ func (ex *Exchange) Route() *refusal.Refusal {
 	}
 	if ex.route.As.Upstream == "" { // it belongs to an earlier message
 		return nil
+	}
+	apps, err := ex.Services.forApps(ex.Context, ex.Session.Client().Caller, &ex.Message, &ex.route.As, ex.record.Via != "")
+	switch {
+	case apps || errors.Is(err, catalog.ErrUnlisted):
+		return &refusal.AppOnly
+	case err != nil:
+		return ofError(err, ex.Context.Err() != nil).Refused
 	}
 	refused, err := ex.Services.Pins.Check(ex.Context, ex.Session.Client().Caller, ex.route.As.Upstream, &ex.Message, ex.route.As.Own, &ex.record.ToolChanged)
 	if err != nil {

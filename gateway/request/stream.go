@@ -35,7 +35,7 @@ func relay(ex *Exchange, resp *upstream.Response) *refusal.Refusal {
 	s.frames = frames{ex: ex, client: &s.client, up: ex.route.Upstream, session: ex.Session.There, answers: ex.answers()}
 	s.client.Init(host{ex}.options(cancel))
 	s.up.Init(&s.client, &s.frames, session.Stream{Kind: ex.Session.TagFor(session.Post), Upstream: ex.route.Upstream.Name}, ex.buffers.FrameOut[:0])
-	ex.copyHeader(resp.Header)
+	ex.copyHeader(resp)
 	ex.began = true
 	s.client.Start()
 	defer func() { // also after a panic: the watchdog uses the exchange

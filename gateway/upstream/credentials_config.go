@@ -19,13 +19,19 @@ type CredentialsConfig struct {
 	// the token that the caller presented at the gateway (RFC 8693). Callers without a
 	// token get 403 no_subject_token.
 	TokenExchange *TokenExchange `yaml:"token_exchange"`
+	// IDJAG requests a token for each caller from the authorization server of the upstream,
+	// with a grant (Identity Assertion JWT Authorization Grant, ID-JAG) that the identity
+	// provider of the callers issues in exchange for the ID token that the caller presented
+	// at the gateway. Callers without an ID token get 403 no_subject_token.
+	IDJAG *IDJAG `yaml:"id_jag"`
 	// AuthorizationCode uses the login of an operator at a hosted server, which 'svc
 	// upstream login' performs. Every caller uses the server with the operator's account.
 	AuthorizationCode *AuthorizationCode `yaml:"authorization_code"`
 }
 
-// TokenEndpoint is a token endpoint, with the gateway's credentials there.
-type TokenEndpoint struct {
+// TokenClient is a token endpoint, with the client account of the gateway there. It has a
+// client_secret or a client_key_file.
+type TokenClient struct {
 	// TokenURL is the token endpoint: https, except on loopback. Redirects are not
 	// followed.
 	TokenURL string `yaml:"token_url" env:"true"`
@@ -33,6 +39,22 @@ type TokenEndpoint struct {
 	ClientID string `yaml:"client_id" env:"true"`
 	// ClientSecret is sent with it, as HTTP Basic.
 	ClientSecret string `yaml:"client_secret" env:"true" secret:"true"`
+	// ClientKeyFile is a private key in PEM, in place of client_secret: the gateway
+	// authenticates with assertions that are signed with it (private_key_jwt): EdDSA for
+	// Ed25519, ES256 for P-256, RS256 for RSA with 2048 bits or more. Its mode must not let
+	// others read it. A change needs a restart.
+	ClientKeyFile string `yaml:"client_key_file" env:"true"`
+	// ClientKeyID is the kid of these assertions, for servers that know several keys of the
+	// client. Empty sends none.
+	ClientKeyID string `yaml:"client_key_id" env:"true"`
+	// ClientKeyAudience is the aud of these assertions; empty is token_url. Servers that
+	// follow the update of RFC 7523 accept only their issuer.
+	ClientKeyAudience string `yaml:"client_key_audience" env:"true"`
+}
+
+// TokenEndpoint is a token endpoint that issues the tokens for an upstream.
+type TokenEndpoint struct {
+	TokenClient `yaml:",inline"`
 	// Scopes are requested; if empty, the endpoint chooses.
 	Scopes []string `yaml:"scopes"`
 	// Resource is the resource indicator (RFC 8707) of the request; usually the URL of the
@@ -50,6 +72,19 @@ type TokenExchange struct {
 	TokenEndpoint `yaml:",inline"`
 	// Audience is the name of the upstream at the token endpoint, for endpoints that expect
 	// it instead of resource. Empty sends none.
+	Audience string `yaml:"audience" env:"true"`
+}
+
+// IDJAG is upstreams[].credentials.id_jag. Its token endpoint is that of the authorization
+// server of the upstream; scopes and the required resource are sent to the identity provider,
+// which writes them into the grant.
+type IDJAG struct {
+	// IDP is the identity provider at which the callers log in. Its account authenticates
+	// the exchange of their ID tokens; client_id must be in their aud.
+	IDP           TokenClient `yaml:"idp"`
+	TokenEndpoint `yaml:",inline"`
+	// Audience is the issuer of the authorization server of the upstream, or the name that
+	// the identity provider has for it. Required.
 	Audience string `yaml:"audience" env:"true"`
 }
 
@@ -96,8 +131,36 @@ func (a *AuthorizationCode) validate(at diag.At) {
 }
 
 // PerCaller reports whether requests to the upstream always need the token of a caller.
-func (c *Config) PerCaller() bool {
-	return c.Credentials != nil && c.Credentials.TokenExchange != nil
+func (c *Config) PerCaller() bool { return c.Credentials.PerCaller() != "" }
+
+// PerCaller returns the name of the section that needs the token of a caller; empty for none.
+func (c *CredentialsConfig) PerCaller() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.TokenExchange != nil:
+		return "token_exchange"
+	case c.IDJAG != nil:
+		return "id_jag"
+	}
+	return ""
+}
+
+// TokenClients calls f for each configured token endpoint, with its position.
+func (c *CredentialsConfig) TokenClients(at diag.At, f func(at diag.At, t *TokenClient)) {
+	if c == nil {
+		return
+	}
+	if cc := c.ClientCredentials; cc != nil {
+		f(at.Field("client_credentials"), &cc.TokenClient)
+	}
+	if x := c.TokenExchange; x != nil {
+		f(at.Field("token_exchange"), &x.TokenClient)
+	}
+	if j := c.IDJAG; j != nil {
+		f(at.Field("id_jag").Field("idp"), &j.IDP)
+		f(at.Field("id_jag"), &j.TokenClient)
+	}
 }
 
 // scopeToken is one scope of OAuth.
@@ -121,9 +184,13 @@ func (c *Config) validateCredentials(at diag.At) {
 	if x := c.Credentials.TokenExchange; x != nil {
 		set = append(set, "token_exchange")
 		x.validate(at.Field("token_exchange"))
-		if c.SharedLists {
-			at.Hint("remove shared_lists").Errorf("per-caller-lists", "the lists of this upstream belong to each caller, so shared_lists cannot be set")
-		}
+	}
+	if j := c.Credentials.IDJAG; j != nil {
+		set = append(set, "id_jag")
+		j.validate(at.Field("id_jag"))
+	}
+	if c.PerCaller() && c.SharedLists {
+		at.Hint("remove shared_lists").Errorf("per-caller-lists", "the lists of this upstream belong to each caller, so shared_lists cannot be set")
 	}
 	if a := c.Credentials.AuthorizationCode; a != nil {
 		set = append(set, "authorization_code")
@@ -132,27 +199,51 @@ func (c *Config) validateCredentials(at diag.At) {
 	switch len(set) {
 	case 0:
 		at.Hint("as in credentials: {client_credentials: {token_url: …, client_id: …, client_secret: …}}, or credentials: {authorization_code: {}}").
-			Errorf("required", "needs client_credentials, token_exchange or authorization_code")
+			Errorf("required", "needs client_credentials, token_exchange, id_jag or authorization_code")
 	case 1:
 	default:
 		at.Hint("keep one of them").Errorf("two-credentials", "has %s, of which an upstream can have one", strings.Join(set, " and "))
 	}
 }
 
-func (cc *TokenEndpoint) validate(at diag.At) {
-	if cc.TokenURL == "" {
+func (c *TokenClient) validate(at diag.At) {
+	if c.TokenURL == "" {
 		at.Field("token_url").Errorf("required", "needs the address of the token endpoint")
 	} else {
-		validateEndpoint(at.Field("token_url"), cc.TokenURL, "as in https://login.example.com/oauth/token")
+		validateEndpoint(at.Field("token_url"), c.TokenURL, "as in https://login.example.com/oauth/token")
 	}
-	if cc.ClientID == "" {
+	if c.ClientID == "" {
 		at.Field("client_id").Errorf("required", "needs the id of the gateway at the token endpoint")
 	}
-	if cc.ClientSecret == "" {
-		at.Field("client_secret").Hint("as in ${NAME}").Errorf("required", "needs the secret of the gateway at the token endpoint")
+	switch {
+	case c.ClientKeyFile == "" && c.ClientSecret == "":
+		at.Field("client_secret").Hint("as in ${NAME}").Errorf("required", "needs the secret of the gateway at the token endpoint, or client_key_file")
+	case c.ClientKeyFile != "" && c.ClientSecret != "":
+		at.Field("client_key_file").Hint("remove client_secret or client_key_file").Errorf("two-credentials", "client_secret is set too, and the gateway authenticates in one way")
+	case c.ClientKeyFile == "" && c.ClientKeyID+c.ClientKeyAudience != "":
+		at.Field("client_key_file").Errorf("required", "client_key_id or client_key_audience is set, so client_key_file is needed")
 	}
+}
+
+func (cc *TokenEndpoint) validate(at diag.At) {
+	cc.TokenClient.validate(at)
 	validateScopes(at.Field("scopes"), cc.Scopes)
 	validateResource(at.Field("resource"), cc.Resource)
+}
+
+func (j *IDJAG) validate(at diag.At) {
+	j.IDP.validate(at.Field("idp"))
+	j.TokenEndpoint.validate(at)
+	if j.Audience == "" {
+		at.Field("audience").Hint("as in https://login.upstream.example, the issuer in its metadata").Errorf("required", "needs the issuer of the authorization server of the upstream")
+	}
+	if j.Resource == "" {
+		at.Field("resource").Hint("the resource in its metadata (RFC 9728), usually the URL of the upstream").Errorf("required", "needs the identifier of the upstream as a resource")
+	}
+	if j.TokenURL != "" && j.TokenURL == j.IDP.TokenURL {
+		at.Field("token_url").Hint("use token_exchange where one server issues both tokens").
+			Errorf("same-server", "is the token endpoint of the identity provider too, which must not accept a grant of its own")
+	}
 }
 
 // validateEndpoint checks the address of a server that receives secrets.

@@ -34,6 +34,9 @@ var (
 	// ErrNoSubject: the upstream needs a token that is exchanged for the caller's, and the
 	// caller has none. It is an ErrCredentials too.
 	ErrNoSubject = fmt.Errorf("%w: the caller has no token that could be exchanged", ErrCredentials)
+	// ErrSubjectAudience: the upstream needs the ID token of the caller, and the caller's token
+	// is for another audience. It is an ErrNoSubject too.
+	ErrSubjectAudience = fmt.Errorf("%w: its token is not an ID token for id_jag.idp.client_id (aud)", ErrNoSubject)
 	// ErrLoginRequired: no operator is logged in at the authorization server of the
 	// upstream, or the login has ended. It is an ErrCredentials too.
 	ErrLoginRequired = fmt.Errorf("%w: a login is required", ErrCredentials)

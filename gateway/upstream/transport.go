@@ -183,6 +183,8 @@ type Caller struct {
 	// Session is the client's session; HasSession is false without one.
 	Session    session.ID
 	HasSession bool
+	// Params are the parameters of the initialize of the session, as far as its handle has them.
+	Params string
 }
 
 // CacheKey returns the key for data of a caller with its credentials: its principal, the id of its
@@ -208,7 +210,7 @@ func (c *Caller) Clone() *Caller {
 		return nil
 	}
 	who := *c.Principal
-	return &Caller{Principal: &who, Token: c.Token, Header: c.Header.Clone(), View: c.View, Session: c.Session, HasSession: c.HasSession}
+	return &Caller{Principal: &who, Token: c.Token, Header: c.Header.Clone(), View: c.View, Session: c.Session, HasSession: c.HasSession, Params: c.Params}
 }
 
 // Credentials authenticate the gateway at one upstream. They are safe for concurrent

@@ -201,6 +201,28 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestSecretsOfTheGateway: the secret of ${file:PATH} is mounted as a volume, whose files follow its changes.
+func TestSecretsOfTheGateway(t *testing.T) {
+	o, err := render(t, map[string]any{"image": map[string]any{"repository": "r"}, "gateway": map[string]any{"secretsSecret": "own"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range o.pods() {
+		for _, v := range pod.Spec.Volumes {
+			if v.Name != "secrets" {
+				continue
+			}
+			if v.Secret.SecretName != "own" || *v.Secret.DefaultMode != 0o440 || !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m core.VolumeMount) bool {
+				return m.Name == "secrets" && m.MountPath == "/etc/svc-secrets" && m.SubPath == "" && m.ReadOnly
+			}) {
+				t.Errorf("%+v, %+v", v.Secret, pod.Spec.Containers[0].VolumeMounts)
+			}
+			return
+		}
+	}
+	t.Error("no pod has the volume")
+}
+
 // TestMonitoring: with monitoring.enabled the chart has a ServiceMonitor and a PrometheusRule for
 // each part. The monitor selects one service, gives its targets the job that the rules name, and
 // both have the labels of the values.

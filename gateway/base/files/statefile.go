@@ -26,30 +26,55 @@ const (
 // missing file is [io/fs.ErrNotExist]; a larger file, and anything that is not a
 // regular file, is refused without being read. A symbolic link is followed.
 func Read(path string, max int) ([]byte, error) {
-	// Without O_NONBLOCK the opening of a pipe would block until it has a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	data, _, err := readRegular(path, max)
+	if unusable := new(unusableError); errors.As(err, &unusable) {
+		return nil, fmt.Errorf("%s %w: remove it", path, err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	return data, err
+}
+
+// unusableError is the reason why a file that can be opened is not read.
+type unusableError struct{ reason string }
+
+func (e *unusableError) Error() string { return e.reason }
+
+func unusablef(format string, args ...any) error {
+	return &unusableError{fmt.Sprintf(format, args...)}
+}
+
+// readRegular reads a regular file of at most max bytes. Nothing else is opened, because opening a
+// device can act on it; if a pipe replaces the file in between, opening it does not block.
+func readRegular(path string, max int) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file: remove it", path)
+		return nil, nil, unusablef("is not a regular file")
 	}
-	var data []byte
-	if info.Size() <= int64(max) {
-		// Do not rely on the size from before: the file may grow.
-		if data, err = io.ReadAll(io.LimitReader(f, int64(max)+1)); err != nil {
-			return nil, err
-		}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
 	}
-	if info.Size() > int64(max) || len(data) > max {
-		return nil, fmt.Errorf("%s has more than %d bytes: remove it", path, max)
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, nil, err
 	}
-	return data, nil
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, nil, unusablef("is not a regular file")
+	case info.Size() > int64(max):
+		return nil, nil, unusablef("has more than %d bytes (%d)", max, info.Size())
+	}
+	// Do not rely on the size from before: the file may grow.
+	data, err := io.ReadAll(io.LimitReader(f, int64(max)+1))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(data) > max:
+		return nil, nil, unusablef("has more than %d bytes", max)
+	}
+	return data, info, nil
 }
 
 // ReadJSON decodes a file of at most max bytes into what into refers to; found is false, without an

@@ -54,7 +54,7 @@ func TestReadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []struct{ name, path, want string }{
-		{"too large", file("large", strings.Repeat("x", 11)), "has more than 10 bytes: remove it"},
+		{"too large", file("large", strings.Repeat("x", 11)), "has more than 10 bytes (11): remove it"},
 		{"a directory", dir, "is not a regular file: remove it"},
 		{"a device", os.DevNull, "is not a regular file"},
 		{"a link to itself", loop, "too many levels"},

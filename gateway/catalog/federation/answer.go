@@ -35,7 +35,7 @@ func (f *Federation) Post(ctx context.Context, r *upstream.Request) (*upstream.R
 	if err := mcp.Scan(r.Body, &m); err != nil {
 		return nil, &upstream.Error{Upstream: Name, Op: "request", Kind: upstream.ErrInvalidRequest, Err: err}
 	}
-	if m.Kind != mcp.Request {
+	if m.Kind != mcp.Request && m.Method != mcp.MethodInitialize {
 		return upstream.Empty(http.StatusAccepted), nil
 	}
 	a := answer{Federation: f, m: &m, caller: r.Caller, requestID: r.RequestID, modern: mcp.Modern(r.Session.Version)}
@@ -54,7 +54,13 @@ func (f *Federation) Post(ctx context.Context, r *upstream.Request) (*upstream.R
 	case mcp.MethodListen:
 		return a.listen(ctx), nil
 	case mcp.MethodInitialize:
-		if !a.modern {
+		switch {
+		case m.Kind != mcp.Request:
+			return a.refuse(refusal.OfMessage(nil), "initialize has no id"), nil
+		case a.modern: // refused below
+		case m.InitializeVersion == "":
+			return a.refuse(refusal.OfMessage(&mcp.Error{Code: mcp.CodeInvalidParams, Reason: "invalid_protocol_version"}), "initialize has no protocolVersion"), nil
+		default:
 			return a.initialize(ctx), nil
 		}
 	case mcp.MethodPing, mcp.MethodSetLevel:
@@ -131,30 +137,39 @@ func (a *answer) refuse(why *refusal.Refusal, cause string) *upstream.Response {
 	return resp
 }
 
+// refuseCursor responds as servers of the official SDKs do, whose status is that of the generation.
+func (a *answer) refuseCursor(cause string) *upstream.Response {
+	refused := refusal.Cursor
+	if a.modern {
+		refused.Status = http.StatusBadRequest
+	}
+	return a.refuse(&refused, cause)
+}
+
 // list responds with one page of a merged list.
 func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response {
 	after, scope := "", a.scope()
 	if at := mcp.Find(a.m.Body, a.m.Spans.Params, "cursor"); at.Present() {
 		cursor, ok := mcp.StringValue(at.Of(a.m.Body))
 		if !ok {
-			return a.refuse(&refusal.Cursor, "the cursor is not a string")
+			return a.refuseCursor("the cursor is not a string")
 		}
 		var err error
 		if after, err = a.cursors.Open(scope, kind, cursor); err != nil {
-			return a.refuse(&refusal.Cursor, err.Error())
+			return a.refuseCursor(err.Error())
 		}
 	}
-	v, sent := a.merge.For(ctx, a.caller, kind), false
+	v, sent, apps := a.merge.For(ctx, a.caller, kind), false, a.declaresApps()
 	defer func() {
 		if !sent {
 			v.End()
 		}
 	}()
 	page, more, ok := v.Catalog.Page(kind, after, pageSize, func(it *catalog.Item) bool {
-		return it.Form(a.modern) != nil && a.may(it)
+		return it.Form(a.modern) != nil && a.may(it) && a.presents(it, apps)
 	})
 	if after != "" && !ok {
-		return a.refuse(&refusal.Cursor, catalog.ErrCursor.Error())
+		return a.refuseCursor(catalog.ErrCursor.Error())
 	}
 	next := ""
 	if more {
@@ -183,7 +198,7 @@ func (a *answer) list(ctx context.Context, kind mcp.ListKind) *upstream.Response
 	}
 	items := make([][]byte, len(page))
 	for i, it := range page {
-		items[i] = it.Form(a.modern)
+		items[i] = a.form(it, apps)
 	}
 	body := whole(items...)
 	if err := v.Count(len(body)); err != nil {

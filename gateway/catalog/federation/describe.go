@@ -76,11 +76,14 @@ func (a *answer) description(v *catalog.Shown) (all description) {
 		}
 		of := described{upstream: fd.Name, capabilities: a.declared.of(fd.Name)}
 		if offer := v.Offers[fd.Name]; offer != nil && a.opts.Config.Instructions != InstructionsNone {
-			if text := cleanInstructions(offer.Instructions); text != "" {
+			if text := cleanInstructions(a.Addresses(), fd.Name, offer.Instructions); text != "" {
 				if _, may := a.known(v, fd.Name); may {
 					of.instructions = text
 				}
 			}
+		}
+		if !a.uses(v, fd.Name) {
+			of.capabilities = of.capabilities.withoutApps()
 		}
 		if len(of.capabilities) > 0 || of.instructions != "" {
 			all = append(all, of)
@@ -170,9 +173,10 @@ func prefixNote(names *catalog.Names, upstream string) string {
 	return ""
 }
 
-// cleanInstructions removes invisible characters, and truncates the text to its bound.
-func cleanInstructions(text string) string {
-	text = mcp.RemoveInvisible(text)
+// cleanInstructions removes invisible characters, rewrites the addresses of skills to those that clients
+// see, and truncates the text to its bound.
+func cleanInstructions(addresses *catalog.Addresses, upstream, text string) string {
+	text = addresses.Instructions(upstream, mcp.RemoveInvisible(text))
 	if len(text) > maxInstructions {
 		text = strings.ToValidUTF8(text[:maxInstructions], "")
 	}

@@ -75,6 +75,7 @@ type Federation struct {
 	merge    *catalog.Merge
 	feeds    []*catalog.Feed // in the order of the file
 	mark     string          // mark of the lines around an upstream's instructions
+	noted    map[string]bool // upstreams whose addresses were reported; used by changed
 
 	unshared atomic.Bool // the last access to the store of the owners failed
 	watchers watchers
@@ -82,6 +83,8 @@ type Federation struct {
 	// seen are the URIs in results, and lookups the times of the last lookups of unknown names.
 	seen    *catalog.Provenance
 	lookups lookups
+	// toldApps are the upstreams of which tools for apps alone were reported.
+	toldApps sync.Map
 }
 
 var _ upstream.Transport = (*Federation)(nil)
@@ -89,7 +92,7 @@ var _ upstream.Transport = (*Federation)(nil)
 // New returns a Federation of all upstreams of opts.Lists. It sends nothing. Owners that cannot be read are logged,
 // and the next lists decide again.
 func New(opts Options) (*Federation, error) {
-	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now)}
+	f := &Federation{opts: opts, feeds: opts.Lists.Feeds(), private: map[string]*privateChange{}, seen: catalog.NewProvenance(opts.Now, opts.Seen), lookups: newLookups(opts.Now), noted: map[string]bool{}}
 	var naming []catalog.Naming
 	var identities []catalog.Identity
 	for _, fd := range f.feeds {
@@ -98,7 +101,7 @@ func New(opts Options) (*Federation, error) {
 		f.private[fd.Name] = &privateChange{wake: make(chan struct{}, 1)}
 	}
 	var err error
-	if f.names, err = catalog.NewNames(naming); err != nil {
+	if f.names, err = catalog.NewMergedNames(naming); err != nil {
 		return nil, err
 	}
 	path := ""
@@ -152,6 +155,14 @@ func (f *Federation) Merge() *catalog.Merge {
 	return f.merge
 }
 
+// Addresses returns the skill:// and ui:// addresses of the upstreams; nil if they stay as they are.
+func (f *Federation) Addresses() *catalog.Addresses {
+	if f == nil {
+		return nil
+	}
+	return f.names.Addresses()
+}
+
 // NamingOf returns the naming of the items of an upstream.
 func NamingOf(c *upstream.Config) catalog.Naming {
 	return catalog.Naming{Upstream: c.Name, Prefix: c.Prefix, Allow: c.Tools.Allow, Deny: c.Tools.Deny, Rename: c.Tools.Rename}
@@ -199,6 +210,7 @@ func (f *Federation) changed(before, after *catalog.Snapshot) {
 		f.declared.note(name, offer.Capabilities)
 	}
 	f.report(before.Catalog, after.Catalog)
+	f.reportAddresses(after)
 	f.notifyShared(before.Catalog, after.Catalog)
 	f.reportStore()
 	f.save()

@@ -46,6 +46,13 @@ func (f *Federation) Route(ctx context.Context, c *upstream.Caller, m *mcp.Messa
 	if kind != mcp.Tool {
 		routed = ""
 	}
+	if owner, ours, err := f.names.AddressOwner(kind, visible); ours {
+		if err == nil && catalog.ViewOf(c).Shows(kind, owner, visible) {
+			found, _ := f.at(owner, kind, visible, at)
+			return found
+		}
+		return f.nobody(m)
+	}
 	found, ok := f.find(ctx, c, kind, visible, at, routed)
 	if !ok && kind != mcp.Tool {
 		if f.opts.Fallback != "" && catalog.ViewOf(c).Shows(kind, f.opts.Fallback, visible) {

@@ -22,6 +22,9 @@ func (f *Federation) report(before, now *catalog.Catalog) {
 		}
 		args := []any{"upstream", left.Upstream, "kind", left.Kind.String(), "name", left.Own,
 			"visible_name", left.Visible, "reason", reason, "owner", left.Owner}
+		if left.Problem != "" {
+			args = append(args, "problem", left.Problem)
+		}
 		if fix := left.Remedy(); fix != "" {
 			args = append(args, "fix", fix)
 		}
@@ -57,6 +60,30 @@ func (f *Federation) report(before, now *catalog.Catalog) {
 		f.opts.Logger.Warn("further items are omitted from the lists", "items", more)
 	}
 	f.reportAlike(before, now)
+}
+
+// reportAddresses logs once for each upstream with skill:// or ui:// addresses that clients see other
+// ones, or that they see none because another upstream has the same name in addresses.
+func (f *Federation) reportAddresses(now *catalog.Snapshot) {
+	a := f.Addresses()
+	if a == nil {
+		return
+	}
+	for _, fd := range f.feeds {
+		offer := now.Offers[fd.Name]
+		if offer == nil || f.noted[fd.Name] || !offer.HasAddresses() {
+			continue
+		}
+		f.noted[fd.Name] = true
+		begin := a.Segment(fd.Name)
+		if other := a.Ambiguous(fd.Name); other != "" {
+			f.opts.Logger.Error("the skill:// and ui:// addresses of an upstream are withheld: the name of another upstream is the same in addresses",
+				"upstream", fd.Name, "other_upstream", other, "begin", begin, "fix", "give one of the two another name")
+			continue
+		}
+		f.opts.Logger.Info("clients see the skill:// and ui:// addresses of an upstream with its name in front, because there are several upstreams",
+			"upstream", fd.Name, "own", "ui://page", "visible", a.Visible(fd.Name, "ui://page"))
+	}
 }
 
 // reportAlike logs the items whose visible names newly look like those of other upstreams.

@@ -16,7 +16,8 @@ const maxSubscribed = 1000
 // subscribed are the resources of one subscriptions/listen at one upstream.
 type subscribed struct {
 	upstream *catalog.Feed
-	uris     []string
+	uris     []string // the upstream's own
+	visible  map[string]string
 }
 
 // ownersOf finds the upstreams of resources that a caller may use. all are the resources that
@@ -36,11 +37,12 @@ func (a *answer) ownersOf(ctx context.Context, uris []string) (at []subscribed, 
 			continue
 		}
 		all = append(all, uri)
-		if j := slices.IndexFunc(at, func(s subscribed) bool { return s.upstream == u }); j >= 0 {
-			at[j].uris = append(at[j].uris, uri)
-		} else {
-			at = append(at, subscribed{u, []string{uri}})
+		j := slices.IndexFunc(at, func(s subscribed) bool { return s.upstream == u })
+		if j < 0 {
+			j, at = len(at), append(at, subscribed{upstream: u, visible: map[string]string{}})
 		}
+		own, _ := a.names.Own(owner, mcp.Resource, uri)
+		at[j].uris, at[j].visible[own] = append(at[j].uris, own), uri
 	}
 	return at, all
 }
@@ -51,13 +53,13 @@ func followResources(w *watcher, who *upstream.Caller, s subscribed) {
 	s.upstream.Subscribe(w.ctx, &catalog.Subscription{
 		What: "resources", Caller: who, Notifications: map[string]any{"resourceSubscriptions": s.uris},
 		Take: func(m *mcp.Message) {
-			if m.Method == mcp.NotificationResourceUpdated && slices.Contains(s.uris, m.URI) {
-				w.updated(m.URI)
+			if uri, ok := s.visible[m.URI]; ok && m.Method == mcp.NotificationResourceUpdated {
+				w.updated(uri)
 			}
 		},
 		Again: func() {
 			for _, uri := range s.uris {
-				w.updated(uri)
+				w.updated(s.visible[uri])
 			}
 		},
 	})

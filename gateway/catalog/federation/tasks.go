@@ -45,12 +45,12 @@ func (a *answer) upstreamsOf(ctx context.Context, handles []string) (at []watche
 // followTasks subscribes to tasks at their upstream as the client, and forwards its
 // notifications. capabilities are those that the client declares, because an upstream may require
 // the extension.
-func followTasks(w *watcher, who *upstream.Caller, t watchedTasks, capabilities json.RawMessage) {
+func (f *Federation) followTasks(w *watcher, who *upstream.Caller, t watchedTasks, capabilities json.RawMessage) {
 	t.upstream.Subscribe(w.ctx, &catalog.Subscription{
 		What: "tasks", Caller: who, Notifications: map[string]any{"taskIds": t.handles}, Capabilities: capabilities,
 		Take: func(m *mcp.Message) {
 			handle, _ := mcp.StringValue(mcp.Find(m.Body, m.Spans.Params, "taskId").Of(m.Body))
-			if m.Method == mcp.NotificationTasks && slices.Contains(t.handles, handle) {
+			if m.Method == mcp.NotificationTasks && slices.Contains(t.handles, handle) && f.Addresses().Apply(t.upstream.Name, "", m) {
 				w.pass(retag(m, w.subscription))
 			}
 		},

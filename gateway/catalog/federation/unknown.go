@@ -37,12 +37,16 @@ func (a *answer) unknown() *upstream.Response {
 	default:
 		return nil
 	}
+	err := a.addressError()
 	if e.Detail == "" {
 		e.Detail = "no server has a resource of this URI"
 		e.More = mcp.AppendString([]byte(`,"uri":`), a.m.URI)
-		if !a.modern && !a.caller.HasSession { // in a session as servers of the official SDKs respond
+		if err == nil && !a.modern && !a.caller.HasSession { // in a session as servers of the official SDKs respond
 			e.Code = mcp.CodeResourceNotFound
 		}
+	}
+	if err != nil {
+		e.Detail = err.Error()
 	}
 	status := http.StatusOK // in revisions with sessions a 404 ends the session
 	if a.modern {
@@ -51,6 +55,17 @@ func (a *answer) unknown() *upstream.Response {
 	resp := upstream.Message(status, mcp.AppendErrorBody(nil, &e))
 	resp.Refused = &upstream.Refused{Kind: refusal.NoRoute.Kind, Cause: a.m.Method + ": " + e.Detail}
 	return resp
+}
+
+// addressError returns the error of a skill:// or ui:// address that no upstream of the caller's view has;
+// nil for other requests.
+func (a *answer) addressError() error {
+	kind, visible, _, _ := asks(a.m)
+	owner, ours, err := a.names.AddressOwner(kind, visible)
+	if ours && err == nil && !catalog.ViewOf(a.caller).Shows(kind, owner, visible) {
+		err = catalog.NoUpstream(visible)
+	}
+	return err
 }
 
 // offersTasks reports whether an upstream of the caller's view has tasks in the client's
@@ -71,6 +86,6 @@ func (a *answer) offersTasks() bool {
 
 // declaresTasks reports whether the client declares the tasks extension.
 func (a *answer) declaresTasks() bool {
-	extensions := mcp.Find(a.m.Body, mcp.Find(a.m.Body, a.m.Spans.Meta, mcp.MetaClientCapabilities), "extensions")
-	return mcp.Find(a.m.Body, extensions, mcp.ExtensionTasks).Present()
+	_, settings := a.extension(mcp.ExtensionTasks)
+	return settings.Present()
 }

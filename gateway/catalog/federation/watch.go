@@ -239,7 +239,7 @@ func (a *answer) listen(ctx context.Context) *upstream.Response {
 		capabilities = slices.Clone(at.Of(a.m.Body))
 	}
 	for _, t := range tasks {
-		go followTasks(w, a.caller.Clone(), t, capabilities)
+		go a.followTasks(w, a.caller.Clone(), t, capabilities)
 	}
 	for _, s := range resources {
 		go followResources(w, a.caller.Clone(), s)

@@ -1,10 +1,12 @@
 package search
 
 import (
+	"context"
 	"encoding/json"
 
 	"svc/gateway/mcp"
 	"svc/gateway/refusal"
+	"svc/gateway/upstream"
 )
 
 // CallName is the name of the tool that calls a tool that a search has found.
@@ -22,6 +24,17 @@ const callDefinition = `{"name":"` + CallName + `","title":"Call a tool that was
 // Calls reports whether a message asks for the call of another tool.
 func (s *Service) Calls(m *mcp.Message) bool {
 	return s != nil && s.opts.Call && m.Method == mcp.MethodToolsCall && m.Name == CallName
+}
+
+// ForApps reports whether a tool of an upstream is known to be for apps alone, by its own name: a model
+// that uses the search may not call it.
+func (s *Service) ForApps(ctx context.Context, c *upstream.Caller, upstream, own string) bool {
+	fd := s.opts.Lists.Feed(upstream)
+	if fd == nil {
+		return false
+	}
+	apps, _ := fd.ForApps(ctx, c, own)
+	return apps
 }
 
 // Unwrap replaces m by the call in its arguments. Other members of its params are

@@ -116,10 +116,14 @@ func (s *Service) index(c *catalog.Catalog) *Index {
 	return x.kept[len(x.kept)-1].index
 }
 
-// indexOf returns a new index of tools, without those whose names are taken by the gateway's own.
+// indexOf returns a new index of tools, without those that are for apps alone, and those whose names are
+// taken by the gateway's own.
 func (s *Service) indexOf(items []*catalog.Item) *Index {
 	var tools []*Tool
 	for _, it := range items {
+		if it.ForApps {
+			continue
+		}
 		if t, err := parseTool(it.Upstream, it.JSON); err == nil && t.Name != Name && (t.Name != CallName || !s.opts.Call) {
 			tools = append(tools, t)
 		}

@@ -250,6 +250,31 @@ func uriScheme(uri string) (scheme, rest string, ok bool) {
 	return scheme, rest, ok && len(scheme) > 1
 }
 
+// maxLaxScheme bounds the text in which LaxScheme looks for a scheme, in bytes.
+const maxLaxScheme = 1 << 10
+
+// LaxScheme returns the scheme in lower case that the laxest of parsers may find in a URI without a valid
+// one: with escapes, spaces, controls, invisible characters or letters of other widths before its colon.
+// It is empty for none.
+func LaxScheme(uri string) string {
+	for range maxDecodings + 1 {
+		plain := strings.Map(func(r rune) rune {
+			if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+				return -1
+			}
+			return r
+		}, uri)
+		plain = fold(plain[:min(len(plain), maxLaxScheme)])
+		if scheme, _, ok := CutScheme(plain); ok {
+			return scheme
+		}
+		if uri = Unescape(plain); uri == plain {
+			break
+		}
+	}
+	return ""
+}
+
 func splitURI(scheme, rest string) (u splitted, ok bool) {
 	u = splitted{path: rest, web: slices.Contains(Special, scheme)}
 	if after, hosted := strings.CutPrefix(rest, "//"); hosted {

@@ -98,3 +98,14 @@ func FuzzURIPrefix(f *testing.F) {
 		}
 	})
 }
+
+func TestLaxScheme(t *testing.T) {
+	for uri, want := range map[string]string{
+		" ui://x": "ui", "u\ti:x": "ui", "u%69:x": "ui", "%2575i%3A//x": "ui", "\ufeffUI://x": "ui", "ｕｉ：//x": "ui", "u\u200bi:x": "ui",
+		"a b:c": "ab", "ui": "", "x/ui://x": "", "1:x": "", "": "", strings.Repeat("x", 2<<10) + ":": "",
+	} {
+		if got := LaxScheme(uri); got != want {
+			t.Errorf("%.40q: %q, want %q", uri, got, want)
+		}
+	}
+}

@@ -149,7 +149,11 @@ func handleParams(m *mcp.Message) string {
 	// The icons, addresses and descriptions of clients are the longest part.
 	info := without(body, mcp.Find(body, params, "clientInfo"), "icons", "websiteUrl", "description", "title")
 	able := mcp.Find(body, params, "capabilities")
-	for _, capabilities := range [][]byte{able.Of(body), without(body, able, "experimental", "extensions")} {
+	known := mcp.AppendObject(nil, body, mcp.Find(body, able, "extensions"), func(name []byte) bool {
+		return !slices.Contains([]string{mcp.ExtensionUI, mcp.ExtensionSkills, mcp.ExtensionTasks}, string(name))
+	})
+	few := mcp.AppendObject(nil, body, able, func(name []byte) bool { return string(name) == "experimental" }, mcp.Member{Name: "extensions", Value: known})
+	for _, capabilities := range [][]byte{able.Of(body), without(body, able, "experimental"), few, without(body, able, "experimental", "extensions")} {
 		text := mcp.AppendObject(nil, nil, mcp.Span{}, nil,
 			mcp.Member{Name: "protocolVersion", Value: mcp.Find(body, params, "protocolVersion").Of(body)},
 			mcp.Member{Name: "capabilities", Value: capabilities},
@@ -163,7 +167,7 @@ func handleParams(m *mcp.Message) string {
 
 // Caller is the client of this request in the form that transports use.
 func (r *Request) Caller() upstream.Caller {
-	return upstream.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined}
+	return upstream.Caller{Principal: r.Who, Token: r.Token, Header: r.Header, View: r.View, Session: r.Handle.ID, HasSession: r.Joined, Params: r.Handle.Params}
 }
 
 // Client is the client's session as a key of its upstream sessions.

@@ -3,7 +3,6 @@ package credentials
 import (
 	"context"
 	"net/url"
-	"time"
 
 	"svc/gateway/mcp"
 	"svc/gateway/upstream"
@@ -19,10 +18,6 @@ type ClientCredentials struct {
 }
 
 var _ upstream.Credentials = (*ClientCredentials)(nil)
-
-func newClientCredentials(name string, c *upstream.ClientCredentials, now func() time.Time) *ClientCredentials {
-	return &ClientCredentials{upstream: name, config: *c, endpoint: newEndpoint(&c.TokenEndpoint, now)}
-}
 
 // Fields implements upstream.Credentials. The token is the gateway's own, for every caller.
 func (c *ClientCredentials) Fields(ctx context.Context, _ *upstream.Caller) ([]mcp.Field, error) {

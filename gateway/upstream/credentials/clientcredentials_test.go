@@ -35,11 +35,8 @@ func (e *credentialsServer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func newCredentials(e *credentialsServer) *ClientCredentials {
-	c := New(upstream.Config{Name: "up", Credentials: &upstream.CredentialsConfig{ClientCredentials: &upstream.ClientCredentials{TokenEndpoint: upstream.TokenEndpoint{
-		TokenURL: "https://login.example/token?x=s3cret-query", ClientID: "the gateway", ClientSecret: "s3cret%", Scopes: []string{"a", "b"}, Resource: "https://up/mcp",
-	}}}}, Options{Now: time.Now}).(*ClientCredentials)
-	c.endpoint.Client.Transport = e
-	return c
+	config := upstream.ClientCredentials{TokenEndpoint: upstream.TokenEndpoint{Scopes: []string{"a", "b"}, Resource: "https://up/mcp"}}
+	return &ClientCredentials{upstream: "up", config: config, endpoint: endpointAt("https://login.example/token?x=s3cret-query", "the gateway", "s3cret%", e)}
 }
 
 func issue(body string) func(http.ResponseWriter, *http.Request, int32) {
@@ -206,7 +203,8 @@ func TestHostileTokenEndpoints(t *testing.T) {
 
 // Without the section no request is sent.
 func TestWithoutCredentials(t *testing.T) {
-	if _, ok := New(upstream.Config{}, Options{Now: time.Now}).(upstream.StaticHeaders); !ok {
+	none, err := New(upstream.Config{}, Options{Now: time.Now})
+	if _, ok := none.(upstream.StaticHeaders); !ok || err != nil {
 		t.Error("there are credentials")
 	}
 }

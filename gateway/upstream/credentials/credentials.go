@@ -1,10 +1,12 @@
 package credentials
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
+	"svc/gateway/base/diag"
 	"svc/gateway/upstream"
 )
 
@@ -15,23 +17,34 @@ type Options struct {
 	Now      func() time.Time
 }
 
-// New returns the credentials of an upstream with a validated configuration. It sends no request.
-func New(c upstream.Config, o Options) upstream.Credentials {
-	switch s := c.Credentials; {
-	case s == nil:
-		return upstream.StaticHeaders{}
-	case s.TokenExchange != nil:
-		return newTokenExchange(c.Name, s.TokenExchange, o.Now)
-	case s.AuthorizationCode != nil:
-		return newAuthorizationCode(&c, o)
-	default:
-		return newClientCredentials(c.Name, s.ClientCredentials, o.Now)
+// New returns the credentials of an upstream with a validated configuration. It reads the keys of
+// clients, and sends no request.
+func New(c upstream.Config, o Options) (upstream.Credentials, error) {
+	s := c.Credentials
+	if s == nil {
+		return upstream.StaticHeaders{}, nil
 	}
-}
-
-// newEndpoint returns a token endpoint of the configuration.
-func newEndpoint(c *upstream.TokenEndpoint, now func() time.Time) *Endpoint {
-	return &Endpoint{URL: c.TokenURL, ID: c.ClientID, Secret: c.ClientSecret, Client: NewClient(), Now: now}
+	if s.AuthorizationCode != nil {
+		return newAuthorizationCode(&c, o), nil
+	}
+	var endpoints []*Endpoint
+	var failure error
+	s.TokenClients(diag.At{}, func(_ diag.At, t *upstream.TokenClient) {
+		key, err := ReadClientKey(t)
+		if err != nil && failure == nil {
+			failure = fmt.Errorf("upstream %q: client_key_file: %s %w", c.Name, t.ClientKeyFile, err)
+		}
+		endpoints = append(endpoints, &Endpoint{URL: t.TokenURL, ID: t.ClientID, Secret: t.ClientSecret, Key: key, Client: NewClient(), Now: o.Now})
+	})
+	switch {
+	case failure != nil:
+		return nil, failure
+	case s.TokenExchange != nil:
+		return newPerCaller(c.Name, o.Now, (&exchange{*s.TokenExchange, endpoints[0]}).ask), nil
+	case s.IDJAG != nil:
+		return newPerCaller(c.Name, o.Now, (&idJAG{*s.IDJAG, endpoints[0], endpoints[1]}).ask), nil
+	}
+	return &ClientCredentials{upstream: c.Name, config: *s.ClientCredentials, endpoint: endpoints[0]}, nil
 }
 
 // addTarget adds the scopes and the resource of the requested token.

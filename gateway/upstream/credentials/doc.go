@@ -6,13 +6,15 @@
 // Credentials provides the tokens that the gateway sends to upstreams.
 //
 // No token is logged. Tokens are only in memory, except those of an operator's login, which
-// grant.go stores.
+// grant.go stores. PerCaller keeps the tokens of callers, of whatever section: exchange and idJAG
+// only request them. The grants of idJAG (ID-JAG) are used once and kept nowhere.
 //
 // # Endpoint
 //
 // Endpoint requests tokens from OAuth token endpoints. Such an endpoint is an external
 // server: its responses are bounded in size and time, its redirects are not followed, and of its
-// error responses only the OAuth error code is used.
+// error responses only the OAuth error code is used. Its client authenticates with a secret, or with
+// a ClientKey.
 //
 // # Grant
 //

@@ -42,6 +42,8 @@ type Endpoint struct {
 	URL, ID, Secret string
 	// Method is the client authentication method; empty means Basic.
 	Method string
+	// Key authenticates the client in place of a secret, if it is set.
+	Key    *ClientKey
 	Client *http.Client
 	Now    func() time.Time
 }
@@ -113,8 +115,16 @@ func (e *Endpoint) Revoke(ctx context.Context, address, token string) error {
 
 // request returns a request with the client authentication.
 func (e *Endpoint) request(ctx context.Context, address string, form url.Values) (*http.Request, error) {
-	if e.Method == Post || e.Method == None {
+	if e.Method == Post || e.Method == None || e.Key != nil {
 		form.Set("client_id", e.ID)
+	}
+	if e.Key != nil {
+		assertion, err := e.Key.assertion(e.ID, e.URL, e.Now())
+		if err != nil {
+			return nil, err
+		}
+		form.Set("client_assertion_type", typeAssertion)
+		form.Set("client_assertion", assertion)
 	}
 	if e.Method == Post {
 		form.Set("client_secret", e.Secret)
@@ -125,14 +135,24 @@ func (e *Endpoint) request(ctx context.Context, address string, form url.Values)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
-	if e.Method == Basic || e.Method == "" {
+	if e.Key == nil && (e.Method == Basic || e.Method == "") {
 		req.SetBasicAuth(url.QueryEscape(e.ID), url.QueryEscape(e.Secret))
 	}
 	return req, nil
 }
 
-// Ask requests a token.
+// Ask requests an access token.
 func (e *Endpoint) Ask(ctx context.Context, form url.Values) (*Answer, error) {
+	a, err := e.AskGrant(ctx, form)
+	if err == nil && !strings.EqualFold(a.TokenType, "Bearer") {
+		return nil, errors.New("the token endpoint issued a token of another type than Bearer")
+	}
+	return a, err
+}
+
+// AskGrant requests a token that is presented at another token endpoint: its token_type has no
+// meaning (RFC 8693, section 2.2.1).
+func (e *Endpoint) AskGrant(ctx context.Context, form url.Values) (*Answer, error) {
 	req, err := e.request(ctx, e.URL, form)
 	if err != nil {
 		return nil, err
@@ -171,8 +191,6 @@ func read(resp *http.Response, body []byte) (*Answer, error) {
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return nil, &Error{Status: resp.StatusCode, Code: Code(a.Code)}
-	case !strings.EqualFold(a.TokenType, "Bearer"):
-		return nil, errors.New("the token endpoint issued a token of another type than Bearer")
 	case a.AccessToken == "" || !presentable(a.AccessToken):
 		return nil, errors.New("the token endpoint issued no token that fits into a header")
 	case !presentable(a.RefreshToken):

@@ -64,8 +64,10 @@ func kindOf(err error) error {
 	if errors.As(err, new(*errLeft)) {
 		return context.Canceled
 	}
-	if errors.Is(err, upstream.ErrLoginRequired) {
-		return upstream.ErrLoginRequired
+	for _, kind := range [...]error{upstream.ErrLoginRequired, upstream.ErrSubjectAudience} {
+		if errors.Is(err, kind) {
+			return kind
+		}
 	}
 	return upstream.ErrCredentials
 }

@@ -15,12 +15,16 @@ import (
 	"svc/gateway/upstream"
 )
 
-func newExchange(e *credentialsServer) *TokenExchange {
-	x := New(upstream.Config{Name: "up", Credentials: &upstream.CredentialsConfig{TokenExchange: &upstream.TokenExchange{
-		TokenEndpoint: upstream.TokenEndpoint{TokenURL: "https://login.example/token", ClientID: "gw", ClientSecret: "s3cret", Scopes: []string{"a", "b"}, Resource: "https://up/mcp"}, Audience: "up",
-	}}}, Options{Now: time.Now}).(*TokenExchange)
-	x.endpoint.Client.Transport = e
-	return x
+func newExchange(e *credentialsServer) *PerCaller {
+	config := upstream.TokenExchange{TokenEndpoint: upstream.TokenEndpoint{Scopes: []string{"a", "b"}, Resource: "https://up/mcp"}, Audience: "up"}
+	return newPerCaller("up", time.Now, (&exchange{config, endpointAt("https://login.example/token", "gw", "s3cret", e)}).ask)
+}
+
+// endpointAt is a token endpoint that a test answers for.
+func endpointAt(url, id, secret string, e http.RoundTripper) *Endpoint {
+	client := NewClient()
+	client.Transport = e
+	return &Endpoint{URL: url, ID: id, Secret: secret, Client: client, Now: time.Now}
 }
 
 // with is a caller with a verified token.
@@ -31,14 +35,14 @@ func with(subject string, valid time.Duration) *upstream.Caller {
 	}
 }
 
-// exchange responds with a token that contains the caller's token and the number of the request.
-func exchange(lifetime int) func(http.ResponseWriter, *http.Request, int32) {
+// exchanged responds with a token that contains the caller's token and the number of the request.
+func exchanged(lifetime int) func(http.ResponseWriter, *http.Request, int32) {
 	return func(w http.ResponseWriter, r *http.Request, n int32) {
 		issue(fmt.Sprintf(`{"access_token":"for-%s-%%d","token_type":"Bearer","issued_token_type":%q,"expires_in":%d}`, r.PostFormValue("subject_token"), typeAccessToken, lifetime))(w, r, n)
 	}
 }
 
-func presented(t *testing.T, x *TokenExchange, c *upstream.Caller) string {
+func presented(t *testing.T, x *PerCaller, c *upstream.Caller) string {
 	t.Helper()
 	fields, err := x.Fields(t.Context(), c)
 	if err != nil {
@@ -63,7 +67,7 @@ func TestTheRequestForAnExchange(t *testing.T) {
 		if id, secret, _ := r.BasicAuth(); id != "gw" || secret != "s3cret" || len(r.PostForm) != len(want) {
 			t.Errorf("%s %s %v", id, secret, r.PostForm)
 		}
-		exchange(3600)(w, r, n)
+		exchanged(3600)(w, r, n)
 	}})
 	if got := presented(t, x, with("anna", time.Hour)); got != "Bearer for-anna-1" {
 		t.Error(got)
@@ -77,7 +81,7 @@ func TestAnExchangedTokenIsKeptForItsCaller(t *testing.T) {
 		own, issued, until time.Duration
 	}{{time.Hour, 10 * time.Minute, 10*time.Minute - early}, {10 * time.Minute, time.Hour, 10*time.Minute - early}} {
 		synctest.Test(t, func(t *testing.T) {
-			x := newExchange(&credentialsServer{answer: exchange(int(tt.issued.Seconds()))})
+			x := newExchange(&credentialsServer{answer: exchanged(int(tt.issued.Seconds()))})
 			anna, bert := with("anna", tt.own), with("bert", tt.own)
 			if a, b := presented(t, x, anna), presented(t, x, bert); a != "Bearer for-anna-1" || b != "Bearer for-bert-2" {
 				t.Errorf("%s, %s", a, b)
@@ -96,7 +100,7 @@ func TestAnExchangedTokenIsKeptForItsCaller(t *testing.T) {
 
 // A caller without a token, or with an expired one, causes no request.
 func TestWithoutACallersTokenNothingIsAsked(t *testing.T) {
-	e := &credentialsServer{answer: exchange(60)}
+	e := &credentialsServer{answer: exchanged(60)}
 	x := newExchange(e)
 	unverified := with("anna", time.Hour)
 	unverified.Token = nil
@@ -126,7 +130,7 @@ func TestCallersDoNotShareFailures(t *testing.T) {
 				fmt.Fprint(w, `{"error":"invalid_grant"}`)
 				return
 			}
-			exchange(3600)(w, r, n)
+			exchanged(3600)(w, r, n)
 		}})
 		if _, err := x.Fields(t.Context(), with("bad", time.Hour)); err == nil || !strings.Contains(err.Error(), "invalid_grant") {
 			t.Errorf("%v", err)
@@ -168,11 +172,11 @@ func TestExchangesThatAreRefused(t *testing.T) {
 
 // However many tokens callers present, the memory for them is bounded.
 func TestExchangedTokensAreBounded(t *testing.T) {
-	x := newExchange(&credentialsServer{answer: exchange(3600)})
+	x := newExchange(&credentialsServer{answer: exchanged(3600)})
 	var wg sync.WaitGroup
 	for part := range 8 {
 		wg.Go(func() {
-			for i := range maxExchanged / 4 {
+			for i := range maxCallers / 4 {
 				if _, err := x.Fields(t.Context(), with(fmt.Sprintf("t%d-%d", part, i), time.Hour)); err != nil {
 					t.Error(err)
 				}
@@ -180,7 +184,7 @@ func TestExchangedTokensAreBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(x.kept) != maxExchanged || x.order.Len() != maxExchanged {
+	if len(x.kept) != maxCallers || x.order.Len() != maxCallers {
 		t.Errorf("%d and %d are kept", len(x.kept), x.order.Len())
 	}
 }

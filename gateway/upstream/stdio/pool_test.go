@@ -48,7 +48,7 @@ func TestSharing(t *testing.T) {
 				t.Errorf("%v, want %s", got, want)
 			}
 			began := r.open(caller("alice")).must("began", "")
-			if own := mode == upstream.SharingSession; strings.Contains(began, `"roots"`) != own {
+			if own := mode == upstream.SharingSession; strings.Contains(began, `"roots"`) != own || strings.Contains(began, `"extensions":`+mcp.HostExtensions) == own {
 				t.Errorf("the process was told of %s", began)
 			}
 		})

@@ -145,12 +145,13 @@ func (t *Transport) slotOfSession(s *session, c *upstream.Caller, params []byte,
 }
 
 // neutralParams are the params of an initialize for several clients: it declares no
-// capability that would let a server send requests to one of them.
+// capability that would let a server send requests to one of them, and the extensions with which
+// the gateway reads lists, so that the process has the tools that are in them.
 func (t *Transport) neutralParams(revision string) []byte {
 	if known := mcp.LegacyRevisions(); !slices.Contains(known, revision) {
 		revision = known[0]
 	}
-	return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"svc","version":%s}}`, revision, mcp.AppendString(nil, t.opts.Version))
+	return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{"extensions":%s},"clientInfo":{"name":"svc","version":%s}}`, revision, mcp.HostExtensions, mcp.AppendString(nil, t.opts.Version))
 }
 
 // sharingGateway is the sharing of the gateway's own requests.

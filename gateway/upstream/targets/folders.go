@@ -23,9 +23,12 @@ var shared = []string{
 	"/usr/local/share", "/var", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp", "/private", "/private/etc", "/private/tmp", "/private/var",
 }
 
+// secretsDir is the folder in which Docker, Podman and Kubernetes mount secrets.
+const secretsDir = "/run/secrets"
+
 // Hidden returns the paths that the programs of upstreams must not open: the folders of the
-// configuration, of the audit file, and of files with secrets, and the state directory. The
-// paths contain no symbolic links.
+// configuration, of the audit file, and of files with secrets, the files of ${file:PATH}, and the
+// state directory. The folders of the paths are no symbolic links.
 func Hidden(s *Settings) []string {
 	files, state := s.PrivateFiles, s.StateDir
 	hidden := []string{}
@@ -49,7 +52,49 @@ func Hidden(s *Settings) []string {
 	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" {
 		add(credentials)
 	}
+	steps := []string{}
+	for _, path := range s.SecretFiles {
+		real, links := follow(path)
+		for _, step := range append(links, real) {
+			steps = append(steps, step)
+			switch {
+			case filepath.Base(step) == "..data": // a Kubernetes volume, which gets a new folder with each change
+				add(filepath.Dir(step))
+			case stdio.Within(step, secretsDir):
+				add(secretsDir)
+			}
+		}
+	}
+	for _, step := range steps { // links too, so that no program replaces them
+		if within(step, hidden) == "" {
+			hidden = append(hidden, step)
+		}
+	}
 	return hidden
+}
+
+// follow returns where a path leads, and the symbolic links on the way, each below a folder without
+// links. What does not exist is taken as it is written.
+func follow(path string) (real string, links []string) {
+	const most = 255 // links; the kernel follows 40
+	root := filepath.VolumeName(path) + string(filepath.Separator)
+	real, rest := root, filepath.ToSlash(path)[len(root)-1:]
+	for rest != "" {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		next := filepath.Join(real, name)
+		target, err := os.Readlink(next)
+		switch {
+		case err != nil || len(links) == most:
+			real = next
+			continue
+		case filepath.IsAbs(target):
+			real = root
+		}
+		links = append(links, next)
+		rest = target + "/" + rest
+	}
+	return real, links
 }
 
 // isShared reports whether a folder is used by more than the gateway.

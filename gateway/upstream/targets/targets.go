@@ -42,6 +42,8 @@ type Settings struct {
 	ChildrenDir string
 	// PrivateFiles are the files that no program of an upstream may open.
 	PrivateFiles []string
+	// SecretFiles are such files too; their folders belong to others, unless they are made for secrets.
+	SecretFiles []string
 }
 
 // Open returns the upstreams of a validated configuration by name. It sends no requests
@@ -78,7 +80,11 @@ func NewOpener(s *Settings, o Options) *Opener {
 func (o *Opener) Open(i int) (*upstream.Upstream, error) {
 	c := o.settings.Upstreams[i].WithBreaker(o.settings.Federated)
 	if !c.IsProcess() {
-		return upstream.Open(c, credentials.New(c, credentials.Options{StateDir: o.settings.StateDir, Now: o.opts.Now}), o.opts.Logger, o.opts.Now)
+		presented, err := credentials.New(c, credentials.Options{StateDir: o.settings.StateDir, Now: o.opts.Now})
+		if err != nil {
+			return nil, err
+		}
+		return upstream.Open(c, presented, o.opts.Logger, o.opts.Now)
 	}
 	if o.programs == nil {
 		var err error

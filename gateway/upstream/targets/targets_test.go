@@ -59,11 +59,11 @@ func TestHidden(t *testing.T) {
 	_ = os.Mkdir(filepath.Join(dir, "real"), 0o700)
 	_ = os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "link"))
 	f := load(t, dir, "audit: {path: "+dir+"/link/audit.jsonl, checkpoint_key_file: /etc/svc-checkpoint.key}\nstate_dir: "+dir+"/state\nsessions: {key_file: /etc/svc-test/key}\n"+
-		"tls: {cert_file: "+dir+"/tls/cert, key_file: "+dir+"/tls/key}\nupstreams: [{name: a, url: 'https://a/', tls: {cert_file: /x/c, key_file: /x/k}}]\n")
+		"tls: {cert_file: "+dir+"/tls/cert, key_file: "+dir+"/tls/key}\nupstreams: [{name: a, url: 'https://a/', tls: {cert_file: /x/c, key_file: /x/k}, credentials: {client_credentials: {token_url: 'https://l/', client_id: a, client_key_file: /y/k}}}]\n")
 	t.Setenv("CREDENTIALS_DIRECTORY", dir+"/credentials")
 	got := Hidden(f)
 	slices.Sort(got)
-	want := []string{dir + "/credentials", dir + "/etc", dir + "/license", dir + "/real", dir + "/state", dir + "/tls", "/etc/svc-checkpoint.key", "/etc/svc-test", "/x"}
+	want := []string{dir + "/credentials", dir + "/etc", dir + "/license", dir + "/real", dir + "/state", dir + "/tls", "/etc/svc-checkpoint.key", "/etc/svc-test", "/x", "/y"}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -304,5 +304,49 @@ func TestTheStateOfEachKindOfUpstream(t *testing.T) {
 	}
 	if _, ok := StatsOf(&upstream.Upstream{Name: "own"}); ok {
 		t.Error("the gateway itself has a state of connections")
+	}
+}
+
+// Of a secret's file are hidden the file, the links on the way and what they lead to; its folder
+// only where it is made for secrets: a Kubernetes volume, whose files are below ..data, and
+// $CREDENTIALS_DIRECTORY.
+func TestSecretFilesAreHidden(t *testing.T) {
+	dir := tempDir(t)
+	for link, target := range map[string]string{
+		"volume/..data": "..2026_1", "volume/token": "..data/token", "volume/sub": "..data/sub",
+		"chain/a": "../chain/./b", "chain/b": dir + "/folder/c", "folder": "real", "loop/a": "b", "loop/b": "a",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o700), os.Symlink(target, filepath.Join(dir, link))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir+"/volume/..2026_1/sub", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir+"/credentials")
+	for path, want := range map[string][]string{
+		"/volume/token":       {"/volume"},
+		"/volume/sub/token":   {"/volume"},
+		"/volume/..data/x":    {"/volume"},
+		"/plain/token":        {"/plain/token"},
+		"/plain/../missing/x": {"/missing/x"},
+		"/chain/a":            {"/chain/a", "/chain/b", "/folder", "/real/c"},
+		"/folder/../c":        {"/folder", "/c"},
+		"/credentials/token":  nil,
+		"/state/token":        nil, // in a folder that is hidden anyway
+	} {
+		want = append([]string{"/state", "/credentials"}, want...)
+		for i := range want {
+			want[i] = dir + want[i]
+		}
+		if got := Hidden(&Settings{StateDir: dir + "/state", SecretFiles: []string{dir + path}}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	if real, links := follow(dir + "/loop/a"); len(links) != 255 || real != dir+"/loop/b" && real != dir+"/loop/a" {
+		t.Errorf("a loop: %s, %d links", real, len(links))
+	}
+	if got := Hidden(&Settings{StateDir: "/state", SecretFiles: []string{"/run/secrets/x/y"}}); !slices.Contains(got, secretsDir) {
+		t.Errorf("/run/secrets: %v", got)
 	}
 }

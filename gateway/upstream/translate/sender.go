@@ -105,13 +105,17 @@ func declaration(body []byte, capabilities mcp.Span) (declared []byte, cause str
 			}
 		}
 	}
-	leave := func(names ...string) []byte {
+	leave := func(extensions []byte, names ...string) []byte {
 		return mcp.AppendObject(nil, body, capabilities, func(name []byte) bool {
 			return !slices.Contains(names, string(name)) || slices.Contains(nulls, string(name))
-		})
+		}, mcp.Member{Name: "extensions", Value: extensions})
 	}
-	if declared = leave("elicitation", "sampling", "experimental"); len(declared) > maxDeclared {
-		declared = leave("elicitation", "sampling")
+	extensions := carriedExtensions(body, capabilities)
+	if declared = leave(extensions, "elicitation", "sampling", "experimental"); len(declared) > maxDeclared {
+		declared = leave(extensions, "elicitation", "sampling")
+	}
+	if len(declared) > maxDeclared {
+		declared = leave(nil, "elicitation", "sampling")
 	}
 	if len(declared) > maxDeclared {
 		return nil, fmt.Sprintf("the capabilities have more than %d bytes", maxDeclared)

@@ -32,6 +32,20 @@ var errHello = errors.New("clientInfo and capabilities are too large for a sessi
 // carried are the client capabilities that exist in both generations.
 var carried = []string{"elicitation", "sampling", "roots", "experimental"}
 
+// carriedExtensions returns the extensions that a client declares, without the one that exists in one
+// generation only; nil for none.
+func carriedExtensions(body []byte, capabilities mcp.Span) []byte {
+	at := mcp.Find(body, capabilities, "extensions")
+	if !at.Present() || body[at.Start] != '{' {
+		return nil
+	}
+	kept := mcp.AppendObject(nil, body, at, func(name []byte) bool { return string(name) == mcp.ExtensionTasks })
+	if string(kept) == "{}" {
+		return nil
+	}
+	return kept
+}
+
 // readHello reads the parameters of an initialize. Declarations that no upstream could
 // get are refused, with the cause in words.
 func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
@@ -64,7 +78,8 @@ func readHello(m *mcp.Message) (h hello, why *refusal.Refusal, cause string) {
 		}
 		declared = append(declared, name)
 	}
-	h.Capabilities = only(at.Of(m.Body), declared...)
+	h.Capabilities = mcp.AppendObject(nil, m.Body, at, func(name []byte) bool { return !slices.Contains(declared, string(name)) },
+		mcp.Member{Name: "extensions", Value: carriedExtensions(m.Body, at)})
 	return h, nil, ""
 }
 
@@ -73,11 +88,12 @@ func given(body []byte, at mcp.Span) bool { return at.Present() && body[at.Start
 
 // id returns the session id that contains h. If it is too long, parts are dropped in
 // order of their importance: first everything of clientInfo except name and version,
-// then experimental capabilities.
+// then experimental capabilities, then extensions.
 func (h hello) id() (string, error) {
 	for _, shorten := range []func(){
 		func() {},
 		func() { h.Info = only(h.Info, "name", "version") },
+		func() { h.Capabilities = only(h.Capabilities, "elicitation", "sampling", "roots", "extensions") },
 		func() { h.Capabilities = only(h.Capabilities, "elicitation", "sampling", "roots") },
 	} {
 		shorten()

@@ -177,6 +177,10 @@ func TestWhoSharesASession(t *testing.T) {
 			{who("alice"), declaring(`{"elicitation":{"form":{},"url":{}}}`), "s6"},
 			{who("alice"), declaring(`{"elicitation": {"url":{},"\u0066orm":{}}}`), "s6"},
 			{who("alice"), declaring(`{"elicitation":{"form":{}}}`), "s7"},
+			{who("alice"), declaring(`{"extensions":{"io.modelcontextprotocol/ui":{}}}`), "s8"},
+			{who("alice"), declaring(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`), "s3"}, // which a session cannot have
+			{who("alice"), declaring(`{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}}`), "s8"},
+			{who("alice"), declaring(`{"extensions":7}`), "s3"},
 		} {
 			b.ask(tt.caller, tt.body)
 			if got := b.server.calls[len(b.server.calls)-1]; got != tt.want {
@@ -190,7 +194,7 @@ func TestWhoSharesASession(t *testing.T) {
 		<-time.After(maxIdle)
 		b.pool.expire()
 		synctest.Wait()
-		if len(b.server.ended) != 7 || b.pool.total != 0 {
+		if len(b.server.ended) != 8 || b.pool.total != 0 {
 			t.Errorf("ended %q, %d left", b.server.ended, b.pool.total)
 		}
 		perCall := newBench(t, func(o *Options) { o.Upstream.Sessions = upstream.SessionsPerCall })

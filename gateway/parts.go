@@ -68,7 +68,7 @@ func (p *observedParts) State() telemetry.State {
 	}
 	if p.Flow != nil {
 		l := p.Flow.Stats()
-		s.Labels = &telemetry.LabelState{Callers: l.Callers, Addresses: l.Addresses, Full: l.NoRoom}
+		s.Labels = &telemetry.LabelState{Callers: l.Callers, Addresses: l.Addresses, Full: l.NoRoom, Unstored: l.Unstored}
 	}
 	if p.Reporter != nil {
 		r := p.Reporter.Stats()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,11 +140,13 @@ func heldRows(ctx context.Context, env process.Env, f *config.File, principal st
 func newLabelsClearCmd(env process.Env) *cobra.Command {
 	file := upstreamFile{env: env}
 	timeout := labelWait
+	var only []string
 	cmd := &cobra.Command{
 		Use:   "clear PRINCIPAL",
 		Short: "Clear the labels of a caller",
 		Long: `Ask the running gateway to clear the labels of a caller: in its memory, in state_dir, and in Redis
-where gateways share labels. The audit log has a line for it. ` + labelsPrincipal + `
+where gateways share labels; with --label only those that it names. The audit log has a line for it.
+` + labelsPrincipal + `
 
 Clear labels when the agent begins a new task without what it has read, for example after a
 restart with an empty context. What an agent has read stays in its context: clearing the labels of
@@ -153,16 +156,21 @@ The command waits until the gateway has done it. Where none runs, the exit code 
 next start of a gateway with this state_dir clears the labels. Run it on the machine of the gateway,
 as its user or as root.`,
 		Example: `  svc labels clear build-bot --config svc.yaml
-  svc labels clear oauth:alice@example.com --config /etc/svc/svc.yaml`,
+  svc labels clear oauth:alice@example.com --label untrusted --config /etc/svc/svc.yaml`,
 		Args: command.WantArgs("a PRINCIPAL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := labeledFile(&file, cmd)
 			if err != nil {
 				return err
 			}
+			for _, name := range only {
+				if names := f.DataFlow.Names(); names.Of(name) == 0 {
+					return command.Usagef("declared are: "+strings.Join(names.List(), ", "), "--label %q is not declared in data_flow.labels", name)
+				}
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			cleared, err := flow.Clear(ctx, f.StateDirectory(), args[0], f.Auth.OAuth.Issuer)
+			cleared, err := flow.Clear(ctx, f.StateDirectory(), args[0], f.Auth.OAuth.Issuer, slices.Compact(slices.Sorted(slices.Values(only)))...)
 			for _, h := range cleared {
 				var names []string
 				for _, l := range h.Labels {
@@ -178,12 +186,13 @@ as its user or as root.`,
 			case err != nil:
 				return command.Failed(err, "run it as the gateway's user, or as root, and look at the log of the gateway")
 			case len(cleared) == 0:
-				fmt.Fprintf(env.Stderr, "%s has no labels at this gateway\n", command.Clean(args[0]))
+				fmt.Fprintf(env.Stderr, "%s has no such labels at this gateway\n", command.Clean(args[0]))
 			}
 			return nil
 		},
 	}
 	file.addFlag(cmd)
+	cmd.Flags().StringSliceVar(&only, "label", nil, "clear this label `NAME` and no other; may be repeated")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the gateway")
 	return cmd
 }

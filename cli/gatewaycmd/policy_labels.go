@@ -15,6 +15,7 @@ import (
 	"svc/cli/process"
 	"svc/gateway/catalog/pins"
 	"svc/gateway/check"
+	"svc/gateway/config"
 	"svc/gateway/mcp"
 	"svc/gateway/mcp/match"
 	"svc/gateway/policy/flow"
@@ -78,7 +79,7 @@ func (o *toolsCommand) labels(ctx context.Context, cmd *cobra.Command) error {
 	if o.format == command.FormatJSON {
 		err = command.WriteValue(env.Stdout, o.format, rows)
 	} else if err = writeLabelTable(env, rows); err == nil {
-		_, err = io.WriteString(env.Stdout, labelNotes(&l.file.DataFlow, rows))
+		_, err = io.WriteString(env.Stdout, labelNotes(l.file, rows))
 	}
 	if failed := o.failed(l); err == nil && failed {
 		return command.ErrReported
@@ -160,7 +161,8 @@ func writeLabelTable(env process.Env, rows []labelRow) error {
 
 // labelNotes are the lines below the table: labels that depend on answers, labels that no tool sets, and the
 // proposals.
-func labelNotes(c *flow.Config, rows []labelRow) string {
+func labelNotes(file *config.File, rows []labelRow) string {
+	c := &file.DataFlow
 	var b strings.Builder
 	note := func(label, how, text string) {
 		if b.Len() == 0 {
@@ -186,7 +188,11 @@ func labelNotes(c *flow.Config, rows []labelRow) string {
 	}
 	for _, label := range c.Names().List() {
 		if !used[label] {
-			note(label, "no tool in these lists sets it", "")
+			how, rule := "no tool in these lists sets it", ruleOn(file, label)
+			if rule != "" {
+				how += ", and a rule looks at it: "
+			}
+			note(label, how, rule)
 		}
 	}
 	proposals := 0
@@ -203,6 +209,16 @@ func labelNotes(c *flow.Config, rows []labelRow) string {
 		}
 	}
 	return b.String()
+}
+
+// ruleOn returns the id of the first rule that looks at a label, empty for none.
+func ruleOn(file *config.File, label string) string {
+	for i := range file.Policy.Rules {
+		if w := file.Policy.Rules[i].When; w != nil && (slices.Contains(w.LabelsAll, label) || slices.Contains(w.LabelsAny, label)) {
+			return file.Policy.Rules[i].ID
+		}
+	}
+	return ""
 }
 
 // plainName matches names that YAML reads as the same text without quotes.

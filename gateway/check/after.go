@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 
-	"svc/gateway/mcp"
 	"svc/gateway/policy"
 	"svc/gateway/policy/detect"
 	"svc/gateway/policy/flow"
@@ -42,26 +41,9 @@ func (e *Engine) After(calls []RequestSpec, claims *policy.Claims) (labels flow.
 			}
 		}
 		if e.flow.Scores() {
-			answer.Score = scoreOf(answer.Body)
+			answer.Score = detect.ScoreTexts(answer.Body)
 		}
 		labels |= e.flow.Sets(&answer)
 	}
 	return labels, nil
-}
-
-// scoreOf returns the highest injection score of the texts of a message; 0 for none.
-func scoreOf(body []byte) (highest float64) {
-	if len(body) == 0 {
-		return 0
-	}
-	for texts := mcp.TextsIn(body, mcp.Span{End: len(body)}); ; {
-		text, ok := texts.Next()
-		if !ok {
-			return highest
-		}
-		if text.Kind != mcp.TextNumber {
-			score, _ := detect.ScoreInjection(mcp.TextValue(text.At.Of(body)))
-			highest = max(highest, score)
-		}
-	}
 }

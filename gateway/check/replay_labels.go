@@ -179,10 +179,21 @@ func (f *follower) set(rec *audit.Record, has, may flow.Labels, at time.Time) {
 // labelsCleared is the error_kind of the event line of cleared labels (refusal.LabelsCleared).
 const labelsCleared = "labels_cleared"
 
-// event removes the labels of a caller that an operator has cleared.
+// event removes the labels of a caller that an operator has cleared: those that the line names. Whether it cleared
+// others, which the gateway did not know then, is open.
 func (f *follower) event(rec *audit.Record) {
-	if rec.ErrorKind == labelsCleared {
-		delete(f.callers, string(f.caller(rec)))
+	at := f.callers[string(f.caller(rec))]
+	if rec.ErrorKind != labelsCleared || at == nil {
+		return
+	}
+	n := len(at) / 2
+	for i := range n {
+		switch l := flow.Labels(1) << i; {
+		case f.names.Of(rec.Labels...).Any(l):
+			at[i], at[n+i] = 0, 0
+		case !f.recorded.Any(l):
+			at[i], at[n+i] = 0, max(at[i], at[n+i])
+		}
 	}
 }
 

@@ -72,6 +72,11 @@ func TestReplayFollowsLabels(t *testing.T) {
 	denied := func(rule string) step {
 		return func(r *audit.Record) { r.Action, r.RuleID, r.Status = "deny", rule, 403 }
 	}
+	clears := func(labels ...string) step {
+		return func(r *audit.Record) {
+			r.Kind, r.Method, r.ErrorKind, r.Labels = audit.KindEvent, "", "labels_cleared", labels
+		}
+	}
 	method := func(m string) step { return func(r *audit.Record) { r.Tool, r.Method = "", m } }
 	long := func(d time.Duration) step { return func(r *audit.Record) { r.Duration = d } }
 	const (
@@ -96,8 +101,11 @@ func TestReplayFollowsLabels(t *testing.T) {
 		{"of the same network", []audit.Record{line("web_get", func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::1" }), line("files_read", func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::2" }),
 			line("web_post", at(1), func(r *audit.Record) { r.PrincipalKind, r.Principal = "ip", "2001:db8::3" })}, exfiltration, ""},
 		{"in another session", []audit.Record{line("web_get", in("1")), line("files_read", in("1")), line("web_post", at(1), in("2"))}, exfiltration, ""},
-		{"cleared", []audit.Record{line("web_get"), line("files_read"), line("", func(r *audit.Record) { r.Kind, r.Method, r.ErrorKind = audit.KindEvent, "", "labels_cleared" }), line("web_post", at(1))}, "same", ""},
-		{"cleared for another caller", []audit.Record{line("web_get"), line("files_read"), line("", by("other"), func(r *audit.Record) { r.Kind, r.Method, r.ErrorKind = audit.KindEvent, "", "labels_cleared" }), line("web_post", at(1))}, exfiltration, ""},
+		{"cleared", []audit.Record{line("web_get"), line("files_read"), line("", clears("private", "untrusted")), line("web_post", at(1))}, "same", ""},
+		{"one label cleared", []audit.Record{line("web_get", sets("untrusted")), line("files_read", sets("private")), line("", clears("untrusted")), line("web_post", at(1))}, "same", "0.8=0.8"},
+		{"another one remains", []audit.Record{line("web_get", sets("untrusted")), line("files_read", sets("private")), line("", clears("untrusted")), line("web_get", sets("untrusted")), line("web_post", at(1))}, exfiltration, "0.8=0.8"},
+		{"another one may remain", []audit.Record{line("web_get"), line("files_read"), line("", clears("untrusted")), line("web_get"), line("web_post", at(1))}, unclear, ""},
+		{"cleared for another caller", []audit.Record{line("web_get"), line("files_read"), line("", by("other"), clears("private", "untrusted")), line("web_post", at(1))}, exfiltration, ""},
 		{"after the window", []audit.Record{line("web_get"), line("files_read", at(5)), line("web_post", at(10))}, "same", ""},
 		{"a window that began anew", []audit.Record{line("web_get"), line("files_read", at(5)), line("web_get", at(9)), line("web_post", at(12))}, exfiltration, ""},
 		{"approval", []audit.Record{line("files_read"), line("shell_x", at(1))}, "changed allow  -> approval ask-first", ""},

@@ -27,6 +27,25 @@ func BenchmarkSmallCallObserved(b *testing.B) {
 	benchmarkCall(b, "telemetry: {metrics: {listen: '127.0.0.1:0'}, customer: {enabled: true, endpoint: '"+sink.URL+"'}}\n", call("1", "safe"), nil)
 }
 
+// BenchmarkSmallCallLabeled is a small call without labels, and one that is judged by the labels of
+// its caller and sets one.
+func BenchmarkSmallCallLabeled(b *testing.B) {
+	for _, row := range []struct{ name, rules, labels string }{
+		{"unused", "", ""},
+		{"used", "    - {id: both-read, action: deny, when: {tool_name: '*', labels_all: [untrusted, private]}}\n",
+			"data_flow: {labels: [{name: untrusted, tool_glob: '*_call'}, {name: untrusted, tool_prefix: sa}, {name: private, tool_prefix: files_}]}\n"},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			config := strings.Replace(basic(cannedUpstream(b)), "  rules:\n", "  rules:\n"+row.rules, 1)
+			_, once := prepareCallTo(b, config+row.labels, call("1", "safe"), nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				once()
+			}
+		})
+	}
+}
+
 // BenchmarkSmallCallWithArguments is a small call with three arguments: without rules on
 // arguments, with a rule on the arguments of another tool, and with rules that match two of the
 // arguments; then the same with policies of the control plane.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -183,4 +184,51 @@ func TestLabelsOfASharedProgram(t *testing.T) {
 		_, err := session.CallTool(ctx, p)
 		return err
 	}, "worked"})
+}
+
+// Header fields of an upstream's response that are forwarded set its labels, in whatever response they come, and so
+// do its prompts.
+func TestLabelsOfHeadersAndPrompts(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t, func(w http.ResponseWriter, body string, r *http.Request) {
+		if r.Header.Get("X-Ask") != "" {
+			w.Header().Set("X-Said", "read this")
+		}
+		switch {
+		case strings.Contains(body, `"method":"notifications/`):
+			w.WriteHeader(http.StatusAccepted)
+		case strings.Contains(body, `"method":"ping"`):
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"result":{}}`)
+		default:
+			echo(w, body, r)
+		}
+	})
+	const notification = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`
+	for _, tt := range []struct{ name, forward, body, ask, want string }{
+		{"a header of an empty answer", "X-Said, X-Ask", rpc("ping", ""), "1", "said"},
+		{"a header without a message", "X-Said, X-Ask", notification, "1", "said"},
+		{"no header", "X-Said, X-Ask", rpc("ping", ""), "", ""},
+		{"no header and no message", "X-Said, X-Ask", notification, "", ""},
+		{"a header that is not forwarded", "X-Ask", rpc("ping", ""), "1", ""},
+		{"a prompt", "X-Ask", rpc("prompts/get", `"name":"a"`), "", "said"},
+		{"a completion", "X-Ask", rpc("completion/complete", `"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"a","value":"a"}`), "", "said"},
+		{"a list of prompts", "X-Ask", rpc("prompts/list", ""), "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, allowEverything+"\ndefault_upstream: main\nupstreams: [{name: main, url: "+up.URL+"}]\nforward_headers: ["+tt.forward+
+				"]\ndata_flow: {labels: [{name: said, upstreams: [main]}, {name: prompt, tool_name: a}]}\n")
+			headers := []string{"X-Ask", tt.ask}
+			if tt.ask == "" {
+				headers = nil
+			}
+			got := r.post(tt.body, headers...)
+			if forwarded := strings.Contains(tt.forward, "X-Said") && tt.ask != ""; got.status >= 300 || (got.header.Get("X-Said") != "") != forwarded {
+				t.Errorf("%d %s, X-Said %q", got.status, got.body, got.header.Get("X-Said"))
+			}
+			if has := r.remembered(); has != tt.want {
+				t.Errorf("labels %q, want %q", has, tt.want)
+			}
+		})
+	}
 }

@@ -3,11 +3,14 @@
 package redis
 
 import (
+	"context"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"svc/gateway/redis/redistest"
 )
@@ -26,9 +29,9 @@ func TestLabels(t *testing.T) {
 				}
 			}
 			list := []string{"a", "b", "c"}
-			ages := func(r *Redis, caller string) (seconds []int64, cleared int64) {
+			ages := func(r *Redis, caller string) (seconds, cleared []int64) {
 				t.Helper()
-				got, cleared, err := r.Labels(t.Context(), caller, list)
+				got, cleared, _, err := r.Labels(t.Context(), caller, list)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,18 +68,68 @@ func TestLabels(t *testing.T) {
 			want(one, "bob", -1, -1, -1)
 			set(forger, "bob", "a", 0)
 			want(one, "bob", -1, -1, -1)
-			if _, err := forger.ClearLabels(t.Context(), "bob", 7, time.Hour); err != nil {
-				t.Fatal(err)
+			for _, names := range [][]string{nil, {"a"}} {
+				if _, err := forger.ClearLabels(t.Context(), "bob", names, 7, time.Hour); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if _, cleared := ages(one, "bob"); cleared != 0 {
+			if _, cleared := ages(one, "bob"); !cmp.Equal(cleared, []int64{0, 0, 0}) {
 				t.Errorf("somebody else has cleared labels: %d", cleared)
 			}
-			if names, err := one.ClearLabels(t.Context(), "alice", 12345, time.Hour); err != nil || len(names) != 2 {
-				t.Errorf("cleared: %q, %v", names, err)
+			clears := func(at int64, names, had []string, wantAges, wantCleared []int64) {
+				t.Helper()
+				got, err := one.ClearLabels(t.Context(), "alice", names, at, time.Hour)
+				if slices.Sort(got); err != nil || !slices.Equal(got, had) {
+					t.Errorf("cleared: %q, %v, not %q", got, err, had)
+				}
+				if got, cleared := ages(other, "alice"); !cmp.Equal(got, wantAges) || !cmp.Equal(cleared, wantCleared) {
+					t.Errorf("after it was cleared: %v, %d, not %v, %d", got, cleared, wantAges, wantCleared)
+				}
 			}
-			if got, cleared := ages(other, "alice"); !cmp.Equal(got, []int64{-1, -1, -1}) || cleared != 12345 {
-				t.Errorf("after it was cleared: %v, %d", got, cleared)
+			clears(123, []string{"a", "c"}, []string{"a"}, []int64{-1, -100, -1}, []int64{123, 0, 123})
+			set(other, "alice", "c", 0)
+			want(one, "alice", -1, -100, 0)
+			clears(12345, nil, []string{"b", "c"}, []int64{-1, -1, -1}, []int64{12345, 12345, 12345})
+			clears(23456, []string{"b"}, nil, []int64{-1, -1, -1}, []int64{12345, 23456, 12345})
+			clears(34567, nil, nil, []int64{-1, -1, -1}, []int64{34567, 34567, 34567})
+		})
+	}
+}
+
+// Every process notices once that the store has lost what it had, whoever calls first, and counts no loss at its
+// start.
+func TestTheStoreLosesLabels(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  StoreConfig
+		lost uint64
+	}{
+		"one server": {redisConfig(redistest.Start(t).URL()), 1},
+		"cluster":    {redisConfig(redistest.StartCluster(t, 3, false).URL(), clustered), labelSlots},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, other := openRedis(t, c.cfg), openRedis(t, c.cfg)
+			lost := func(what string, r *Redis, want uint64) {
+				t.Helper()
+				if got, err := r.LabelsLost(t.Context()); got != want || err != nil {
+					t.Errorf("%s: %d, %v, not %d", what, got, err, want)
+				}
 			}
+			lost("at the start", one, 0)
+			lost("at the start of another", other, 0)
+			lost("later", one, 0)
+			err := one.client.FlushAll(t.Context()).Err()
+			if one.cluster != nil {
+				err = one.cluster.ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, got, err := other.Labels(t.Context(), "alice", []string{"a"}); got != 1 || err != nil {
+				t.Errorf("a call: %d, %v", got, err)
+			}
+			lost("of one", one, c.lost)
+			lost("of the other", other, c.lost)
+			lost("of one, again", one, c.lost)
 		})
 	}
 }

@@ -34,6 +34,8 @@ type Redis struct {
 	key     []byte                              // of Authenticate
 	forged  atomic.Int64                        // time of the last warning about a forged record, since epoch
 
+	labelEpochs epochs
+
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil for a single server
 	// clock adds the caller's time to the arguments of the script; nil, except for a test

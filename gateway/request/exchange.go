@@ -88,6 +88,8 @@ type Buffers struct {
 	FrameOut []byte // an event in the form in which it is sent
 	Fields   mcp.Header
 	Spans    []audit.Span // of the audit line
+	// Principal is the key of a caller, often of the next request's too.
+	Principal string
 }
 
 // keepBuffer is the size above which a buffer is not reused.

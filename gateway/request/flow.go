@@ -28,17 +28,18 @@ type labels struct {
 	belongs bool
 
 	mu   sync.Mutex // guards sets: frames of several upstreams set labels concurrently
-	sets []string   // by all messages so far, sorted
+	sets []string   // by all messages so far, sorted; the list is not changed but replaced
 }
 
-// add adds the names of labels that a message has set.
+// add adds the names of labels that a message has set, sorted.
 func (l *labels) add(names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range names {
-		if i, known := slices.BinarySearch(l.sets, name); !known {
-			l.sets = slices.Insert(l.sets, i, name)
-		}
+	switch {
+	case l.sets == nil:
+		l.sets = names
+	case !slices.Equal(l.sets, names):
+		l.sets = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.sets, names))))
 	}
 }
 
@@ -46,19 +47,24 @@ func (l *labels) add(names []string) {
 func (l *labels) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clip(l.sets)
+	return l.sets
 }
 
-// labeled returns whose labels the request reads and sets.
-func (ex *Exchange) labeled() flow.Caller {
+// labeled returns whose labels the request reads and sets, by a message of a time.
+func (ex *Exchange) labeled(at time.Time) flow.Caller {
 	id := ex.Session.Handle.ID
 	switch {
 	case ex.Live.Config.DataFlow.Scope == flow.ScopeSession && ex.Session.Joined:
-		return flow.Caller{Key: string(id[:]), Session: true}
+		return flow.Caller{Key: string(id[:]), Session: true, At: at}
 	case ex.caller.id.Kind == auth.KindIP && ex.caller.from.Addr.IsValid():
-		return flow.Caller{Address: ex.caller.from.Addr}
+		return flow.Caller{Address: ex.caller.from.Addr, At: at}
 	}
-	return flow.Caller{Key: string(ex.caller.id.Principal.AppendKey(nil))}
+	var buf [128]byte
+	key := ex.caller.id.Principal.AppendKey(buf[:0])
+	if kept := ex.buffers.Principal; kept == string(key) {
+		return flow.Caller{Key: kept, At: at}
+	}
+	return flow.Caller{Key: string(key), At: at}
 }
 
 // readLabels sets the labels that the caller has in the input of the verdict on its message, which are
@@ -66,12 +72,16 @@ func (ex *Exchange) labeled() flow.Caller {
 func (ex *Exchange) readLabels(in *verdict.Input) {
 	names := ex.Live.Flow.Names()
 	uses := ex.usesLabels()
-	switch {
-	case ex.labels.read: // for an mcp_call
-	case uses:
-		ex.labels.has = ex.Services.Flow.Of(ex.Context, ex.labeled(), names)
-	default: // for the audit line, which is not worth a call to Redis
-		ex.labels.has = ex.Services.Flow.Local(ex.labeled(), names)
+	if !ex.labels.read { // it is for an mcp_call
+		caller := ex.labeled(ex.times.judgedFrom)
+		if !caller.Session && !caller.Address.IsValid() {
+			ex.buffers.Principal = caller.Key // before frames, which only read it
+		}
+		if uses {
+			ex.labels.has = ex.Services.Flow.Of(ex.Context, caller, names)
+		} else { // for the audit line, which is not worth a call to Redis
+			ex.labels.has = ex.Services.Flow.Local(caller, names)
+		}
 	}
 	ex.labels.read, ex.record.Labels = true, names.In(ex.labels.has)
 	in.Flow, in.Labels = names, ex.labels.has
@@ -99,7 +109,7 @@ func (ex *Exchange) label(table *flow.Table, up *upstream.Upstream, t *Taken, m 
 	if t.Sets == 0 || t.Refused != nil || own {
 		return nil
 	}
-	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(), t.Sets, table.Names()); err != nil {
+	if err := ex.Services.Flow.Set(ex.Context, ex.labeled(ex.now()), t.Sets, table.Names()); err != nil {
 		abandon(up, m)
 		t.Withhold(refusal.Labels.After(time.Second))
 		t.Body = nil
@@ -118,14 +128,19 @@ func (ex *Exchange) flow() *flow.Table { return ex.Services.Live.Load().Flow }
 // send what belongs to the call on the stream of the session, before it answers and if the call was left. A
 // notification has no answer. Of a program every call is recorded.
 func (ex *Exchange) pend() (end func(error)) {
-	up := ex.route.Upstream
-	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
-	switch {
-	case ex.Live.Flow == nil,
-		isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request,
-		!isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0):
+	if ex.Live.Flow == nil {
 		return func(error) {}
 	}
+	up := ex.route.Upstream
+	o, calls := multiplex.OriginOf(up.Name, &ex.Message), callsAt(up, ex.Session.Handle.ID, &ex.caller.id.Principal)
+	if isProgram(up) && o.Tool == "" && ex.Message.Kind != mcp.Request || !isProgram(up) && (!ex.Session.Joined || ex.Live.Flow.Sets(answerOf(&o)) == 0) {
+		return func(error) {}
+	}
+	return ex.pendCall(calls, o)
+}
+
+// pendCall is pend for a call that sets labels.
+func (ex *Exchange) pendCall(calls session.ID, o session.Origin) (end func(error)) {
 	unpend := ex.Services.Sessions.Pend(calls, o)
 	return func(err error) {
 		var sending *upstream.Error
@@ -134,7 +149,7 @@ func (ex *Exchange) pend() (end func(error)) {
 		}
 		// There is no room to remember the call, so that what it will send counts as read.
 		table := ex.flow()
-		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(), table.Sets(answerOf(&o)), table.Names()) // an error is logged, and the gateway remembers the label
+		_ = ex.Services.Flow.Set(context.WithoutCancel(ex.Context), ex.labeled(ex.now()), table.Sets(answerOf(&o)), table.Names()) // an error is logged, and the gateway remembers the label
 	}
 }
 
@@ -231,7 +246,7 @@ func (r *Answered) setsAs(table *flow.Table, upstream string, m *mcp.Message, se
 		a.Tool, a.URI, a.Unknown = o.Tool, o.URI, unknown
 	}
 	if table.Scores() {
-		a.Score = score(m)
+		a.Score = detect.ScoreTexts(m.Body)
 	}
 	labels := table.Sets(&a)
 	shared := isProgram(r.Targets[upstream]) && m.Kind != mcp.Response && m.Method != mcp.NotificationProgress
@@ -261,6 +276,9 @@ func aboutTask(m *mcp.Message) string {
 // says reports whether a message of an upstream has text of its own: more than the form of a message,
 // as the answer to a ping or the news that a list has changed.
 func says(m *mcp.Message) bool {
+	if mcp.Find(m.Body, m.Spans.Result, "content").Present() { // the usual answer of a tool
+		return true
+	}
 	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
 		text, ok := texts.Next()
 		switch {
@@ -276,29 +294,5 @@ func says(m *mcp.Message) bool {
 		default:
 			return true
 		}
-	}
-}
-
-// maxScored bounds the text of a message that is scored, in bytes. A message with more has the highest
-// score.
-const maxScored = 4 << 20
-
-// score returns the highest injection score of the texts of a message.
-func score(m *mcp.Message) (highest float64) {
-	scored := 0
-	for texts := mcp.TextsIn(m.Body, mcp.Span{End: len(m.Body)}); ; {
-		text, ok := texts.Next()
-		if !ok {
-			return highest
-		}
-		if text.Kind == mcp.TextNumber {
-			continue
-		}
-		value := mcp.TextValue(text.At.Of(m.Body))
-		if scored += len(value); scored > maxScored {
-			return 1
-		}
-		s, _ := detect.ScoreInjection(value)
-		highest = max(highest, s)
 	}
 }

@@ -67,9 +67,10 @@ type State struct {
 
 // LabelState is the state of the memory of data-flow labels.
 type LabelState struct {
-	// Callers and Addresses are remembered; Full counts labels for which there was no room.
+	// Callers and Addresses are remembered; Full counts labels for which there was no room, and Unstored those
+	// that could not be stored.
 	Callers, Addresses int
-	Full               uint64
+	Full, Unstored     uint64
 }
 
 // StoreState is the state of a shared rate-limit store.
@@ -189,6 +190,7 @@ var stateMetrics = []struct{ name, label, help string }{
 	{"svc_gateway_auth_busy_total", "", "Requests refused because too many keys waited to be checked."},
 	{"svc_gateway_labeled_callers", "kind", "Callers whose data-flow labels are remembered: by their principal or session, or by their address alone. When 65,536 and 16,384 are, others count as having every label."},
 	{"svc_gateway_labels_full_total", "", "Labels that were set for callers for whom there was no room."},
+	{"svc_gateway_labels_unstored_total", "", "Labels that could not be stored, so that the messages that set them were withheld."},
 	{"svc_gateway_rate_limit_store_allowed_total", "", "Decisions of the shared rate-limit store that let a request pass."},
 	{"svc_gateway_rate_limit_store_refused_total", "", "Decisions of the shared rate-limit store that refused one."},
 	{"svc_gateway_rate_limit_store_failed_total", "", "Calls of the shared rate-limit store that brought no decision in time."},
@@ -293,6 +295,7 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		gauge("svc_gateway_labeled_callers", float64(l.Callers), "caller")
 		gauge("svc_gateway_labeled_callers", float64(l.Addresses), "address")
 		count("svc_gateway_labels_full_total", l.Full)
+		count("svc_gateway_labels_unstored_total", l.Unstored)
 	}
 	if st := s.Store; st != nil {
 		count("svc_gateway_rate_limit_store_allowed_total", st.Allowed)

@@ -116,12 +116,12 @@ func TestMetricsOfState(t *testing.T) {
 		Pins:         []PinState{{Upstream: "main", Approved: 36, Changed: 37, New: 38, Passed: 39, Refused: 40}},
 		Federation:   []FederationState{{Upstream: "main", Items: 33, LeftOut: 34, Failures: 35, Unavailable: true}},
 		DiskFree:     map[string]float64{"audit": 41, "state": 42}, StateWritable: true, ClockJumps: 43,
-		Labels:    &LabelState{Callers: 51, Addresses: 52, Full: 53},
+		Labels:    &LabelState{Callers: 51, Addresses: 52, Full: 53, Unstored: 54},
 		Pipelines: []Stats{{Name: "customer", Queued: 21, Exported: 22, Dropped: 23, Failed: 24, Rejected: 25}},
 	}
 	text := scrape(t, NewMetrics("", func() State { return full }))
 	expose(t, text,
-		`svc_gateway_labeled_callers{kind="caller"} 51`, `svc_gateway_labeled_callers{kind="address"} 52`, "svc_gateway_labels_full_total 53",
+		`svc_gateway_labeled_callers{kind="caller"} 51`, `svc_gateway_labeled_callers{kind="address"} 52`, "svc_gateway_labels_full_total 53", "svc_gateway_labels_unstored_total 54",
 		"svc_gateway_clock_jumps_total 43", "svc_gateway_state_writable 1", `svc_gateway_disk_free_bytes{directory="audit"} 41`, `svc_gateway_disk_free_bytes{directory="state"} 42`,
 		`svc_gateway_federation_items{upstream="main"} 33`, `svc_gateway_federation_left_out{upstream="main"} 34`,
 		`svc_gateway_pins_approved{upstream="main"} 36`, `svc_gateway_pins_changed{upstream="main"} 37`, `svc_gateway_pins_new{upstream="main"} 38`,

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -236,11 +237,20 @@ func ValidLabel(s string) bool {
 	if len(s) == 0 || len(s) > MaxLabel || s[0] < 'a' || s[0] > 'z' {
 		return false
 	}
-	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+	for _, b := range []byte(s) {
+		if (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '_' && b != '-' {
+			return false
+		}
+	}
+	return true
 }
 
-// ValidLabels returns the first MaxLabels valid names of a list; nil if there are none.
+// ValidLabels returns the first MaxLabels valid names of a list, which is the list itself if it has no other; nil
+// if there are none.
 func ValidLabels(list []string) (valid []string) {
+	if len(list) <= MaxLabels && !slices.ContainsFunc(list, func(s string) bool { return !ValidLabel(s) }) {
+		return list
+	}
 	for _, s := range list {
 		if ValidLabel(s) && len(valid) < MaxLabels {
 			valid = append(valid, s)

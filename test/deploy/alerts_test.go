@@ -298,6 +298,39 @@ func TestAlerts(t *testing.T) {
 		after.scrape(t, gatewayJob, p.until("a bundle was rejected", func(text string) bool { return value(text, "svc_gateway_governance_rejected_total") > 0 }), 5*time.Minute)
 		check(t, calm, after, "GatewayPoliciesRejected")
 	})
+	t.Run("labels cannot be stored", func(t *testing.T) {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var asked struct{ ID json.RawMessage }
+			_ = json.NewDecoder(r.Body).Decode(&asked)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"secret"}]}}`, asked.ID)
+		}))
+		defer up.Close()
+		p := gateway(t, 365, "default_upstream: tools\nupstreams: [{name: tools, url: '"+up.URL+"'}]\nroutes: [{match: {tool_name: '*'}, upstream: tools}]\ndata_flow: {labels: [{name: private, tool_name: read}]}\n")
+		after := new(history)
+		after.scrape(t, gatewayJob, p.start(), hour)
+		state := filepath.Join(p.dir, "state")
+		if err := os.Rename(state, state+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(state, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		req, _ := http.NewRequest(http.MethodPost, "http://"+p.listen+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":{}}}`))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(said), "labels_unavailable") || strings.Contains(string(said), "secret") {
+			t.Errorf("the answer: %d %s", resp.StatusCode, said)
+		}
+		after.scrape(t, gatewayJob, p.until("a label is counted", func(text string) bool { return value(text, "svc_gateway_labels_unstored_total") > 0 }), 5*time.Minute)
+		check(t, calm, after, "GatewayLabelsNotStored")
+	})
 	t.Run("state_dir and the audit file cannot be written", func(t *testing.T) {
 		p := gateway(t, 365, anUpstream)
 		after := new(history)
@@ -356,7 +389,7 @@ func TestAlerts(t *testing.T) {
 		check(t, nil, after, "ControlPlaneRetentionRemovesMuch")
 	})
 	// Faults that no test can provoke on every machine: the values that TestShardMetric of server,
-	// its tests of a full disk, and the tests of retention's clock, of approvals and of webhooks see.
+	// its tests of a full disk, and the tests of retention's clock, of approvals, of labels and of webhooks see.
 	t.Run("values of other tests", func(t *testing.T) {
 		for alert, text := range map[string]string{
 			"ControlPlaneTraceShardAway":   `svc_trace_store_shard_up{shard="two:9000"} 0`,
@@ -375,6 +408,7 @@ func TestAlerts(t *testing.T) {
 			"ControlPlaneMessagesFail":    `svc_webhook_deliveries_total{result="failed"}`,
 			"GatewayApprovalsUnavailable": `svc_gateway_approvals_total{result="unavailable"}`,
 			"GatewayApprovalsLimited":     `svc_gateway_approvals_total{result="limit"}`,
+			"GatewayLabelsFull":           "svc_gateway_labels_full_total",
 		} {
 			before, after := new(history), new(history)
 			before.scrape(t, planeJob, counter+" 1", hour)

@@ -59,8 +59,11 @@ func Traces(n int) []tui.Event {
 		case tool == "delete_customer":
 			t.Status, t.Blocked, t.DurationMs = "error", true, 0.9
 			t.PoliciesFired = []api.PolicyFired{{ID: "pol_01k6r0nodelete", Name: "no-deletes", Action: "block"}}
+			t.Labels = []string{"private", "untrusted"}
 		case x > 0.965:
 			t.Status = "error"
+		case tool == "search_orders":
+			t.Sets = []string{"private"}
 		case x > 0.90 && tool == "send_email":
 			t.PIIDetected = []string{"EMAIL", "PHONE"}
 			t.PoliciesFired = []api.PolicyFired{{ID: "pol_01k6r0pii", Name: "mask-personal-data", Action: "redact"}}

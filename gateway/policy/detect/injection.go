@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"unicode/utf8"
+
+	"svc/gateway/mcp"
 )
 
 // Feature is a reason for a score: a rule or a disguise, with its weight (0 to 1) and the
@@ -271,5 +273,28 @@ func (e *examination) keep(v *evidence, at int32, disguise string, seen float64)
 	}
 	if letters > 0 {
 		e.best.add(familyLetters, holding{at, -1, 1, letters, "disguise: characters of other scripts, or invisible ones"})
+	}
+}
+
+// maxScored bounds the texts of a message that are scored, in bytes. A message with more has the highest score.
+const maxScored = 4 << 20
+
+// ScoreTexts returns the highest score of the texts of a message in JSON; 0 for none.
+func ScoreTexts(message []byte) (highest float64) {
+	scored := 0
+	for texts := mcp.TextsIn(message, mcp.Span{End: len(message)}); ; {
+		text, ok := texts.Next()
+		if !ok {
+			return highest
+		}
+		if text.Kind == mcp.TextNumber {
+			continue
+		}
+		value := mcp.TextValue(text.At.Of(message))
+		if scored += len(value); scored > maxScored {
+			return 1
+		}
+		score, _ := ScoreInjection(value)
+		highest = max(highest, score)
 	}
 }

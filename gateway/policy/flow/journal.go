@@ -38,6 +38,7 @@ type entry struct {
 	At     int64    `json:"at"`
 	Caller string   `json:"caller"`
 	Labels []string `json:"labels,omitempty"`
+	Only   []string `json:"only,omitempty"`  // of a request and its answer, the labels that it is about; all for none
 	Clear  string   `json:"clear,omitempty"` // names a request
 	Done   string   `json:"done,omitempty"`  // names the request that is answered
 	Error  string   `json:"error,omitempty"`
@@ -58,15 +59,10 @@ type journal struct {
 }
 
 // locked calls do with the lock of the file, after the lines of other processes were passed to apply. The
-// file and its folder are made if do writes.
+// file is made if do writes.
 func (j *journal) locked(ctx context.Context, create bool, apply func(*entry), do func() error) (bad int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if create || j.f != nil { // somebody may have removed the folder
-		if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
-			return 0, err
-		}
-	}
 	unlock, err := files.Lock(ctx, j.path)
 	if err != nil {
 		return 0, err
@@ -173,7 +169,7 @@ func readLines(from io.Reader, apply func(*entry)) (bad int, torn bool, err erro
 			}
 			return bad, torn, nil
 		case len(line) == 1:
-		case long || json.Unmarshal(line, &e) != nil || e.Caller == "" || len(e.Caller) > maxID || len(e.Labels) > MaxNames || e.At <= 0:
+		case long || json.Unmarshal(line, &e) != nil || e.Caller == "" || len(e.Caller) > maxID || len(e.Labels) > MaxNames || len(e.Only) > MaxNames || e.At <= 0:
 			bad++
 		default:
 			apply(&e)
@@ -184,19 +180,16 @@ func readLines(from io.Reader, apply func(*entry)) (bad int, torn bool, err erro
 
 // add appends lines. It needs the lock.
 func (j *journal) add(entries ...entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
 	var b []byte
 	if j.torn {
 		b = append(b, '\n')
 	}
-	for i := range entries {
-		line, err := json.Marshal(&entries[i])
-		if err != nil {
-			return err
-		}
-		b = append(append(b, line...), '\n')
-	}
-	if len(b) == 0 {
-		return nil
+	b, err := appendLines(b, entries)
+	if err != nil {
+		return err
 	}
 	if _, err := j.f.Write(b); err != nil {
 		// What was written is read as a line that does not end, if it cannot be removed.
@@ -207,15 +200,22 @@ func (j *journal) add(entries ...entry) error {
 	return nil
 }
 
-// rewrite replaces the file. It needs the lock.
-func (j *journal) rewrite(entries []entry) error {
-	var b []byte
+func appendLines(b []byte, entries []entry) ([]byte, error) {
 	for i := range entries {
 		line, err := json.Marshal(&entries[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		b = append(append(b, line...), '\n')
+	}
+	return b, nil
+}
+
+// rewrite replaces the file. It needs the lock.
+func (j *journal) rewrite(entries []entry) error {
+	b, err := appendLines(nil, entries)
+	if err != nil {
+		return err
 	}
 	j.compacted = max(j.read, minCompact) // so that an error is not repeated at once
 	if err := files.Replace(j.path, b); err != nil {
@@ -269,6 +269,12 @@ func (m *Memory) openFile(ctx context.Context, dir string) error {
 func (m *Memory) withFile(ctx context.Context, create bool, do func() error) error {
 	var asked, answers []entry
 	m.file.mu.Lock()
+	if create || m.file.f != nil { // somebody may have removed the folder
+		if err := os.MkdirAll(filepath.Dir(m.file.path), 0o700); err != nil {
+			m.file.mu.Unlock()
+			return err
+		}
+	}
 	bad, err := m.file.locked(ctx, create, func(e *entry) { m.apply(e, &asked) }, func() error {
 		for i := range asked {
 			answers = append(answers, m.clear(ctx, &asked[i]))
@@ -291,9 +297,9 @@ func (m *Memory) withFile(ctx context.Context, create bool, do func() error) err
 // lock of the file.
 func (m *Memory) clear(ctx context.Context, e *entry) entry {
 	now := m.wall(m.millis())
-	answer := entry{At: now, Caller: e.Caller, Labels: e.Labels, Done: e.Clear}
+	answer := entry{At: now, Caller: e.Caller, Labels: e.Labels, Only: e.Only, Done: e.Clear}
 	if m.options.Store != nil {
-		names, err := m.options.Store.ClearLabels(ctx, e.Caller, now, storeTTL)
+		names, err := m.options.Store.ClearLabels(ctx, e.Caller, e.Only, now, storeTTL)
 		if err != nil {
 			answer.Error = "the labels are not cleared in the store that replicas share: " + err.Error()
 		}
@@ -322,8 +328,12 @@ func (m *Memory) apply(e *entry, asked *[]entry) {
 	case e.Clear != "":
 		e.Labels = nil
 		if h := m.byID(e.Caller); h != nil {
-			e.Labels = m.names.In(h.now(now, m.window.Load()))
-			h.drop(now + 1)
+			l := m.names.Every()
+			if len(e.Only) > 0 {
+				l = m.names.Of(e.Only...)
+			}
+			e.Labels = m.names.In(h.now(now, m.window.Load()) & l)
+			h.drop(l, now+1)
 		}
 		if len(*asked) < MaxCallers {
 			*asked = append(*asked, *e)
@@ -403,7 +413,7 @@ func (m *Memory) writeLate(late []*held) {
 	m.fileFailed(err)
 }
 
-// fileFailed logs an error of the file.
+// fileFailed logs that the file cannot be written.
 func (m *Memory) fileFailed(err error) {
 	if n, due := m.failed.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Error("labels of callers: the file cannot be written; messages that set labels which are not in it are withheld", "file", m.file.path, "error", err, "times", n)

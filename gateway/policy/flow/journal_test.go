@@ -148,32 +148,6 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// When the file cannot be written, Set fails for a label that is not in it.
-func TestTheFileCannotBeWritten(t *testing.T) {
-	dir := t.TempDir()
-	m := reopened(t, dir, Options{})
-	set(t, m, alice, two, "private")
-	m.file.mu.Lock()
-	readOnly, err := os.Open(m.file.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writable := m.file.f
-	m.file.f = readOnly
-	m.file.mu.Unlock()
-	if err := m.Set(t.Context(), alice, two.Of("untrusted"), two); err == nil {
-		t.Error("a label was set that is in no file")
-	}
-	has(t, m, alice, two, "private", "untrusted")
-	set(t, m, alice, two, "private") // it is in the file
-	m.file.mu.Lock()
-	m.file.f = writable
-	m.file.mu.Unlock()
-	_ = readOnly.Close()
-	set(t, m, alice, two, "untrusted")
-	has(t, reopened(t, dir, Options{}), alice, two, "private", "untrusted")
-}
-
 // A link in the place of the file is refused, and what it leads to stays as it is.
 func TestTheFileIsALink(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package flow
 import (
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // Labels is a set of labels: bit i is the label Names.List()[i]. The zero value is the empty set. A
@@ -22,7 +23,16 @@ func (l Labels) Any(other Labels) bool { return l&other != 0 }
 func (l Labels) Len() int { return bits.OnesCount16(uint16(l)) }
 
 // Names are the declared names, sorted. It is immutable; a nil Names has none.
-type Names struct{ list []string }
+type Names struct {
+	list []string
+	in   [64]atomic.Pointer[subset] // of some sets, by their lowest bits: of all sets of up to 6 names
+}
+
+// subset are the names in a set.
+type subset struct {
+	of    Labels
+	names []string
+}
 
 // NewNames returns the names of a list, each once. Names beyond [MaxNames] are left out; a configuration
 // that was validated has none.
@@ -55,12 +65,23 @@ func (n *Names) Of(names ...string) (l Labels) {
 	return l
 }
 
-// In returns the names in a set, sorted; nil for the empty set.
-func (n *Names) In(l Labels) (names []string) {
-	for i, name := range n.List() {
+// In returns the names in a set, sorted; nil for the empty set. The caller must not change the list, which
+// other callers have too.
+func (n *Names) In(l Labels) []string {
+	if n == nil || l == 0 {
+		return nil
+	}
+	kept := &n.in[int(l)%len(n.in)]
+	if s := kept.Load(); s != nil && s.of == l {
+		return s.names
+	}
+	s := &subset{of: l}
+	for i, name := range n.list {
 		if l>>i&1 != 0 {
-			names = append(names, name)
+			s.names = append(s.names, name)
 		}
 	}
-	return names
+	s.names = slices.Clip(s.names)
+	kept.Store(s)
+	return s.names
 }

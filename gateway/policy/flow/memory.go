@@ -23,6 +23,8 @@ type Caller struct {
 	Session bool
 	// Address is set for callers who are known by their address only, and by no session of theirs.
 	Address netip.Addr
+	// At is the time of the message, so that the clock is not read again; the zero value is now.
+	At time.Time
 }
 
 // Options are what a Memory is opened with.
@@ -70,20 +72,24 @@ type Memory struct {
 	answered []entry       // requests to clear that were done in the last minute; of the lock of file
 	refused  retry.Repeats // logs callers without a place
 	failed   retry.Repeats // logs errors of the file
-	emptied  atomic.Bool   // the store has failed since all labels were written to it
+	unstored atomic.Uint64 // labels that could not be stored
+	emptied  atomic.Bool   // labels must be written to the store again
+	lost     atomic.Uint64 // of the store, as far as it was noticed
+	settled  atomic.Int64  // when other gateways have written again what it lost
 	away     retry.Repeats // logs errors of the store
-	watched  watched       // the store, as far as it is known
 
-	stop chan struct{}
-	done chan struct{}
+	running bool // of mu
+	stop    chan struct{}
+	done    chan struct{}
 }
 
 // Stats are figures for metrics.
 type Stats struct {
 	// Callers and Addresses are remembered; with MaxCallers and MaxAddresses of them there is no room.
 	Callers, Addresses int
-	// NoRoom counts labels that were set for callers without a place since the start.
-	NoRoom uint64
+	// NoRoom counts labels that were set for callers without a place since the start, and Unstored those that could
+	// not be stored, so that their messages were withheld.
+	NoRoom, Unstored uint64
 }
 
 // Bounds of a Memory.
@@ -105,20 +111,37 @@ func Open(o Options) (*Memory, error) {
 	}
 	m := &Memory{options: o, names: o.Names, stop: make(chan struct{}), done: make(chan struct{})}
 	m.window.Store(o.Window.Milliseconds())
-	m.start, m.watched.opened = o.Now(), time.Now()
+	m.start = o.Now()
+	m.emptied.Store(o.Store != nil) // other gateways may not know what the file has
 	m.places = [2]places{newPlaces(MaxCallers, lostCaller), newPlaces(MaxAddresses, lostAddress)}
 	if o.StateDir != "" {
 		if err := m.openFile(context.Background(), o.StateDir); err != nil {
 			return nil, fmt.Errorf("labels of callers: %w", err)
 		}
 	}
-	go m.run()
+	m.begin()
 	return m, nil
 }
 
+// begin starts the writing of renewals when labels are declared first. It needs mu, except in Open.
+func (m *Memory) begin() {
+	if !m.running && len(m.names.List()) > 0 {
+		m.running = true
+		go m.run()
+	}
+}
+
 // millis returns the time of the clock in milliseconds. It begins with the wall clock's and never steps.
-func (m *Memory) millis() int64 {
-	return m.start.UnixMilli() + m.options.Now().Sub(m.start).Milliseconds()
+func (m *Memory) millis() int64 { return m.at(m.options.Now()) }
+
+func (m *Memory) at(t time.Time) int64 { return m.start.UnixMilli() + t.Sub(m.start).Milliseconds() }
+
+// time returns the time of a caller's message.
+func (m *Memory) time(c *Caller) int64 {
+	if c.At.IsZero() {
+		return m.millis()
+	}
+	return m.at(c.At)
 }
 
 // wall returns the time of the wall clock that belongs to a time of millis.
@@ -138,16 +161,15 @@ func (m *Memory) Of(ctx context.Context, c Caller, names *Names) Labels {
 	if m.options.Store != nil {
 		return m.ofShared(ctx, &c, names)
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.own(&c, m.millis(), names)
+	return m.Local(c, names)
 }
 
 // Local is Of without a call to the store: the labels that this gateway has set.
 func (m *Memory) Local(c Caller, names *Names) Labels {
+	now := m.time(&c)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.own(&c, m.millis(), names)
+	return m.own(&c, now, names)
 }
 
 // own returns the labels of a caller in this process. It needs mu.
@@ -168,7 +190,7 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if l == 0 {
 		return nil
 	}
-	now := m.millis()
+	now := m.time(&c)
 	m.mu.RLock()
 	own := translate(l, names, m.names)
 	_, h := m.find(&c)
@@ -191,6 +213,7 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 	if !saved {
 		if m.file.path != "" {
 			if err := m.record(ctx, entry{At: m.wall(until), Caller: h.id, Labels: names.In(l)}); err != nil {
+				m.unstored.Add(1)
 				m.fileFailed(err)
 				return fmt.Errorf("the label is not in state_dir: %w", err)
 			}
@@ -198,7 +221,10 @@ func (m *Memory) Set(ctx context.Context, c Caller, l Labels, names *Names) erro
 		m.stamp(h, names.In(l), now, func(l *label) { raise(&l.saved, until) })
 	}
 	if m.options.Store != nil {
-		return m.share(ctx, &c, h, names.In(l), now)
+		if err := m.share(ctx, &c, h, names.In(l), now); err != nil {
+			m.unstored.Add(1)
+			return err
+		}
 	}
 	return nil
 }
@@ -261,13 +287,14 @@ func (m *Memory) Reconfigure(names *Names, window time.Duration) {
 	}
 	m.names = names
 	m.window.Store(window.Milliseconds())
+	m.begin()
 }
 
 // Stats returns the current figures.
 func (m *Memory) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return Stats{Callers: len(m.places[0].at), Addresses: len(m.places[1].at), NoRoom: m.places[0].refused + m.places[1].refused}
+	return Stats{Callers: len(m.places[0].at), Addresses: len(m.places[1].at), NoRoom: m.places[0].refused + m.places[1].refused, Unstored: m.unstored.Load()}
 }
 
 // run writes renewals, and does what commands ask for.
@@ -288,7 +315,9 @@ func (m *Memory) run() {
 // tick writes what is late, and removes callers whose labels have ended.
 func (m *Memory) tick() {
 	if m.options.Store != nil {
-		m.watch(context.Background())
+		if lost, err := m.options.Store.LabelsLost(context.Background()); err == nil {
+			m.storeAnswered(lost)
+		}
 	}
 	m.dirtyMu.Lock()
 	late := m.dirty
@@ -298,7 +327,9 @@ func (m *Memory) tick() {
 		h.dirty.Store(false)
 	}
 	m.writeLate(late)
-	m.shareLate(late)
+	if m.options.Store != nil {
+		m.shareLate(late)
+	}
 	now := m.millis()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,8 +342,13 @@ func (m *Memory) tick() {
 
 // Close writes what is late and closes the file.
 func (m *Memory) Close() error {
-	close(m.stop)
-	<-m.done
-	m.tick()
+	m.mu.RLock()
+	running := m.running
+	m.mu.RUnlock()
+	if running {
+		close(m.stop)
+		<-m.done
+		m.tick()
+	}
 	return m.file.close()
 }

@@ -154,3 +154,38 @@ func TestMemoryIsConcurrent(t *testing.T) {
 	})
 	wg.Wait()
 }
+
+// A gateway without labels runs nothing in the background; from the reload that declares some, renewals are written.
+func TestAMemoryWithoutLabelsDoesNothing(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, Options{StateDir: dir, Window: time.Hour})
+	if m.running {
+		t.Error("it runs in the background")
+	}
+	m.Reconfigure(two, time.Hour)
+	m.Reconfigure(NewNames(), time.Hour)
+	m.Reconfigure(two, time.Hour)
+	if !m.running {
+		t.Error("it does not run in the background after a reload")
+	}
+	set(t, m, alice, two, "private")
+	has(t, reopened(t, dir, Options{Window: time.Hour}), alice, two, "private")
+}
+
+func TestNamesOfASet(t *testing.T) {
+	names := make([]string, 0, MaxNames)
+	for i := range MaxNames {
+		names = append(names, fmt.Sprintf("l%02d", i))
+	}
+	n := NewNames(names...)
+	for range 2 { // the second time from those that are kept
+		for l := range Labels(1<<MaxNames - 1) {
+			if list := n.In(l); len(list) != l.Len() || n.Of(list...) != l {
+				t.Fatalf("%b: %q", l, list)
+			}
+		}
+	}
+	if a := testing.AllocsPerRun(100, func() { _ = n.In(5) }); a != 0 {
+		t.Errorf("%v allocations", a)
+	}
+}

@@ -27,15 +27,17 @@ const (
 
 // label is when a label was set last: as the process knows it, and as the file and the store have it.
 // Times are milliseconds of the clock; 0 is never.
-type label struct{ at, saved, shared atomic.Int64 }
+type label struct {
+	at, saved, shared atomic.Int64
+	cleared           atomic.Int64 // when it was cleared in the store, of what is done here
+}
 
 // held are the labels of a caller, by bit.
 type held struct {
-	id      string
-	many    bool // it stands for several callers
-	labels  []label
-	cleared atomic.Int64 // when its labels in the store were cleared last, of what is done here
-	dirty   atomic.Bool
+	id     string
+	many   bool // it stands for several callers
+	labels []label
+	dirty  atomic.Bool
 }
 
 func newHeld(id string, names int) *held {
@@ -66,13 +68,23 @@ func raise(to *atomic.Int64, now int64) {
 	}
 }
 
-// drop ends labels that were set before a time.
-func (h *held) drop(before int64) {
+// drop ends some labels that were set before a time.
+func (h *held) drop(of Labels, before int64) {
 	for i := range h.labels {
 		l := &h.labels[i]
-		if at := l.at.Load(); at < before && l.at.CompareAndSwap(at, 0) {
+		if at := l.at.Load(); of>>i&1 != 0 && at < before && l.at.CompareAndSwap(at, 0) {
 			l.saved.Store(0)
 			l.shared.Store(0)
+		}
+	}
+}
+
+// forget does once what the store has of the clearing of a label: it ends if it was set before.
+func (h *held) forget(l Labels, cleared, before int64) {
+	for i := range h.labels {
+		if l>>i&1 != 0 && cleared > h.labels[i].cleared.Load() {
+			raise(&h.labels[i].cleared, cleared)
+			h.drop(l, before)
 		}
 	}
 }
@@ -86,6 +98,7 @@ func (h *held) rename(from, to *Names) {
 			h.labels[i].at.Store(old[j].at.Load())
 			h.labels[i].saved.Store(old[j].saved.Load())
 			h.labels[i].shared.Store(old[j].shared.Load())
+			h.labels[i].cleared.Store(old[j].cleared.Load())
 		}
 	}
 }

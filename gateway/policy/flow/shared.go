@@ -3,105 +3,46 @@ package flow
 import (
 	"context"
 	"fmt"
-	"math"
-	"sync/atomic"
 	"time"
 )
 
 // Store shares labels between replicas. Callers are named by their ids. Times are those of the store.
 type Store interface {
 	// Labels returns for each name how long ago the label was set, [math.MaxInt64] for one that was not, and
-	// when the labels of the caller were cleared last by a clock of the gateways, 0 for never.
-	Labels(ctx context.Context, caller string, names []string) (ages []time.Duration, cleared int64, err error)
+	// when it was cleared last by a clock of the gateways, 0 for never. lost counts how often the store has lost
+	// what it had.
+	Labels(ctx context.Context, caller string, names []string) (ages []time.Duration, cleared []int64, lost uint64, err error)
+	// LabelsLost returns the lost of Labels.
+	LabelsLost(ctx context.Context) (lost uint64, err error)
 	// SetLabels adds labels, each set some time ago, and keeps them for ttl. Where a label was set later, that
 	// time stays.
 	SetLabels(ctx context.Context, caller string, names []string, ages []time.Duration, ttl time.Duration) error
-	// ClearLabels removes the labels of a caller at a time of the gateway's clock, and returns their names.
-	ClearLabels(ctx context.Context, caller string, at int64, ttl time.Duration) ([]string, error)
+	// ClearLabels removes some labels of a caller, all for no names, at a time of the gateway's clock, and returns
+	// the names of those that the caller had.
+	ClearLabels(ctx context.Context, caller string, names []string, at int64, ttl time.Duration) ([]string, error)
 }
 
 // storeTTL is how long the store keeps what it has of a caller after the last change.
 const storeTTL = maxWindow + time.Hour
 
-// mark is a label that is set once, of a caller that is none: when it is not there, or was set anew, the store
-// has lost what it had.
-const mark, marked = "mark", "!"
-
-const (
-	// markSlack is by how much the time of the mark may differ between two looks at it.
-	markSlack = 500 * time.Millisecond
-	// doubtTime is how long labels of other gateways may be missing after the store was emptied: in it, each
-	// gateway notices that, and writes its labels again.
-	doubtTime = 3 * time.Second
-	// failTime is how long a failure of the store leaves in doubt what it has: until the next look at the mark.
-	failTime = 3 * tickInterval / 2
-)
-
-// watched is what a gateway knows of the store. Its times are since it was opened.
-type watched struct {
-	opened time.Time
-	mark   time.Duration // when the mark was set; of the goroutine that ticks
-	looked atomic.Bool   // mark is known
-	kept   time.Duration // when the mark was kept from ending last
-	doubt  atomic.Int64  // until when the store may lack labels
-}
-
-// doubtful reports whether the store may lack labels that other gateways have set.
-func (w *watched) doubtful() bool { return int64(time.Since(w.opened)) < w.doubt.Load() }
-
-// watch looks at the mark of the store. When the store was emptied, or at the first look, all labels of this
-// gateway are written again.
-func (m *Memory) watch(ctx context.Context) {
-	m.mu.RLock()
-	unused := len(m.names.List()) == 0
-	m.mu.RUnlock()
-	if unused {
-		return
-	}
-	w := &m.watched
-	ages, _, err := m.options.Store.Labels(ctx, marked, []string{mark})
-	if err != nil {
-		m.storeFailed(err, "labels of other gateways are not known")
-		return
-	}
-	now := time.Since(w.opened)
-	missing := ages[0] == math.MaxInt64
-	if missing {
-		ages[0] = 0
-	}
-	if missing || now-w.kept > time.Hour {
-		if err := m.options.Store.SetLabels(ctx, marked, []string{mark}, ages, storeTTL); err != nil {
-			return
-		}
-		w.kept = now
-	}
-	was, set := w.mark, now-ages[0]
-	emptied := w.looked.Load() && (missing || (set-was).Abs() > markSlack)
-	if emptied {
-		raise(&w.doubt, int64(now+doubtTime))
-	}
-	if emptied || !w.looked.Load() {
-		m.emptied.Store(true)
-	}
-	w.mark = set
-	w.looked.Store(true)
-	m.shareAgain()
-}
+// settleTime is how long a gateway takes every caller for one with every label after the store has lost what it
+// had: gateways notice within a second, and write what they know.
+const settleTime = 3 * tickInterval
 
 // ofShared is [Memory.Of] with a store.
 func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
-	ages, cleared, err := m.options.Store.Labels(ctx, string(c.appendID(nil)), names.List())
+	ages, cleared, lost, err := m.options.Store.Labels(ctx, string(c.appendID(nil)), names.List())
 	if err != nil && !m.options.FailOpen {
 		m.storeFailed(err, "every caller counts as having every label")
 		return names.Every()
 	}
 	if err == nil {
-		m.shareAgain()
+		m.storeAnswered(lost)
+		if !m.options.FailOpen && m.unsettled() {
+			return names.Every()
+		}
 	}
-	if !m.options.FailOpen && m.watched.doubtful() {
-		return names.Every()
-	}
-	now := m.millis()
+	now := m.time(c)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if err != nil {
@@ -118,9 +59,8 @@ func (m *Memory) ofShared(ctx context.Context, c *Caller, names *Names) Labels {
 	if h == nil || h.many {
 		return there | m.own(c, now, names)
 	}
-	if cleared > h.cleared.Load() {
-		raise(&h.cleared, cleared)
-		h.drop(cleared - m.wall(0))
+	for i, at := range cleared {
+		h.forget(translate(1<<i, names, m.names), at, at-m.wall(0))
 	}
 	own := translate(h.now(now, m.window.Load()), m.names, names)
 	if own&^there != 0 { // the store has lost it, or could not be written
@@ -161,9 +101,17 @@ func (m *Memory) share(ctx context.Context, c *Caller, h *held, names []string, 
 // storeSlack is by how much later than now the store counts a label as set.
 func (m *Memory) storeSlack() time.Duration { return time.Duration(m.slack()) * time.Millisecond }
 
-// shareAgain is called when the store answers: after it was away it may be empty, as after its restart, and
-// other gateways know of no label until each is written again.
-func (m *Memory) shareAgain() {
+// storeAnswered is called when the store answers. What it has lost, or may have lost while it was away, other
+// gateways know when it was written again.
+func (m *Memory) storeAnswered(lost uint64) {
+	if was := m.lost.Load(); lost > was {
+		m.settled.Store(m.millis() + settleTime.Milliseconds()) // before other requests see that the loss is known
+		m.emptied.Store(true)
+		if m.lost.CompareAndSwap(was, lost) {
+			m.options.Log.Warn("labels of callers: the store that replicas share has lost what it had; gateways write what they know to it, and labels of gateways that do not run are lost",
+				"every_label_for", settleTime.String(), "fail_open", m.options.FailOpen)
+		}
+	}
 	if !m.emptied.CompareAndSwap(true, false) {
 		return
 	}
@@ -179,11 +127,14 @@ func (m *Memory) shareAgain() {
 	}
 }
 
+// unsettled reports whether the store has lost labels that other gateways may not have written again.
+func (m *Memory) unsettled() bool {
+	until := m.settled.Load()
+	return until != 0 && m.millis() < until
+}
+
 // shareLate writes renewals to the store, and labels that it could not take before.
 func (m *Memory) shareLate(late []*held) {
-	if m.options.Store == nil {
-		return
-	}
 	for i, h := range late {
 		if h.many {
 			continue
@@ -214,7 +165,6 @@ func (m *Memory) shareLate(late []*held) {
 // storeFailed logs an error of the store, which logs more of itself.
 func (m *Memory) storeFailed(err error, effect string) {
 	m.emptied.Store(true)
-	raise(&m.watched.doubt, int64(time.Since(m.watched.opened)+failTime))
 	if n, due := m.away.Due(m.options.Now(), time.Minute); due {
 		m.options.Log.Warn("labels of callers: the store that replicas share does not answer: "+effect, "error", err, "times", n)
 	}

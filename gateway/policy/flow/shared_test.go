@@ -106,11 +106,15 @@ func TestReplicasShareLabels(t *testing.T) {
 	one.must(bob, "b")
 	other.has("a session", bob, "b")
 
-	// The store is empty after its restart, and those who still know the labels put them back.
+	// The store is empty after its restart: everybody counts as having every label until those who still know the
+	// labels have put them back.
 	server.Restart()
-	eventually(t, "it does not answer again", func() bool { return one.Of(t.Context(), alice, names) == names.Of("a") })
-	eventually(t, "the label of one is not put back", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a", "b") })
-	eventually(t, "the label of the other is not put back", func() bool { return one.Of(t.Context(), alice, names) == names.Of("a", "b") })
+	carol := caller(auth.KindKey, "", "carol")
+	for _, g := range []gateway{one, other} {
+		eventually(t, "it does not answer again", func() bool { return g.Of(t.Context(), carol, names) == 0 })
+		g.has("put back", alice, "a", "b")
+		g.has("put back", bob, "b")
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -122,6 +126,14 @@ func TestReplicasShareLabels(t *testing.T) {
 	}
 	one.has("cleared", alice)
 	other.has("cleared at one", alice)
+	one.must(alice, "b")
+	other.must(alice, "a")
+	other.must(alice, "b")
+	if got, err := flow.Clear(ctx, dir, "alice", issuer, "b"); err != nil || words(got) != "key:alice b" {
+		t.Errorf("one label cleared: %s, %v", words(got), err)
+	}
+	one.has("one label cleared", alice, "a")
+	other.has("one label cleared at one", alice, "a")
 	other.must(alice, "a")
 	one.has("set after it was cleared", alice, "a")
 	other.has("set after it was cleared", alice, "a")
@@ -177,19 +189,40 @@ func TestTheStoreIsEmptied(t *testing.T) {
 	eventually(t, "the label is not put back", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
 }
 
-// That the store was emptied is noticed without a call: its labels are put back, and until then labels of
-// others may be missing, so that every caller counts as having every label.
-func TestTheStoreIsEmptiedUnnoticed(t *testing.T) {
-	server := redistest.Start(t)
-	one, other := newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)}), newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)})
-	alice, bob := caller(auth.KindKey, "", "alice"), caller(auth.KindKey, "", "bob")
-	one.must(alice, "a")
-	eventually(t, "the mark is not known", func() bool { return other.Looked() && one.Looked() })
-	other.has("before", bob)
-	if _, err := server.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
+// When somebody empties the store, every gateway notices without a call, counts every caller as having every label
+// for a while, and writes what it knows.
+func TestTheStoreIsFlushed(t *testing.T) {
+	for name, failOpen := range map[string]bool{"closed": false, "open": true} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			o := flow.Options{FailOpen: failOpen}
+			o.Store = store(t, server.URL(), 5*time.Second)
+			one := newGateway(t, o)
+			o.Store = store(t, server.URL(), 5*time.Second)
+			other := newGateway(t, o)
+			alice, bob := caller(auth.KindKey, "", "alice"), caller(auth.KindKey, "", "bob")
+			one.must(alice, "a")
+			other.has("before", alice, "a")
+			if _, err := server.Do("FLUSHALL"); err != nil {
+				t.Fatal(err)
+			}
+			if !failOpen {
+				other.has("at once", alice, "a", "b")
+				other.has("another caller", bob, "a", "b")
+			}
+			eventually(t, "the label is not put back", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
+			other.has("another caller, later", bob)
+		})
 	}
-	eventually(t, "it is not noticed", func() bool { return other.Of(t.Context(), bob, names) == names.Every() })
-	eventually(t, "it is not over", func() bool { return other.Of(t.Context(), bob, names) == 0 })
-	other.has("after", alice, "a")
+}
+
+// A gateway that starts writes the labels of its file to the store, which may have lost them.
+func TestLabelsOfTheFileAreShared(t *testing.T) {
+	server, dir := redistest.Start(t), t.TempDir()
+	alice := caller(auth.KindKey, "", "alice")
+	before := newGateway(t, flow.Options{StateDir: dir})
+	before.must(alice, "a")
+	newGateway(t, flow.Options{StateDir: dir, Store: store(t, server.URL(), time.Second)})
+	other := newGateway(t, flow.Options{Store: store(t, server.URL(), time.Second)})
+	eventually(t, "the label is not shared", func() bool { return other.Of(t.Context(), alice, names) == names.Of("a") })
 }

@@ -123,8 +123,10 @@ func Show(stateDir, principal string, window time.Duration, now time.Time) ([]He
 	callers := map[string]map[string]int64{}
 	_, _, err = readLines(f, func(e *entry) {
 		switch {
-		case e.Done != "":
+		case e.Done != "" && len(e.Only) == 0:
 			delete(callers, e.Caller)
+		case e.Done != "":
+			maps.DeleteFunc(callers[e.Caller], func(name string, _ int64) bool { return slices.Contains(e.Only, name) })
 		case e.Clear != "" || principal != "" && !isPrincipal(e.Caller, principal):
 		default:
 			if callers[e.Caller] == nil {
@@ -160,7 +162,7 @@ func Show(stateDir, principal string, window time.Duration, now time.Time) ([]He
 func ShowShared(ctx context.Context, store Store, principal, issuer string, names *Names, window time.Duration, now time.Time) ([]Held, error) {
 	var list []Held
 	for _, id := range idsOf(principal, issuer) {
-		ages, _, err := store.Labels(ctx, id, names.List())
+		ages, _, _, err := store.Labels(ctx, id, names.List())
 		if err != nil {
 			return nil, err
 		}
@@ -180,10 +182,10 @@ func ShowShared(ctx context.Context, store Store, principal, issuer string, name
 // ErrNotTaken says that no gateway has taken a request to clear labels. The next start of one does.
 var ErrNotTaken = errors.New("no running gateway has taken the request: it is done when a gateway with this state_dir runs")
 
-// Clear asks the gateway with a state_dir to clear the labels of a principal, written as kind:value or as its
-// value, in the process, the file and the store. It waits for that until ctx ends, and returns the labels that
-// were cleared. issuer is that of the configuration.
-func Clear(ctx context.Context, stateDir, principal, issuer string) ([]Held, error) {
+// Clear asks the gateway with a state_dir to clear labels of a principal, written as kind:value or as its value, in
+// the process, the file and the store: those of only, or all for none. It waits for that until ctx ends, and
+// returns the labels that were cleared. issuer is that of the configuration.
+func Clear(ctx context.Context, stateDir, principal, issuer string, only ...string) ([]Held, error) {
 	j := journal{path: filepath.Join(stateDir, fileName)}
 	defer j.close()
 	ids := idsOf(principal, issuer)
@@ -207,7 +209,7 @@ func Clear(ctx context.Context, stateDir, principal, issuer string) ([]Held, err
 	_, err := j.locked(ctx, true, seen, func() error {
 		var requests []entry
 		for _, id := range ids {
-			r := entry{At: time.Now().UnixMilli(), Caller: id, Clear: rand.Text()}
+			r := entry{At: time.Now().UnixMilli(), Caller: id, Only: only, Clear: rand.Text()}
 			requests, waits[r.Clear] = append(requests, r), true
 		}
 		return j.add(requests...)

@@ -88,7 +88,20 @@ func TestShowAndClear(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	got, err := flow.Clear(ctx, dir, "alice", issuer)
+	got, err := flow.Clear(ctx, dir, "alice", issuer, "b")
+	if err != nil || words(got) != "key:alice b" {
+		t.Errorf("one label cleared: %s, %v", words(got), err)
+	}
+	if got, err := flow.Show(dir, "alice", time.Hour, time.Now()); err != nil || words(got) != "key:alice a, oauth:alice a" {
+		t.Errorf("after one label was cleared: %s, %v", words(got), err)
+	}
+	if l := m.Of(t.Context(), key, names); l != names.Of("a") {
+		t.Errorf("after one label was cleared: %v", names.In(l))
+	}
+	if err := m.Set(t.Context(), key, names.Of("b"), names); err != nil {
+		t.Fatal(err)
+	}
+	got, err = flow.Clear(ctx, dir, "alice", issuer)
 	if err != nil || words(got) != "key:alice a+b, oauth:alice a" {
 		t.Errorf("cleared: %s, %v", words(got), err)
 	}
@@ -107,7 +120,7 @@ func TestShowAndClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	mu.Lock()
-	if words(audited) != "key:alice a+b, oauth:alice a" {
+	if words(audited) != "key:alice a+b, key:alice b, oauth:alice a" {
 		t.Errorf("audited: %s", words(audited))
 	}
 	mu.Unlock()
@@ -134,7 +147,7 @@ func TestShowAndClear(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if got := words(audited); got != "ip:192.0.2.1 a, key:alice a+b, oauth:alice a" {
+	if got := words(audited); got != "ip:192.0.2.1 a, key:alice a+b, key:alice b, oauth:alice a" {
 		t.Errorf("audited: %s", got)
 	}
 }

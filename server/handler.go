@@ -106,6 +106,9 @@ func (s *Server) run(c *call, res *resource) error {
 	if c.route != nil && c.route.window == approvalWindow {
 		ws, name = s.approvals, c.key.ID
 	}
+	if c.route != nil && c.route.window == reportWindow {
+		ws = s.allReports
+	}
 	if err := c.count(ws, name); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type kind[T any] struct {
 	changed func(t *Tenant, tx Tx) error // notes a change; nil: nothing
 	event   func(v *T) store.Event       // the event of a creation; nil: there is none
 	governs bool                         // whether gateways depend on its changes
+	// revise notes the revision of the tenant's policies that a change makes; nil: it makes none.
+	revise func(v *T, revision int64)
 }
 
 // find returns one resource.
@@ -266,6 +268,15 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 	if k.changed != nil {
 		if err := k.changed(t, tx); err != nil {
 			return err
+		}
+	}
+	if k.revise != nil {
+		revision, err := t.revisePolicies(tx)
+		if err != nil {
+			return err
+		}
+		if after != nil {
+			k.revise(after, revision)
 		}
 	}
 	if after != nil {

@@ -136,7 +136,7 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 	}
 	out := api.Governance{
 		Revision: revision,
-		Aliases: each(aliases, func(a store.AgentAlias) api.AgentAlias { return api.AgentAlias(a) }),
+		Aliases:  each(aliases, func(a store.AgentAlias) api.AgentAlias { return api.AgentAlias(a) }),
 		Policies: each(policies, func(p store.Policy) api.GovernancePolicy {
 			return api.GovernancePolicy{
 				ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),

@@ -99,8 +99,8 @@ type Server struct {
 	allReports, reports *windows
 	refusedReports      retry.Repeats
 	began               time.Time // before it, this process has heard of no gateway
-	addresses *windows      // requests per client address without a valid key
-	shared    SharedWindows
+	addresses           *windows  // requests per client address without a valid key
+	shared              SharedWindows
 
 	largePageSlots chan struct{} // semaphore for the responses with long pages of traces
 	bodies         *bodyMemory   // request bodies in memory

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"gopkg.in/yaml.v3"
@@ -44,7 +45,7 @@ func ReadDocument(path string, o Options) *Document {
 // positions.
 func ParseDocument(name string, data []byte, o Options) *Document {
 	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, report: diag.New()}
-	d := &Document{data: data, loader: l, file: &File{}}
+	d := &Document{data: data, loader: l, file: &File{digest: sha256.Sum256(data)}}
 	if d.root = l.parse(data); d.root != nil {
 		l.decodeRoot(d.root, d.file)
 		l.check(d.root, d.file)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math"
 	"time"
@@ -186,7 +187,7 @@ func (f *fleetReporter) report(ctx context.Context, r api.GatewayReport) time.Du
 	}
 	f.sent = nil
 	status, wait := f.status(err)
-	if context.Cause(ctx) == context.Canceled || f.failing {
+	if r.State == api.GatewayStopped || f.failing || errors.Is(err, context.Canceled) {
 		return wait
 	}
 	f.failing = true

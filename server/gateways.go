@@ -21,6 +21,10 @@ const reportsPerMinute = 6
 // maxReportWindows bounds the instances that have their own window. Further ones share one.
 const maxReportWindows = 65_536
 
+// behindAfter is the time after a change of policies from which gateways without it are behind. A
+// revision is at least the time of its change.
+const behindAfter = time.Minute
+
 // refusedReportEvery is the time between two log lines about refused reports.
 const refusedReportEvery = time.Minute
 
@@ -140,6 +144,11 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 	if err != nil {
 		return nil, err
 	}
+	revision, err := c.tenant.PolicyRevision(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	changed := c.now.Sub(time.UnixMilli(revision)) > behindAfter
 	list := []api.Gateway{}
 	for i := range instances {
 		g := &instances[i]
@@ -150,6 +159,7 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 		if err != nil {
 			return nil, fmt.Errorf("gateway %q: %w", g.Gateway, err)
 		}
+		shown.Behind = changed && g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
 		if len(list) == 0 || list[len(list)-1].Name != g.Gateway {
 			list = append(list, api.Gateway{Name: g.Gateway, State: shown.State})
 		}

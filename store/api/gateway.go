@@ -212,6 +212,8 @@ type GatewayInstance struct {
 	// Signed is set when the reports are signed, and KeyID is the id of the API key that they came with.
 	Signed bool   `json:"signed"`
 	KeyID  string `json:"keyId"`
+	// Behind is set when the instance enforces policies that have changed for more than a minute.
+	Behind bool `json:"behind"`
 	// ReportedAt is when more than counters changed, SeenAt when the process last reported.
 	ReportedAt time.Time `json:"reportedAt"`
 	SeenAt     time.Time `json:"seenAt"`

@@ -222,9 +222,7 @@ func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
 	switch {
 	case err != nil:
 		c.server.log.Warn("it was not checked whether gateways enforce the policy", "request_id", c.id, "error", err)
-	case !enabled || by == nil:
-	case len(by) == 0:
-		warnings = []string{"no gateway reports to this control plane, so that nobody enforces the policy: set control_plane in the configuration of a gateway"}
+	case !enabled || len(by) == 0: // without any gateway, enforcedBy says so
 	case !slices.ContainsFunc(by, func(g store.GatewayInstance) bool { return g.Governed }):
 		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set governance.enabled in their configuration", len(by))}
 	}

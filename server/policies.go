@@ -50,7 +50,7 @@ func compact(raw []byte) []byte {
 // that currently matches nothing is accepted with a warning.
 var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 	noun: "policy", cursor: policiesList,
-	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}, measured: []string{"enforcedBy"}, counted: []string{"fireCount"}, nullable: []string{"approval"}},
+	echo: echo{fixed: []string{"id", "createdAt", "updatedAt"}, counted: []string{"fireCount"}, nullable: []string{"approval"}},
 	find: func(c *call, q *query) func(store.Page) ([]store.Policy, int, error) {
 		filter := store.PolicyFilter{Phase: q.enum("phase", "", api.Phases), Enabled: q.boolean("enabled")}
 		return func(p store.Page) ([]store.Policy, int, error) { return c.tenant.ListPolicies(c.Context(), filter, p) }

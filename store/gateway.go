@@ -85,6 +85,6 @@ type Gateways interface {
 	// bound; a process that still runs is known again with its next report.
 	ForgetGateway(ctx context.Context, gateway string) error
 	// PolicyRevision returns the revision of the tenant's policies, a number that grows with each change of
-	// one, also over a restore from a backup; 0 before the first one.
+	// an enabled one, also over a restore from a backup; 0 before the first one.
 	PolicyRevision(ctx context.Context) (int64, error)
 }

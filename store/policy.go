@@ -25,8 +25,8 @@ type Policy struct {
 	Set       string `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	// Revision is that of the tenant's policies after the last change of this one. It is no part of
-	// what the policy is: not of its digest, events or documents.
+	// Revision is that of the tenant's policies after the last change of this one while it was enabled. It is
+	// no part of what the policy is: not of its digest, events or documents.
 	Revision int64 `json:",omitempty"`
 }
 

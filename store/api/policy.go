@@ -235,6 +235,8 @@ type PolicyUpdate struct {
 	Message           *string    `json:"message,omitempty"`
 	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
+	// EnforcedBy is ignored: GET returns it.
+	EnforcedBy *EnforcedBy `json:"enforcedBy,omitempty"`
 }
 
 // MarshalJSON returns the fields that are given.

@@ -13,7 +13,12 @@ import (
 var policies = &kind[store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, rows: PolicyRows, names: policyNames, object: (*store.Policy).Object, governs: true,
 	drop:   func(_ context.Context, t *Tenant, tx Tx, p *store.Policy) error { return t.e.ForgetPolicy(tx, p.ID) },
-	revise: func(p *store.Policy, revision int64) { p.Revision = revision },
+	revision: func(p *store.Policy) *int64 {
+		if !p.Enabled {
+			return nil
+		}
+		return &p.Revision
+	},
 }
 
 // ListPolicies returns the policies that pass the filter, newest first.

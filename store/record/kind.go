@@ -28,8 +28,9 @@ type kind[T any] struct {
 	changed func(t *Tenant, tx Tx) error // notes a change; nil: nothing
 	event   func(v *T) store.Event       // the event of a creation; nil: there is none
 	governs bool                         // whether gateways depend on its changes
-	// revise notes the revision of the tenant's policies that a change makes; nil: it makes none.
-	revise func(v *T, revision int64)
+	// revision is the place of the revision that a change makes in a resource that gateways enforce, nil
+	// in others. Only policies have one.
+	revision func(v *T) *int64
 }
 
 // find returns one resource.
@@ -270,13 +271,19 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 			return err
 		}
 	}
-	if k.revise != nil {
-		revision, err := t.revisePolicies(tx)
-		if err != nil {
-			return err
-		}
+	if k.revision != nil {
+		var at *int64
 		if after != nil {
-			k.revise(after, revision)
+			at = k.revision(after)
+		}
+		if at != nil || before != nil && k.revision(before) != nil {
+			revision, err := t.revisePolicies(tx)
+			if err != nil {
+				return err
+			}
+			if at != nil {
+				*at = revision
+			}
 		}
 	}
 	if after != nil {

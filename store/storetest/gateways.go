@@ -84,7 +84,7 @@ func testGateways(t testing.TB, o Opened) {
 		t.Errorf("events %+v", e)
 	}
 	report(reportOf("b", "i1", 9)) // it still runs
-	o.Clock.Advance(store.GatewayKept)
+	o.Clock.Advance(store.GatewayKept - time.Minute)
 	res := must(tn.ApplyRetention(ctx, store.RetentionBounds{Gateways: o.Clock.Now().Add(-store.GatewayKept)}))(t)
 	if list := must(tn.ListGateways(ctx))(t); res.Gateways != 1 || len(list) != 1 || list[0].Gateway != "b" {
 		t.Errorf("retention removed %d, left %+v", res.Gateways, list)
@@ -209,10 +209,17 @@ func testPolicyRevision(t testing.TB, o Opened) {
 	if again := must(tn.GetPolicy(ctx, p.ID))(t); again.Revision != p.Revision {
 		t.Errorf("read %d, want %d", again.Revision, p.Revision)
 	}
+	off := false
+	p = must(tn.UpdatePolicy(ctx, p.ID, store.PolicyUpdate{Enabled: &off}, nil))(t)
+	grew("disabled", nil)
+	message := "no"
+	p = must(tn.UpdatePolicy(ctx, p.ID, store.PolicyUpdate{Message: &message}, nil))(t)
 	must(tn.CreateAgent(ctx, store.AgentCreate{Name: "a"}))(t)
 	if now := must(tn.PolicyRevision(ctx))(t); now != last {
-		t.Error("an agent changed the revision of the policies")
+		t.Error("an agent, or a policy that is disabled, changed the revision of the policies")
 	}
+	p = must(tn.UpdatePolicy(ctx, p.ID, store.PolicyUpdate{Enabled: &on}, nil))(t)
+	grew("enabled", &p)
 	if err := tn.DeletePolicy(ctx, p.ID); err != nil {
 		t.Fatal(err)
 	}

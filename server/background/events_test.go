@@ -202,3 +202,63 @@ func TestManyBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestGatewayEvents: a gateway is silent when all of its running processes are, once, in whichever process,
+// and not one that has stopped.
+func TestGatewayEvents(t *testing.T) {
+	a := onFile(t)
+	ctx := t.Context()
+	hook, err := a.tenant.CreateWebhook(ctx, store.WebhookCreate{Name: "h", URL: "https://example.com/x", Events: []string{store.EventGatewaySilent, store.EventGatewayBack}, Enabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := int64(0)
+	report := func(gateway, instance string, stopped bool) {
+		t.Helper()
+		seq++
+		if err := a.tenant.ReportGateway(ctx, store.GatewayReport{Gateway: gateway, Instance: instance, Seq: seq, Stopped: stopped, Report: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e *Evaluator
+	turn := func(after time.Duration) {
+		t.Helper()
+		a.clock.advance(after)
+		if err := e.gateways(ctx, a.tenant, a.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart := func() {
+		e = NewEvaluator(EvaluatorOptions{Records: a.records, Traces: a.traces, Now: a.clock.Now})
+	}
+	restart()
+	report("edge", "i1", false)
+	report("edge", "i2", false)
+	report("core", "i3", false)
+	turn(time.Minute)
+	report("edge", "i2", false)
+	report("core", "i3", true)
+	turn(time.Minute) // one process of edge is silent, core has stopped
+	turn(time.Minute) // edge is silent
+	turn(time.Minute)
+	restart()
+	turn(0)
+	turn(store.GatewaySilent + time.Minute)
+	report("edge", "i1", false)
+	turn(time.Second)
+	turn(5 * time.Minute) // silent again
+	report("edge", "i1", true)
+	report("edge", "i2", true)
+	turn(time.Second)
+	list, _, err := a.tenant.ListDeliveries(ctx, hook.ID, "", store.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range slices.Backward(list) {
+		got = append(got, d.Event.Type+" "+d.Event.Subject.Name)
+	}
+	if want := []string{"gateway.silent edge", "gateway.back edge", "gateway.silent edge"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}

@@ -82,12 +82,17 @@ func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 // begins after that one ended. Periods in which no evaluator ran are evaluated
 // later, up to catchUp, in whole periods.
 //
-// It also queues the events of budgets, whose spending is measured up to now alone.
-type Evaluator struct{ worker }
+// It also queues the events of budgets, whose spending is measured up to now alone, and of gateways that
+// are silent.
+type Evaluator struct {
+	worker
+	began time.Time // before it, this process has heard of no gateway
+}
 
 // NewEvaluator returns an Evaluator; Run starts it.
 func NewEvaluator(o EvaluatorOptions) *Evaluator {
-	e := &Evaluator{newWorker(o, "evaluate-slas", defaultEvaluateInterval)}
+	e := &Evaluator{worker: newWorker(o, "evaluate-slas", defaultEvaluateInterval)}
+	e.began = e.Now()
 	e.pass = e.evaluate
 	return e
 }
@@ -109,7 +114,7 @@ func (e *Evaluator) evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = e.eachTenant(ctx, func(t store.Tenant) error { return errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now)) })
+	err = e.eachTenant(ctx, func(t store.Tenant) error { return errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now), e.gateways(ctx, t, now)) })
 	if err != nil {
 		return err // the watermark is not moved, so the next pass evaluates them
 	}

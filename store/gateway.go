@@ -76,7 +76,8 @@ type Gateways interface {
 	// The first key that signs anything in the name of a gateway binds the name, as for audit heads.
 	// Conflict ("publicKey"): the name is bound to another key; an event is recorded, at most one in
 	// GatewayRefusedEvery for each key. Conflict ("signature"): the report is not signed, and earlier ones
-	// of the process were. Conflict ("seq"): a later report of the process is known. Invalid ("gateway"):
+	// of the process were. Conflict ("seq"): a later report of the process is known, or another one with its number; the last one
+	// again changes nothing, not even SeenAt. Invalid ("gateway"):
 	// the tenant has MaxGatewayInstances that do not give way.
 	ReportGateway(ctx context.Context, r GatewayReport) error
 	// ListGateways returns all processes, sorted by the name of the gateway and the instance.

@@ -133,6 +133,7 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},
 		days:     map[int64]bool{},
+		fleet:    record.Fleet{Shared: true},
 	}
 	s.Leases = record.LeasesOf(engine{s})
 	switch {

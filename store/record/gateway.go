@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,9 +19,6 @@ type gatewayRow struct {
 	store.GatewayReport
 	ReportedAt time.Time
 	SeenAt     time.Time
-	// Writer identifies the process of the control plane that wrote SeenAt: another one may have heard
-	// of the gateway later.
-	Writer string
 }
 
 // lasts reports whether two reports differ in their counters alone.
@@ -29,51 +27,62 @@ func lasts(a, b *store.GatewayReport) bool {
 		a.PublicKey == b.PublicKey && a.KeyID == b.KeyID && bytes.Equal(a.Report, b.Report)
 }
 
+// follows reports whether a report is new after the last one of its process, of which the number is at least
+// last. The last one again is not new, whoever sends it: it does not show that the process runs.
+func (row *gatewayRow) follows(last int64, r *store.GatewayReport) (bool, error) {
+	last = max(last, row.Seq)
+	if r.Seq > last || r.Seq == last && lasts(&row.GatewayReport, r) {
+		return r.Seq > last, nil
+	}
+	return false, store.FieldError(store.Conflict, fmt.Sprintf("a later report of the instance is known: %d", last), "seq", "must ascend")
+}
+
 // heard is the newest report of a process, if only its counters have changed since the one in the store.
 type heard struct {
 	seq      int64
 	at       time.Time
 	counters store.GatewayCounters
-	written  bool // SeenAt in the store is at
 }
 
-// Fleet buffers the times and counters of gateways' reports. The zero value is ready for use; it is
-// safe for concurrent use.
+// Fleet buffers the times and counters of gateways' reports until they are written. The zero value is ready
+// for use; it is safe for concurrent use.
 type Fleet struct {
+	// Shared is set before the first use when other processes of the control plane get reports too. What they
+	// have not written is not known here.
+	Shared bool
+
 	mu      sync.Mutex
-	writer  string
 	tenants map[string]*tenantFleet
 }
 
 type tenantFleet struct {
 	flushed time.Time
-	heard   map[string]heard // by key of the row; only of rows that exist
+	heard   map[string]heard // by key of the row
 }
 
-// id identifies this process of the control plane.
-func (f *Fleet) id() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.writer == "" {
-		f.writer = rand.Text()
+// of returns the buffer of a tenant; mu is held.
+func (f *Fleet) of(tenant string) *tenantFleet {
+	t := f.tenants[tenant]
+	if t == nil {
+		t = &tenantFleet{heard: map[string]heard{}}
+		if f.tenants == nil {
+			f.tenants = map[string]*tenantFleet{}
+		}
+		f.tenants[tenant] = t
 	}
-	return f.writer
+	return t
 }
 
 // add notes a report, and reports whether the buffer should be written.
 func (f *Fleet) add(tenant string, key []byte, h heard) (due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t := f.tenants[tenant]
-	if t == nil {
-		t = &tenantFleet{flushed: h.at, heard: map[string]heard{}}
-		if f.tenants == nil {
-			f.tenants = map[string]*tenantFleet{}
-		}
-		f.tenants[tenant] = t
-	}
-	if before, known := t.heard[string(key)]; !known || before.seq <= h.seq {
+	t := f.of(tenant)
+	if t.heard[string(key)].seq < h.seq {
 		t.heard[string(key)] = h
+	}
+	if t.flushed.IsZero() {
+		t.flushed = h.at
 	}
 	if h.at.Sub(t.flushed).Abs() < store.GatewayWritten {
 		return false
@@ -82,55 +91,38 @@ func (f *Fleet) add(tenant string, key []byte, h heard) (due bool) {
 	return true
 }
 
-// of returns what was heard of a process.
-func (f *Fleet) of(tenant string, key []byte) heard {
+// last returns what was heard of a process and is not written.
+func (f *Fleet) last(tenant string, key []byte) heard {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if t := f.tenants[tenant]; t != nil {
-		return t.heard[string(key)]
-	}
-	return heard{}
+	return f.of(tenant).heard[string(key)]
 }
 
 // unwritten returns what is not written of a tenant.
 func (f *Fleet) unwritten(tenant string) map[string]heard {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := map[string]heard{}
-	if t := f.tenants[tenant]; t != nil {
-		for key, h := range t.heard {
-			if !h.written {
-				list[key] = h
-			}
-		}
-	}
-	return list
+	return maps.Clone(f.of(tenant).heard)
 }
 
-// wrote notes that something is written; exists is false for a row that somebody has removed.
-func (f *Fleet) wrote(tenant, key string, h heard, exists bool) {
+// wrote removes what is written, or belongs to rows that are gone.
+func (f *Fleet) wrote(tenant string, written map[string]heard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t := f.tenants[tenant]
-	if t == nil || t.heard[key] != h {
-		return
+	t := f.of(tenant)
+	for key, h := range written {
+		if t.heard[key] == h {
+			delete(t.heard, key)
+		}
 	}
-	if !exists {
-		delete(t.heard, key)
-		return
-	}
-	h.written = true
-	t.heard[key] = h
 }
 
 // forget removes what was heard of processes.
-func (f *Fleet) forget(tenant string, keys [][]byte) {
+func (f *Fleet) forget(tenant string, keys ...[]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, key := range keys {
-		if t := f.tenants[tenant]; t != nil {
-			delete(t.heard, string(key))
-		}
+		delete(f.of(tenant).heard, string(key))
 	}
 }
 
@@ -141,10 +133,16 @@ func (t *Tenant) ReportGateway(ctx context.Context, r store.GatewayReport) error
 			return store.FieldError(store.Invalid, "bad report of a gateway", f.field, oneTo)
 		}
 	}
+	// As it is stored, with <, > and & escaped: else it would differ from the stored one each time.
+	text, err := json.Marshal(r.Report)
+	if err != nil {
+		return store.FieldError(store.Invalid, "bad report of a gateway", "report", "must be JSON")
+	}
+	r.Report = text
 	key, fleet, now := joined(r.Gateway, r.Instance), t.e.Fleet(), t.e.Now()
 	var row gatewayRow
 	var known bool
-	err := t.e.View(ctx, t.id, func(tx Tx) (err error) {
+	err = t.e.View(ctx, t.id, func(tx Tx) (err error) {
 		row, known, err = get[gatewayRow](tx, gatewayRows, key)
 		return err
 	})
@@ -152,13 +150,12 @@ func (t *Tenant) ReportGateway(ctx context.Context, r store.GatewayReport) error
 		return err
 	}
 	if known {
-		if last := max(row.Seq, fleet.of(t.id, key).seq); r.Seq < last {
-			return store.FieldError(store.Conflict, fmt.Sprintf("a later report of the instance is known: %d", last), "seq", "must ascend")
+		if fresh, err := row.follows(fleet.last(t.id, key).seq, &r); err != nil || !fresh {
+			return err
 		}
 	}
-	h := heard{seq: r.Seq, at: now, counters: r.GatewayCounters}
 	if known && lasts(&row.GatewayReport, &r) {
-		if !fleet.add(t.id, key, h) {
+		if !fleet.add(t.id, key, heard{seq: r.Seq, at: now, counters: r.GatewayCounters}) {
 			return nil
 		}
 		return t.flushGateways(ctx)
@@ -170,9 +167,12 @@ func (t *Tenant) ReportGateway(ctx context.Context, r store.GatewayReport) error
 			return err
 		}
 		refused = nil
+		if known {
+			if fresh, err := row.follows(0, &r); err != nil || !fresh {
+				return err
+			}
+		}
 		switch {
-		case known && r.Seq < row.Seq:
-			return store.FieldError(store.Conflict, fmt.Sprintf("a later report of the instance is known: %d", row.Seq), "seq", "must ascend")
 		case known && row.PublicKey != "" && r.PublicKey == "":
 			return store.FieldError(store.Conflict, "earlier reports of the instance were signed", "signature", "is required")
 		case r.PublicKey != "":
@@ -185,23 +185,19 @@ func (t *Tenant) ReportGateway(ctx context.Context, r store.GatewayReport) error
 				return err
 			}
 		}
-		return put(tx, gatewayRows, key, gatewayRow{GatewayReport: r, ReportedAt: now, SeenAt: now, Writer: fleet.id()})
+		return put(tx, gatewayRows, key, gatewayRow{GatewayReport: r, ReportedAt: now, SeenAt: now})
 	})
-	if err = cmp.Or(err, refused); err != nil {
-		return err
+	if err = cmp.Or(err, refused); err == nil {
+		fleet.forget(t.id, key) // what is older
 	}
-	h.written = true
-	fleet.add(t.id, key, h)
-	return nil
+	return err
 }
 
 // flushGateways writes the times and counters that are buffered, in one transaction.
 func (t *Tenant) flushGateways(ctx context.Context) error {
 	fleet := t.e.Fleet()
 	list := fleet.unwritten(t.id)
-	exist := map[string]bool{}
 	err := t.e.Update(ctx, t.id, func(tx Tx) error {
-		clear(exist)
 		keys := make([][]byte, 0, len(list))
 		for key := range list {
 			keys = append(keys, []byte(key))
@@ -220,27 +216,20 @@ func (t *Tenant) flushGateways(ctx context.Context) error {
 		}
 		for i, key := range keys {
 			h := list[string(key)]
-			if rows[i].Instance == "" {
-				continue
+			if rows[i].Instance == "" || rows[i].Seq > h.seq {
+				continue // it was removed, or another process has heard of it later
 			}
-			exist[string(key)] = true
-			if rows[i].Seq > h.seq {
-				continue // another process has heard of it later
-			}
-			rows[i].Seq, rows[i].GatewayCounters, rows[i].SeenAt, rows[i].Writer = h.seq, h.counters, h.at, fleet.id()
+			rows[i].Seq, rows[i].GatewayCounters, rows[i].SeenAt = h.seq, h.counters, h.at
 			if err := put(tx, gatewayRows, key, rows[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		fleet.wrote(t.id, list)
 	}
-	for key, h := range list {
-		fleet.wrote(t.id, key, h, exist[key])
-	}
-	return nil
+	return err
 }
 
 // roomForGateway makes room for a new process: of those that have stopped or are silent, the one that was
@@ -271,16 +260,16 @@ func (t *Tenant) roomForGateway(tx Tx, signed bool, now time.Time) error {
 
 // gateways returns all processes, with what is buffered.
 func (t *Tenant) gateways(tx Tx) ([]store.GatewayInstance, error) {
-	list, fleet := []store.GatewayInstance{}, t.e.Fleet()
-	me := fleet.id()
+	list, fleet, silent := []store.GatewayInstance{}, t.e.Fleet(), store.GatewaySilent
+	if fleet.Shared {
+		silent += store.GatewayWritten // a process may report elsewhere than it did before
+	}
 	err := each(tx, gatewayRows, Range{}, func(row *gatewayRow) (bool, error) {
-		g := store.GatewayInstance{GatewayReport: row.GatewayReport, ReportedAt: row.ReportedAt, SeenAt: row.SeenAt, SilentAt: row.SeenAt.Add(store.GatewaySilent)}
-		if row.Writer != me {
-			g.SilentAt = g.SilentAt.Add(store.GatewayWritten)
+		g := store.GatewayInstance{GatewayReport: row.GatewayReport, ReportedAt: row.ReportedAt, SeenAt: row.SeenAt}
+		if h := fleet.last(t.id, joined(row.Gateway, row.Instance)); h.seq >= row.Seq && h.at.After(row.SeenAt) {
+			g.Seq, g.GatewayCounters, g.SeenAt = h.seq, h.counters, h.at.UTC()
 		}
-		if h := fleet.of(t.id, joined(row.Gateway, row.Instance)); h.seq >= row.Seq && h.at.After(row.SeenAt) {
-			g.Seq, g.GatewayCounters, g.SeenAt, g.SilentAt = h.seq, h.counters, h.at.UTC(), h.at.UTC().Add(store.GatewaySilent)
-		}
+		g.SilentAt = g.SeenAt.Add(silent)
 		list = append(list, g)
 		return true, nil
 	})
@@ -319,7 +308,7 @@ func (t *Tenant) ForgetGateway(ctx context.Context, gateway string) error {
 		return t.Changed(ctx, tx, store.GatewayObject(gateway, instances), nil, false)
 	})
 	if err == nil {
-		t.e.Fleet().forget(t.id, keys)
+		t.e.Fleet().forget(t.id, keys...)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // reportOf is a report of an unsigned process that runs.
 func reportOf(gateway, instance string, seq int64) store.GatewayReport {
 	return store.GatewayReport{Gateway: gateway, Instance: instance, Seq: seq, Governed: true, Revision: 1,
-		Report: json.RawMessage(`{"version":"1"}`), KeyID: "key_1", GatewayCounters: store.GatewayCounters{Calls: seq}}
+		Report: json.RawMessage(`{"version": "<1>"}`), KeyID: "key_1", GatewayCounters: store.GatewayCounters{Calls: seq}}
 }
 
 // testGateways: reports are listed as they come, in the order of their numbers, and their times are known
@@ -36,7 +36,7 @@ func testGateways(t testing.TB, o Opened) {
 	}
 	// The clock of the test advances by microseconds with every call.
 	near := func(at, want time.Time) bool { return at.Sub(want).Abs() < time.Second }
-	if g := list[0]; !near(g.SeenAt, first) || !near(g.ReportedAt, first) || g.KeyID != "key_1" || string(g.Report) != `{"version":"1"}` {
+	if g := list[0]; !near(g.SeenAt, first) || !near(g.ReportedAt, first) || g.KeyID != "key_1" || string(g.Report) != `{"version":"\u003c1\u003e"}` {
 		t.Errorf("got %+v", g)
 	}
 	if n := len(must(other.ListGateways(ctx))(t)); n != 0 {
@@ -44,7 +44,7 @@ func testGateways(t testing.TB, o Opened) {
 	}
 
 	// Only counters change: the times and counters are new, also when they have been written.
-	for i := range int64(5) {
+	for i := range int64(6) {
 		o.Clock.Advance(30 * time.Second)
 		report(reportOf("a", "i3", 2+i))
 		g := must(tn.ListGateways(ctx))(t)[0]
@@ -62,12 +62,22 @@ func testGateways(t testing.TB, o Opened) {
 		}
 	}
 
-	wantKind(t, tn.ReportGateway(ctx, reportOf("a", "i3", 5)), store.Conflict, "seq")
-	report(reportOf("a", "i3", 6)) // the last one again
+	wantKind(t, tn.ReportGateway(ctx, reportOf("a", "i3", 6)), store.Conflict, "seq")
+	// The last one again, of which the answer was lost or which somebody has captured: it does not keep the
+	// process alive, and another one with its number is none.
+	seen := must(tn.ListGateways(ctx))(t)[0].SeenAt
+	o.Clock.Advance(time.Second)
+	report(reportOf("a", "i3", 7))
+	if g := must(tn.ListGateways(ctx))(t)[0]; !g.SeenAt.Equal(seen) {
+		t.Errorf("the last report again, at %v: %+v", o.Clock.Now(), g)
+	}
 	stopped := reportOf("a", "i3", 7)
 	stopped.Stopped = true
+	wantKind(t, tn.ReportGateway(ctx, stopped), store.Conflict, "seq")
+	stopped.Seq = 8
 	report(stopped)
-	wantKind(t, tn.ReportGateway(ctx, reportOf("a", "i3", 6)), store.Conflict, "seq")
+	report(stopped)
+	wantKind(t, tn.ReportGateway(ctx, reportOf("a", "i3", 7)), store.Conflict, "seq")
 	o.Clock.Advance(time.Hour)
 	if g := must(tn.ListGateways(ctx))(t)[0]; !g.Stopped || g.Silent(o.Clock.Now(), first) {
 		t.Errorf("a stopped process: %+v", g)
@@ -91,6 +101,38 @@ func testGateways(t testing.TB, o Opened) {
 	}
 	wantKind(t, tn.ReportGateway(ctx, store.GatewayReport{Gateway: "a\x00", Instance: "i"}), store.Invalid, "gateway")
 	wantKind(t, tn.ReportGateway(ctx, store.GatewayReport{Gateway: "a"}), store.Invalid, "instance")
+}
+
+// testGatewaysMove: a process that reports to one process of the control plane and then to the other one is
+// silent for neither, all the time.
+func testGatewaysMove(t testing.TB, o Opened) {
+	if o.Another == nil {
+		return
+	}
+	tn := NewTenant(t, o, "t")
+	records, _ := o.Another(t)
+	handles, began := []store.Tenant{tn, records.Tenant(tn.ID())}, o.Clock.Now()
+	seq := int64(0)
+	for _, to := range []int{0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0} {
+		seq++
+		if err := handles[to].ReportGateway(ctx, reportOf("g", "i", seq)); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			o.Clock.Advance(10 * time.Second)
+			for n, h := range handles {
+				if g := must(h.ListGateways(ctx))(t)[0]; g.Silent(o.Clock.Now(), began) {
+					t.Errorf("report %d, handle %d: silent at %v: %+v", seq, n, o.Clock.Now(), g)
+				}
+			}
+		}
+	}
+	o.Clock.Advance(store.GatewaySilent + store.GatewayWritten)
+	for n, h := range handles {
+		if g := must(h.ListGateways(ctx))(t)[0]; !g.Silent(o.Clock.Now(), began) {
+			t.Errorf("handle %d: not silent: %+v", n, g)
+		}
+	}
 }
 
 // testGatewayKeys: the first key binds a name, others are refused with one event an hour, and unsigned
@@ -174,7 +216,7 @@ func testGatewayBounds(t testing.TB, o Opened) {
 		t.Errorf("a signed one in place of one that has stopped: %v", err)
 	}
 	wantKind(t, report("signed-last", "k", false), store.Invalid, "gateway")
-	o.Clock.Advance(store.GatewaySilent + time.Second)
+	o.Clock.Advance(store.GatewaySilent + store.GatewayWritten + time.Second)
 	if err := report("signed-last", "k", false); err != nil || have()["g002"] || len(have()) != store.MaxGatewayInstances {
 		t.Errorf("a signed one in place of a silent one: %v", err)
 	}

@@ -1,0 +1,32 @@
+package record
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"svc/store"
+)
+
+// TestFleetForgetsWhatIsWritten: processes of gateways come and go, so the buffer keeps none of them.
+func TestFleetForgetsWhatIsWritten(t *testing.T) {
+	var f Fleet
+	at, due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 0
+	for i := range 5000 {
+		at = at.Add(time.Second)
+		key := fmt.Appendf(nil, "instance %d", i)
+		if f.add("t", key, heard{seq: 1, at: at}) {
+			due++
+			f.wrote("t", f.unwritten("t"))
+		}
+		f.add("t", key, heard{seq: 2, at: at})
+		f.forget("t", key)
+		f.add("t", []byte("always"), heard{seq: int64(i), at: at})
+	}
+	if n := len(f.unwritten("t")); n > int(store.GatewayWritten/time.Second)+1 || due < 80 {
+		t.Errorf("%d processes are kept, %d writes", n, due)
+	}
+	if h := f.last("t", []byte("always")); h.seq != 4999 {
+		t.Errorf("last %+v", h)
+	}
+}

@@ -39,7 +39,7 @@ func (s *Server) reportGateway(c *call) error {
 		return err
 	}
 	// In a window of its own: gateways that take the ingest window with traces stay known.
-	if err := c.count(s.reports, c.tenant.ID()+"/"+c.key.ID+"/"+name+"/"+in.Instance); err != nil {
+	if err := c.count(s.reports, c.key.ID+"/"+in.Instance); err != nil {
 		return err
 	}
 	report := store.GatewayReport{
@@ -150,33 +150,44 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 	}
 	changed := c.now.Sub(time.UnixMilli(revision)) > behindAfter
 	list := []api.Gateway{}
-	for i := range instances {
-		g := &instances[i]
-		if name != "" && g.Gateway != name || g.Stopped && !stopped {
+	for len(instances) > 0 {
+		n := slices.IndexFunc(instances, func(g store.GatewayInstance) bool { return g.Gateway != instances[0].Gateway })
+		if n < 0 {
+			n = len(instances)
+		}
+		of := instances[:n]
+		instances = instances[n:]
+		if name != "" && name != of[0].Gateway {
 			continue
 		}
-		shown, err := wireInstance(g, c.now, s.began)
-		if err != nil {
-			return nil, fmt.Errorf("gateway %q: %w", g.Gateway, err)
+		out := api.Gateway{Name: of[0].Gateway, State: api.GatewayStopped}
+		if running, silent := store.GatewayRuns(of, c.now, s.began); running > 0 {
+			out.State = api.GatewayRunning
+		} else if silent > 0 {
+			out.State = api.GatewaySilent
 		}
-		shown.Behind = changed && g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
-		if len(list) == 0 || list[len(list)-1].Name != g.Gateway {
-			list = append(list, api.Gateway{Name: g.Gateway, State: shown.State})
+		var signed time.Time
+		for i := range of {
+			g := &of[i]
+			if g.PublicKey != "" && g.SeenAt.After(signed) { // earlier ones may have had another key
+				out.SignedBy, signed = api.AuditKeyID(g.PublicKey), g.SeenAt
+			}
+			if g.Stopped && !stopped {
+				continue
+			}
+			shown, err := wireInstance(g, c.now, s.began)
+			if err != nil {
+				return nil, fmt.Errorf("gateway %q: %w", g.Gateway, err)
+			}
+			shown.Behind = changed && g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
+			out.Instances = append(out.Instances, shown)
 		}
-		of := &list[len(list)-1]
-		of.Instances = append(of.Instances, shown)
-		if g.PublicKey != "" {
-			of.SignedBy = api.AuditKeyID(g.PublicKey)
-		}
-		if rank := func(state string) int { return slices.Index(rankedStates, state) }; rank(shown.State) < rank(of.State) {
-			of.State = shown.State
+		if len(out.Instances) > 0 {
+			list = append(list, out)
 		}
 	}
 	return list, nil
 }
-
-// rankedStates are the states of instances, those first that a gateway has when one of its instances has them.
-var rankedStates = []string{api.GatewayRunning, api.GatewaySilent, api.GatewayStopped}
 
 func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayInstance, error) {
 	out := api.GatewayInstance{Signed: g.PublicKey != "", KeyID: g.KeyID, ReportedAt: g.ReportedAt.UTC(), SeenAt: g.SeenAt.UTC()}

@@ -105,6 +105,16 @@ func TestGatewayReportsAreBounded(t *testing.T) {
 	}
 	r.ask(gateway, "PUT", "/api/gateways/g", reportBody(1, 10)).want(429)
 	r.ask(gateway, "PUT", "/api/gateways/g", reportBody(2, 1)).want(200)
+	// A key that is used for a flood shuts out nobody else.
+	for i := range reportsPerMinute * store.MaxGatewayInstances {
+		if r.ask(gateway, "PUT", "/api/gateways/g", "{}").status == 429 {
+			break
+		} else if i > reportsPerMinute*store.MaxGatewayInstances-3 {
+			t.Error("a flood is not bounded")
+		}
+	}
+	another, _ := r.key(r.admin, "ingest")
+	r.ask(another, "PUT", "/api/gateways/g", reportBody(3, 1)).want(200)
 }
 
 // TestSignedReports: the first key binds a name, and what it has signed is not replaced by what it has not.
@@ -136,6 +146,7 @@ func TestSignedReports(t *testing.T) {
 	put("core", body, ours.header("edge", body)).wantDetail("signature")
 	put("edge", body, "x y").wantDetail("signature")
 	put("edge", body, base64.StdEncoding.EncodeToString(make([]byte, 32))+" AAAA").wantDetail("signature")
+	r.clock.advance(time.Minute) // the window of the instance
 	put("edge", reportBody(1, 2), others.header("edge", reportBody(1, 2))).want(403)
 	put("edge", reportBody(1, 2), "").want(403)
 	put("edge", reportBody(2, 1), "").want(200) // another process, which does not sign
@@ -146,6 +157,13 @@ func TestSignedReports(t *testing.T) {
 	for i, signed := range []bool{true, false} {
 		toObject(t, one["instances"].([]any)[i]).is(t, "signed", signed, "seq", 1)
 	}
+	// One that does not sign does not hide that those that sign are silent.
+	r.clock.advance(store.GatewaySilent + time.Second)
+	put("edge", reportBody(2, 2), "").want(200)
+	r.ask(r.admin, "GET", "/api/gateways/edge", "").want(200).data().is(t, "state", "silent")
+	stopped := strings.Replace(reportBody(1, 2), "running", "stopped", 1)
+	put("edge", stopped, ours.header("edge", stopped)).want(200)
+	r.ask(r.admin, "GET", "/api/gateways/edge", "").want(200).data().is(t, "state", "running")
 	events := r.ask(r.admin, "GET", "/api/audit/events?object=refusedKey", "").want(200).list()
 	if len(events) != 1 || toObject(t, events[0]["object"])["name"] != "edge" {
 		t.Errorf("events %v", events)

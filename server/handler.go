@@ -107,7 +107,7 @@ func (s *Server) run(c *call, res *resource) error {
 		ws, name = s.approvals, c.key.ID
 	}
 	if c.route != nil && c.route.window == reportWindow {
-		ws = s.allReports
+		ws, name = s.allReports, c.key.ID // who floods reports with a key shuts out no gateway with another one
 	}
 	if err := c.count(ws, name); err != nil {
 		return err

@@ -95,7 +95,7 @@ type Server struct {
 	ingest    *windows      // ingest requests per tenant
 	approvals *windows      // requests of gateways about approvals, per key
 	keyTags   retry.Repeats // gateways with different session keys
-	// Reports of gateways, per tenant and per instance.
+	// Reports of gateways, per key and per instance.
 	allReports, reports *windows
 	refusedReports      retry.Repeats
 	began               time.Time // before it, this process has heard of no gateway

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -63,6 +64,23 @@ func (g *GatewayInstance) Silent(now, began time.Time) bool {
 	return !g.Stopped && now.After(g.SilentAt) && now.After(began.Add(GatewaySilent))
 }
 
+// GatewayRuns counts the processes of one gateway that run, and those that are silent. Where a process that
+// has not stopped signs its reports, only those that sign are counted: whoever has an ingest key can invent
+// others, which would hide that the gateway is silent.
+func GatewayRuns(processes []GatewayInstance, now, began time.Time) (running, silent int) {
+	signed := slices.ContainsFunc(processes, func(g GatewayInstance) bool { return !g.Stopped && g.PublicKey != "" })
+	for i := range processes {
+		switch g := &processes[i]; {
+		case g.Stopped, signed && g.PublicKey == "":
+		case g.Silent(now, began):
+			silent++
+		default:
+			running++
+		}
+	}
+	return running, silent
+}
+
 // GatewayObject is a gateway with its processes as audit events record it.
 func GatewayObject(gateway string, instances []string) *Object {
 	return newObject("gateway", gateway, gateway, "", map[string]any{"instances": instances})
@@ -76,9 +94,9 @@ type Gateways interface {
 	// The first key that signs anything in the name of a gateway binds the name, as for audit heads.
 	// Conflict ("publicKey"): the name is bound to another key; an event is recorded, at most one in
 	// GatewayRefusedEvery for each key. Conflict ("signature"): the report is not signed, and earlier ones
-	// of the process were. Conflict ("seq"): a later report of the process is known, or another one with its number; the last one
-	// again changes nothing, not even SeenAt. Invalid ("gateway"):
-	// the tenant has MaxGatewayInstances that do not give way.
+	// of the process were. Conflict ("seq"): a later report of the process is known, or another one with its
+	// number; the last one again changes nothing, not even SeenAt. Invalid ("gateway"): the tenant has
+	// MaxGatewayInstances that do not give way.
 	ReportGateway(ctx context.Context, r GatewayReport) error
 	// ListGateways returns all processes, sorted by the name of the gateway and the instance.
 	ListGateways(ctx context.Context) ([]GatewayInstance, error)

@@ -200,21 +200,14 @@ func (e *Evaluator) gateways(ctx context.Context, t store.Tenant, now time.Time)
 	return note(ctx, t, "gateways", func(last map[string]bool, add func(...store.Event) bool) map[string]bool {
 		silent := map[string]bool{}
 		for from := 0; from < len(list); {
-			to, running, gone := from, 0, 0
+			name, to := list[from].Gateway, from
 			var seen time.Time
-			for ; to < len(list) && list[to].Gateway == list[from].Gateway; to++ {
-				switch g := &list[to]; {
-				case g.Stopped:
-				case g.Silent(now, e.began):
-					gone++
-				default:
-					running++
-				}
+			for ; to < len(list) && list[to].Gateway == name; to++ {
 				if list[to].SeenAt.After(seen) {
 					seen = list[to].SeenAt
 				}
 			}
-			name := list[from].Gateway
+			running, gone := store.GatewayRuns(list[from:to], now, e.began)
 			is := running == 0 && gone > 0
 			if is != last[name] && !add(gatewayEvents(is, running, name, seen, gone+running)...) {
 				is = last[name]

@@ -266,7 +266,7 @@ func (t *Tenant) gateways(tx Tx) ([]store.GatewayInstance, error) {
 	}
 	err := each(tx, gatewayRows, Range{}, func(row *gatewayRow) (bool, error) {
 		g := store.GatewayInstance{GatewayReport: row.GatewayReport, ReportedAt: row.ReportedAt, SeenAt: row.SeenAt}
-		if h := fleet.last(t.id, joined(row.Gateway, row.Instance)); h.seq >= row.Seq && h.at.After(row.SeenAt) {
+		if h := fleet.last(t.id, joined(row.Gateway, row.Instance)); h.seq > row.Seq {
 			g.Seq, g.GatewayCounters, g.SeenAt = h.seq, h.counters, h.at.UTC()
 		}
 		g.SilentAt = g.SeenAt.Add(silent)

@@ -63,8 +63,9 @@ func NewStatusCmd(env process.Env) *cobra.Command {
 Wrong are: a store that cannot be written, a gateway that is silent, has old policies or no writable audit
 log, lost audit lines, an upstream that fails, a license with less than 7 days, a webhook that was
 disabled, an SLA target that is breached, a budget that is exceeded, and a policy that no running gateway
-enforces. Told are open approvals, budgets over a threshold, refused reports, and settings that wait for a
-restart. What the API key may not see is named.
+enforces. Told are open approvals, budgets over a threshold, refused reports, gateways of which some
+processes are silent and others run, and settings that wait for a restart. What the API key may not see
+is named.
 
 The exit code is 0 when nothing is wrong, 1 when something is, and 2 when the control plane cannot be
 asked or refuses the key.`,
@@ -176,17 +177,27 @@ func (s *statusReader) gateways() error {
 	}
 	fine, gone := 0, 0
 	for _, g := range list.Data {
+		silent, last := 0, time.Time{}
 		for i := range g.Instances {
-			was := len(s.report.Checks)
-			if in := &g.Instances[i]; in.State == api.GatewaySilent && s.now.Sub(in.SeenAt) >= silentFor {
+			in, was := &g.Instances[i], len(s.report.Checks)
+			switch {
+			case in.State == api.GatewaySilent && s.now.Sub(in.SeenAt) >= silentFor:
 				gone++
 				continue
-			} else {
-				s.instance(g.Name, in)
+			case in.State == api.GatewaySilent: // what it said last may not be so any more
+				silent++
+				if in.SeenAt.After(last) {
+					last = in.SeenAt
+				}
+				continue
 			}
+			s.instance(g.Name, in)
 			if len(s.report.Checks) == was {
 				fine++
 			}
+		}
+		if silent > 0 {
+			s.silent(&g, silent, last)
 		}
 	}
 	if gone > 0 {
@@ -201,14 +212,28 @@ func (s *statusReader) gateways() error {
 	return nil
 }
 
+// silent tells of the silent processes of a gateway, of which the last was heard of at a time. While others of
+// its name run, it may have been started again, so nothing is wrong yet.
+func (s *statusReader) silent(g *api.Gateway, n int, last time.Time) {
+	state, text := checkWrong, "silent for "+ageText(s.now.Sub(last))
+	if g.State == api.GatewayRunning {
+		state, text = checkWarn, fmt.Sprintf("%d of %d instances are silent, for %s", n, len(g.Instances), ageText(s.now.Sub(last)))
+	}
+	s.add("gateway", g.Name, state, text, "see whether it runs and reaches the control plane; what is gone: svc gateways forget "+shellWord(g.Name))
+}
+
+// shellWord quotes a name for a command that people copy to a shell: whoever has an ingest key chooses the
+// names of gateways.
+func shellWord(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // instance says what is wrong with one process of a gateway.
 func (s *statusReader) instance(name string, i *api.GatewayInstance) {
 	add := func(state, text, advice string) { s.add("gateway", name, state, text, advice) }
-	if i.State == api.GatewaySilent {
-		add(checkWrong, "silent for "+ageText(s.now.Sub(i.SeenAt))+", instance "+i.Instance[:min(8, len(i.Instance))],
-			"see whether it runs and reaches the control plane; if it is gone: svc gateways forget "+name)
-		return // what it said last may not be so any more
-	}
 	if i.Behind {
 		add(checkWrong, "does not have the newest policies for more than a minute", "see its log for control_plane.governance")
 	}

@@ -142,4 +142,3 @@ func TestBreakerOfAnUpstream(t *testing.T) {
 		}
 	}
 }
-

@@ -266,7 +266,7 @@ func TestEveryEndpoint(t *testing.T) {
 // testGateways follows a gateway from its report until it is forgotten.
 func testGateways(t *testing.T, person, gateway *client.Client, signer ed25519.PrivateKey) {
 	t.Helper()
-	const name = "edge 1/a"
+	const name = "edge-1"
 	body, err := json.Marshal(api.GatewayReport{Instance: strings.Repeat("0a", 16), Seq: 1, StartedAt: time.Now(), State: api.GatewayRunning})
 	if err != nil {
 		t.Fatal(err)

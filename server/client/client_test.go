@@ -387,7 +387,7 @@ func fits(pattern, path string) bool {
 		return false
 	}
 	for i := range want {
-		if want[i] != got[i] && want[i] != "{id}" {
+		if want[i] != got[i] && want[i] != "{id}" && want[i] != "{name}" {
 			return false
 		}
 	}

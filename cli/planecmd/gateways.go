@@ -1,6 +1,7 @@
 package planecmd
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -162,13 +163,64 @@ func completeGateways(ctx context.Context, c *client.Client) ([]string, error) {
 }
 
 func newGatewayGetCmd(r *rest.Connection) *cobra.Command {
-	return rest.NewValueCmd(r, &cobra.Command{
+	f := command.FormatTable
+	cmd := &cobra.Command{
 		Use: "get NAME", Short: "Show a gateway with all of its instances", Example: `  svc gateways get edge-1
   svc gateways get edge-1 -o json`,
 		Args: command.WantArgs("the NAME of a gateway"), ValidArgsFunction: rest.CompleteIDs(r, completeGateways),
-	}, func(ctx context.Context, c *client.Client, args []string) (api.Gateway, error) {
-		return c.GetGateway(ctx, args[0])
-	})
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := r.Client()
+			if err != nil {
+				return err
+			}
+			g, err := c.GetGateway(cmd.Context(), args[0])
+			if err != nil {
+				return r.Explain(err)
+			}
+			if f != command.FormatTable {
+				return command.WriteValue(r.Env.Stdout, f, g)
+			}
+			_, err = r.Env.Stdout.Write(gatewayText(g))
+			return err
+		},
+	}
+	command.AddFormatFlag(cmd, &f, command.FormatTable, command.FormatJSON, command.FormatYAML)
+	return cmd
+}
+
+// gatewayText returns a gateway as an administrator reads it: an instance after the other.
+func gatewayText(g api.Gateway) []byte {
+	var b bytes.Buffer
+	line := func(name, value string) { fmt.Fprintf(&b, "%-12s  %s\n", name, command.Dash(visible(value))) }
+	line("name", g.Name)
+	line("state", g.State)
+	line("signedBy", g.SignedBy)
+	for _, i := range g.Instances {
+		b.WriteByte('\n')
+		line("instance", i.Instance)
+		line("state", i.State+", seen "+command.Stamp(i.SeenAt)+", started "+command.Stamp(i.StartedAt))
+		line("version", i.Version)
+		policies := "off"
+		if i.Governance.Enabled {
+			policies = fmt.Sprintf("%d, revision %d", i.Governance.Policies, i.Governance.Revision)
+		}
+		if i.Behind {
+			policies += ", behind"
+		}
+		line("policies", policies)
+		for _, u := range i.Upstreams {
+			line("upstream", strings.TrimSpace(u.Name+" "+u.State+" "+u.Revision))
+		}
+		line("audit", fmt.Sprintf("writable %s, lost %d, last line %d", command.YesNo(i.Audit.Writable), i.Audit.Lost, i.Audit.LastLine))
+		if i.License.State != "" {
+			line("license", fmt.Sprintf("%s, %d days", i.License.State, i.License.DaysLeft))
+		}
+		line("calls", fmt.Sprintf("%d, blocked %d, failed %d", i.Calls, i.Blocked, i.Failed))
+		line("config", i.ConfigDigest)
+		line("restart for", strings.Join(i.RestartPending, ", "))
+		line("signed", command.YesNo(i.Signed)+", API key "+i.KeyID)
+	}
+	return b.Bytes()
 }
 
 func newGatewayForgetCmd(r *rest.Connection) *cobra.Command {

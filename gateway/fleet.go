@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"svc/gateway/audit"
@@ -27,6 +28,12 @@ const (
 	reportCheck = time.Second
 	// reportTimeout bounds a report, and the last one, which says that the gateway has stopped.
 	reportTimeout, lastReportTimeout = 10 * time.Second, 2 * time.Second
+	// maxReportPause bounds the pause that a control plane can ask for.
+	maxReportPause = time.Minute
+	// warnedEvery is the time between two log lines about failures of one kind.
+	warnedEvery = 10 * time.Minute
+	// maxUpstreamText bounds the upstreams of a report, in bytes of JSON, and leaves room for the rest.
+	maxUpstreamText = api.MaxGatewayReport * 3 / 4
 )
 
 // ReportFunc sends the report of a gateway, with the value of api.SignatureHeader if it is signed.
@@ -43,23 +50,29 @@ type fleetReporter struct {
 	id      string
 	seq     int64
 	sent    []byte // the last report without its counters, as JSON; nil: it was not accepted
-	failing bool
+	failing bool   // the log has a line about it
+	// warned has the times of the log lines about failures, by their status.
+	warned map[int]time.Time
 }
 
 // openFleet prepares the reports of this process.
 func (g *Gateway) openFleet(cfg *config.File, opts Options) error {
-	if opts.Report == nil || len(cfg.ControlPlane.URL) == 0 {
+	if opts.Report == nil || len(cfg.ControlPlane.URL) == 0 || cfg.ControlPlane.IngestKey == "" {
 		return nil
 	}
 	name, err := audit.GatewayName(cfg.ControlPlane.Gateway)
 	if err != nil {
 		return err
 	}
+	if wrong := api.GatewayName(name); wrong != "" { // of the host: the configuration is checked
+		g.services.Log.Warn("this gateway does not report itself to the control plane: set control_plane.gateway", "gateway", name, "error", "the name "+wrong)
+		return nil
+	}
 	id := make([]byte, 16)
 	rand.Read(id)
 	started := g.services.Now().UTC().Truncate(time.Second)
 	g.fleet = &fleetReporter{
-		name: name, send: opts.Report, status: opts.SinkStatus, log: g.services.Log, id: hex.EncodeToString(id),
+		name: name, send: opts.Report, status: opts.SinkStatus, log: g.services.Log, warned: map[int]time.Time{}, id: hex.EncodeToString(id),
 		state: func() api.GatewayReport { return g.report(started) },
 		sign: func(text []byte) (string, error) {
 			public, signature, err := g.services.Audit.Sign(text)
@@ -103,13 +116,38 @@ func (g *Gateway) report(started time.Time) api.GatewayReport {
 	spoken := g.upstreams.Spoken()
 	for i := range cfg.Upstreams {
 		name := cfg.Upstreams[i].Name
-		u := api.GatewayUpstream{Name: shown(name), State: "unknown", Revision: spoken[name]}
-		if t := g.services.Targets[name]; t != nil && len(r.Upstreams) < api.MaxGatewayUpstreams {
-			u.State = upstreamState(t)
-			r.Upstreams = append(r.Upstreams, u)
+		if t := g.services.Targets[name]; t != nil {
+			r.Upstreams = append(r.Upstreams, api.GatewayUpstream{Name: shown(name), State: upstreamState(t), Revision: spoken[name]})
 		}
 	}
+	r.Upstreams = fitting(r.Upstreams)
 	return r
+}
+
+// fitting returns the upstreams that a report has room for. When that is not all of them, those that fail come
+// first.
+func fitting(all []api.GatewayUpstream) []api.GatewayUpstream {
+	room := func() int {
+		size := 0
+		for i := range all {
+			text, _ := json.Marshal(all[i]) // strings: never fails
+			if size += len(text) + 1; size > maxUpstreamText || i == api.MaxGatewayUpstreams {
+				return i
+			}
+		}
+		return len(all)
+	}
+	if n := room(); n == len(all) {
+		return all
+	}
+	fine := func(u api.GatewayUpstream) int {
+		if u.State == "open" || u.State == "failing" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b api.GatewayUpstream) int { return fine(a) - fine(b) })
+	return all[:room()]
 }
 
 // upstreamState is one of api.UpstreamStates.
@@ -127,7 +165,7 @@ func upstreamState(t *upstream.Upstream) string {
 }
 
 // shown bounds a text of a report.
-func shown(s string) string { return api.CleanText(s, api.MaxGatewayText) }
+func shown(s string) string { return api.GatewayText(s) }
 
 // Run reports at once, at every interval and at each change, and a last time when ctx has ended: that the
 // gateway has stopped.
@@ -140,7 +178,7 @@ func (f *fleetReporter) Run(ctx context.Context) {
 		r := f.state()
 		if since := time.Since(last); last.IsZero() || since >= max(reportPause, pause) && (since >= reportInterval || !bytes.Equal(f.sent, lasting(r))) {
 			attempt, cancel := context.WithTimeout(ctx, reportTimeout)
-			pause = f.report(attempt, r)
+			pause = min(f.report(attempt, r), maxReportPause)
 			cancel()
 			last = time.Now()
 		}
@@ -187,10 +225,11 @@ func (f *fleetReporter) report(ctx context.Context, r api.GatewayReport) time.Du
 	}
 	f.sent = nil
 	status, wait := f.status(err)
-	if r.State == api.GatewayStopped || f.failing || errors.Is(err, context.Canceled) {
+	now := time.Now()
+	if last, ok := f.warned[status]; r.State == api.GatewayStopped || errors.Is(err, context.Canceled) || ok && now.Sub(last) < warnedEvery {
 		return wait
 	}
-	f.failing = true
+	f.failing, f.warned[status] = true, now
 	advice := "the gateway is not in svc gateways list, or is silent there, until it can"
 	if status == 403 {
 		advice = "another gateway of this name signs with another key, or earlier reports were signed: give gateways of one name the same audit.checkpoint_key_file, others another control_plane.gateway, or accept the key with svc audit heads accept"

@@ -187,11 +187,24 @@ func (c *check) shown(field, s string) {
 	}
 }
 
+// GatewayText returns a text as a report may have it.
+func GatewayText(s string) string {
+	return CleanText(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s), MaxGatewayText)
+}
+
 // GatewayName returns what is wrong with the name of a gateway in a path; empty: nothing.
 func GatewayName(name string) string {
 	var c check
 	c.line("name", name)
 	c.shown("name", name)
+	if name == "." || name == ".." {
+		c.add("name", "must not be . or .., which a path cannot have")
+	}
 	return c.details()["name"]
 }
 

@@ -58,6 +58,26 @@ type Fleet struct {
 type tenantFleet struct {
 	flushed time.Time
 	heard   map[string]heard // by key of the row
+	full    [2]time.Time     // when there was last no room for an unsigned process, and for one that signs
+}
+
+// Making room reads all rows, so a flood of reports of new processes must not do it each time.
+const (
+	// roomAtOnce is the number of processes that give way together.
+	roomAtOnce = 50
+	// fullFor is how long new processes are refused after nothing could give way.
+	fullFor = time.Second
+)
+
+// isFull reports whether there was no room a moment ago; set notes it.
+func (f *Fleet) isFull(tenant string, signed, set bool, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	full := &f.of(tenant).full[map[bool]int{true: 1}[signed]]
+	if set {
+		*full = now
+	}
+	return now.Sub(*full).Abs() < fullFor
 }
 
 // of returns the buffer of a tenant; mu is held.
@@ -121,8 +141,10 @@ func (f *Fleet) wrote(tenant string, written map[string]heard) {
 func (f *Fleet) forget(tenant string, keys ...[]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	t := f.of(tenant)
 	for _, key := range keys {
-		delete(f.of(tenant).heard, string(key))
+		delete(t.heard, string(key))
+		t.full = [2]time.Time{}
 	}
 }
 
@@ -232,30 +254,39 @@ func (t *Tenant) flushGateways(ctx context.Context) error {
 	return err
 }
 
-// roomForGateway makes room for a new process: of those that have stopped or are silent, the one that was
-// not heard of for the longest time gives way, an unsigned one to a signed one first, and never a signed one
-// to an unsigned one.
+// roomForGateway makes room for new processes: of those that have stopped or are silent, those give way that
+// were not heard of for the longest time, unsigned ones to a signed one first, and never a signed one to an
+// unsigned one.
 func (t *Tenant) roomForGateway(tx Tx, signed bool, now time.Time) error {
 	n, err := tx.Count(gatewayRows, Range{})
 	if err != nil || n < store.MaxGatewayInstances {
 		return err
 	}
+	tooMany := store.FieldError(store.Invalid, "too many gateways", "gateway",
+		fmt.Sprintf("the tenant has %d instances already; svc gateways forget removes those that are gone", n))
+	if t.e.Fleet().isFull(t.id, signed, false, now) {
+		return tooMany
+	}
 	list, err := t.gateways(tx)
 	if err != nil {
 		return err
 	}
+	ended := func(g *store.GatewayInstance) bool { return g.Stopped || now.After(g.SilentAt) }
 	list = slices.DeleteFunc(list, func(g store.GatewayInstance) bool {
-		ended := g.Stopped || now.After(g.SilentAt)
-		return g.PublicKey != "" && (!signed || !ended) || g.PublicKey == "" && !ended && !signed
+		return g.PublicKey != "" && (!signed || !ended(&g)) || g.PublicKey == "" && !ended(&g) && !signed
 	})
 	if len(list) == 0 {
-		return store.FieldError(store.Invalid, "too many gateways", "gateway",
-			fmt.Sprintf("the tenant has %d instances already; svc gateways forget removes those that are gone", n))
+		t.e.Fleet().isFull(t.id, signed, true, now)
+		return tooMany
 	}
-	oldest := slices.MinFunc(list, func(a, b store.GatewayInstance) int {
+	slices.SortFunc(list, func(a, b store.GatewayInstance) int {
 		return cmp.Or(cmp.Compare(min(len(a.PublicKey), 1), min(len(b.PublicKey), 1)), a.SeenAt.Compare(b.SeenAt))
 	})
-	return tx.Delete(gatewayRows, joined(oldest.Gateway, oldest.Instance))
+	keys := [][]byte{joined(list[0].Gateway, list[0].Instance)}
+	for i := 1; i < min(len(list), roomAtOnce) && ended(&list[i]) && (list[i].PublicKey == "") == (list[0].PublicKey == ""); i++ {
+		keys = append(keys, joined(list[i].Gateway, list[i].Instance))
+	}
+	return tx.Delete(gatewayRows, keys...)
 }
 
 // gateways returns all processes, with what is buffered.

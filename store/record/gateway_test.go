@@ -30,3 +30,22 @@ func TestFleetForgetsWhatIsWritten(t *testing.T) {
 		t.Errorf("last %+v", h)
 	}
 }
+
+// TestAFullFleetIsNotReadEachTime: while there is no room, a flood of new processes reads the rows once a
+// second, and forgetting a gateway makes room at once.
+func TestAFullFleetIsNotReadEachTime(t *testing.T) {
+	var f Fleet
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if f.isFull("t", false, false, now) {
+		t.Error("full at first")
+	}
+	f.isFull("t", false, true, now)
+	if !f.isFull("t", false, false, now.Add(fullFor-1)) || f.isFull("t", true, false, now) || f.isFull("other", false, false, now) || f.isFull("t", false, false, now.Add(fullFor)) {
+		t.Error("not full for a second, for what does not sign")
+	}
+	f.isFull("t", false, true, now)
+	f.forget("t", []byte("x"))
+	if f.isFull("t", false, false, now) {
+		t.Error("full after a gateway was forgotten")
+	}
+}

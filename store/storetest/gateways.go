@@ -217,7 +217,7 @@ func testGatewayBounds(t testing.TB, o Opened) {
 	}
 	wantKind(t, report("signed-last", "k", false), store.Invalid, "gateway")
 	o.Clock.Advance(store.GatewaySilent + store.GatewayWritten + time.Second)
-	if err := report("signed-last", "k", false); err != nil || have()["g002"] || len(have()) != store.MaxGatewayInstances {
+	if err := report("signed-last", "k", false); err != nil || have()["g002"] || len(have()) > store.MaxGatewayInstances || len(have()) < store.MaxGatewayInstances*9/10 {
 		t.Errorf("a signed one in place of a silent one: %v", err)
 	}
 }

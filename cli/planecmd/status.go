@@ -34,6 +34,7 @@ const (
 	silentFor     = 24 * time.Hour // after it, silent gateways are one line
 	licenseDays   = 7
 	refusedWithin = 24 * time.Hour
+	shownNames    = 5 // upstreams that one line names
 )
 
 // statusCheck is one line of 'svc status'.
@@ -237,12 +238,20 @@ func (s *statusReader) instance(name string, i *api.GatewayInstance) {
 	if i.Behind {
 		add(checkWrong, "does not have the newest policies for more than a minute", "see its log for control_plane.governance")
 	}
-	for _, u := range i.Upstreams {
-		switch u.State {
-		case "failing":
-			add(checkWrong, "the upstream "+u.Name+" fails", "svc gateway --check --probe says why")
-		case "open":
-			add(checkWrong, "the upstream "+u.Name+" is not contacted: its breaker is open", "svc gateway --check --probe says why")
+	for _, bad := range [...]struct{ state, text string }{
+		{"failing", "upstreams that fail: "}, {"open", "upstreams that are not contacted, because their breakers are open: "},
+	} {
+		var names []string
+		for _, u := range i.Upstreams {
+			if u.State == bad.state {
+				names = append(names, u.Name)
+			}
+		}
+		if more := len(names) - shownNames; more > 0 {
+			names = append(names[:shownNames], fmt.Sprintf("and %d more", more))
+		}
+		if len(names) > 0 {
+			add(checkWrong, bad.text+strings.Join(names, ", "), "svc gateway --check --probe says why")
 		}
 	}
 	if !i.Audit.Writable {

@@ -98,3 +98,20 @@ func TestStatusIsSafe(t *testing.T) {
 		t.Errorf("what the key may not see is not named:\n%s", text)
 	}
 }
+
+// One page: a gateway of which all upstreams fail has one line.
+func TestStatusOfManyUpstreams(t *testing.T) {
+	now := time.Now()
+	i := api.GatewayInstance{SeenAt: now}
+	i.State, i.Audit.Writable = "running", true
+	for n := range 256 {
+		i.Upstreams = append(i.Upstreams, api.GatewayUpstream{Name: fmt.Sprint("u", n), State: []string{"failing", "open", "ok"}[min(n, 2)]})
+	}
+	for n := range 100 {
+		i.Upstreams[n+100].State = "failing"
+	}
+	text, wrong := statusOf(t, now, []api.Gateway{{Name: "g", State: "running", Instances: []api.GatewayInstance{i}}})
+	if !wrong || strings.Count(text, "WRONG") != 2 || !strings.Contains(text, "fail: u0, u100, u101, u102, u103, and 96 more\n") || !strings.Contains(text, "open: u1\n") {
+		t.Errorf("wrong is %t: %s", wrong, text)
+	}
+}

@@ -31,7 +31,7 @@ type healthOptions struct {
 func newHealthCmd(env process.Env) *cobra.Command {
 	o := healthOptions{env: env}
 	cmd := &cobra.Command{
-		Use: "health [URL]", SuggestFor: []string{"status", "ping", "ready"},
+		Use: "health [URL]", SuggestFor: []string{"ping", "ready"},
 		Short: "Check whether a running server is healthy",
 		Long: `Send a GET to /healthz, or with --ready to /readyz, of a running control plane or
 gateway. The exit code is 0 when the response is 200, and 1 otherwise. It is meant

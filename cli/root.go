@@ -70,7 +70,7 @@ func newRoot(env process.Env) *cobra.Command {
 		}
 	}
 	add(groupStart, serverCmds(env)...)
-	add(groupAdmin, planecmd.NewAgentsCmd(env), planecmd.NewTeamsCmd(env), planecmd.NewKeysCmd(env), planecmd.NewPoliciesCmd(env), planecmd.NewApprovalsCmd(env),
+	add(groupAdmin, planecmd.NewAgentsCmd(env), planecmd.NewTeamsCmd(env), planecmd.NewKeysCmd(env), planecmd.NewPoliciesCmd(env), planecmd.NewApprovalsCmd(env), planecmd.NewGatewaysCmd(env), planecmd.NewStatusCmd(env),
 		planecmd.NewTracesCmd(env), planecmd.NewCostsCmd(env), planecmd.NewSLAsCmd(env), planecmd.NewWebhooksCmd(env), planecmd.NewTUICmd(env), planecmd.NewWhoamiCmd(env), planecmd.NewContextCmd(env),
 		planecmd.NewApplyCmd(env), planecmd.NewDiffCmd(env), planecmd.NewExportCmd(env))
 	add(groupTools, gatewaycmd.NewKeygenCmd(env), gatewaycmd.NewLicenseCmd(env), gatewaycmd.NewGuardrailCmd(env), gatewaycmd.NewDoctorCmd(env), gatewaycmd.NewConnectCmd(env), gatewaycmd.NewImportCmd(env), gatewaycmd.NewUpstreamCmd(env), gatewaycmd.NewToolsCmd(env), gatewaycmd.NewLabelsCmd(env), newHealthCmd(env), auditcmd.NewAuditCmd(env), policycmd.NewWhyCmd(env), policycmd.NewPolicyCmd(env, gatewaycmd.NewPolicyLabelsCmd(env)), newVersionCmd(env), newCompletionCmd(env), newManCmd(env))

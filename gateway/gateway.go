@@ -49,6 +49,9 @@ type Options struct {
 	Sink audit.Sink
 	// Heads receives the head of the audit chain; nil when it is not reported.
 	Heads audit.HeadSink
+	// Report receives reports of this process for the list of gateways; nil when there are none. It
+	// requires SinkStatus.
+	Report ReportFunc
 	// SinkStatus returns the HTTP status of an error of Sink, 0 when there was no response, and
 	// the delay of its Retry-After. It is required with Sink.
 	SinkStatus func(error) (status int, retryAfter time.Duration)
@@ -89,6 +92,7 @@ type Gateway struct {
 	redis      *redis.Redis        // nil when limits are kept in memory
 	reporter   *audit.Reporter     // nil when the gateway reports no traces
 	heads      *audit.HeadReporter // nil when audit heads are not reported
+	fleet      *fleetReporter      // nil when the gateway does not report itself
 	tls        *certificates       // nil when the gateway serves plain HTTP
 	observer   observer
 	sessionKey []byte // encrypts handles and cursors that clients hold
@@ -172,6 +176,9 @@ func New(opts Options) (g *Gateway, err error) {
 	if err = g.openApprovals(cfg, opts); err != nil {
 		return nil, fmt.Errorf("approvals: %w", err)
 	}
+	if err = g.openFleet(cfg, opts); err != nil {
+		return nil, err
+	}
 	g.openSearch(cfg)
 	next, err := g.build(cfg)
 	if err != nil {
@@ -206,6 +213,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	if g.heads != nil {
 		wg.Go(func() { g.heads.Run(ctx) })
+	}
+	if g.fleet != nil {
+		wg.Go(func() { g.fleet.Run(ctx) })
 	}
 	wg.Wait()
 	if reported != nil && !errors.Is(reported, context.Canceled) {

@@ -46,8 +46,11 @@ func (p *healthProbes) Drain() { p.draining.Store(true) }
 // SetRestartPending lists the fields of the configuration that wait for a restart.
 func (p *healthProbes) SetRestartPending(fields []string) { p.restartPending.Store(&fields) }
 
+// Pending returns these fields.
+func (p *healthProbes) Pending() []string { return *p.restartPending.Load() }
+
 // RestartPending returns the number of these fields.
-func (p *healthProbes) RestartPending() int { return len(*p.restartPending.Load()) }
+func (p *healthProbes) RestartPending() int { return len(p.Pending()) }
 
 // readiness is the body of a 200 from /readyz. Optional fields are absent when they are empty.
 type readiness struct {

@@ -112,6 +112,11 @@ func (s *Server) bundleOf(ctx context.Context, tenant store.Tenant, traces store
 // traces are unavailable: budgets then keep their spending of the previous bundle.
 func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTraces, now time.Time, before *bundle) (*bundle, error) {
 	on := true
+	// It is read first, so that it is never newer than the policies.
+	revision, err := tenant.PolicyRevision(ctx)
+	if err != nil {
+		return nil, err
+	}
 	policies, _, err := tenant.ListPolicies(ctx, store.PolicyFilter{Enabled: &on}, store.Page{})
 	if err != nil {
 		return nil, err
@@ -130,7 +135,8 @@ func makeBundle(ctx context.Context, tenant store.Tenant, traces store.TenantTra
 		return nil, err
 	}
 	out := api.Governance{
-		Aliases: each(aliases, func(a store.AgentAlias) api.AgentAlias { return api.AgentAlias(a) }),
+		Revision: revision,
+		Aliases:  each(aliases, func(a store.AgentAlias) api.AgentAlias { return api.AgentAlias(a) }),
 		Policies: each(policies, func(p store.Policy) api.GovernancePolicy {
 			return api.GovernancePolicy{
 				ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),

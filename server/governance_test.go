@@ -26,7 +26,7 @@ func TestGovernanceBundle(t *testing.T) {
 	second := policy("second", `"phase":"response","condition":{"type":"pii_detected"},"action":"redact","redactionStrategy":"hash"`)
 	budget := r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"b","agentId":%q,"period":"daily","limitUsd":1}`, agent)).want(201).object().id(t)
 
-	got := r.ask(ingest, "GET", "/api/governance", "").want(200).object().has(t, "policies", "budgets", "hashKey")
+	got := r.ask(ingest, "GET", "/api/governance", "").want(200).object().has(t, "revision", "policies", "budgets", "hashKey")
 	policies := got["policies"].([]any)
 	if len(policies) != 2 {
 		t.Fatalf("policies are %v", policies)

@@ -106,6 +106,9 @@ func (s *Server) run(c *call, res *resource) error {
 	if c.route != nil && c.route.window == approvalWindow {
 		ws, name = s.approvals, c.key.ID
 	}
+	if c.route != nil && c.route.window == reportWindow {
+		ws, name = s.allReports, c.key.ID // who floods reports with a key shuts out no gateway with another one
+	}
 	if err := c.count(ws, name); err != nil {
 		return err
 	}

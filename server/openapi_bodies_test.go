@@ -24,14 +24,15 @@ type bodyRoute struct {
 }
 
 // bodyRoutes lists the endpoints with a JSON body that is defined by this API. OTLP
-// and identity events are defined by others, who may add members.
+// and identity events are defined by others, who may add members, and gateways of later versions may add some to
+// their reports.
 func bodyRoutes(doc map[string]any) []bodyRoute {
 	var out []bodyRoute
 	for path, item := range doc["paths"].(map[string]any) {
 		for method, op := range item.(map[string]any) {
 			o, _ := op.(map[string]any)
 			body, ok := o["requestBody"].(map[string]any)
-			if !ok || path == "/api/otlp/v1/traces" || path == "/api/auth/webhook" {
+			if !ok || path == "/api/otlp/v1/traces" || path == "/api/auth/webhook" || path == "/api/gateways/{name}" {
 				continue
 			}
 			schema := body["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)

@@ -11,11 +11,11 @@ import (
 	"svc/store/api"
 )
 
-func wirePolicy(p store.Policy, fires int64) api.Policy {
+func wirePolicy(p store.Policy, fires int64, by enforcers) api.Policy {
 	return api.Policy{
 		ID: p.ID, Name: p.Name, Phase: p.Phase, On: p.On, Condition: wireCondition(p.Condition),
 		Action: p.Action, RedactionStrategy: p.RedactionStrategy, Message: p.Message,
-		Approval: (*api.Approval)(p.Approval), Enabled: p.Enabled, FireCount: fires,
+		Approval: (*api.Approval)(p.Approval), Enabled: p.Enabled, FireCount: fires, EnforcedBy: by.of(&p),
 		CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
 	}
 }
@@ -56,13 +56,17 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 		return func(p store.Page) ([]store.Policy, int, error) { return c.tenant.ListPolicies(c.Context(), filter, p) }
 	},
 	read: func(c *call, id string) (store.Policy, error) { return c.tenant.GetPolicy(c.Context(), id) },
-	wire: func(_ *call, p store.Policy) any { return wirePolicy(p, 0) },
+	wire: func(_ *call, p store.Policy) any { return wirePolicy(p, 0, nil) },
 	measured: func(c *call, policies []store.Policy) ([]any, error) { // the number of traces in which the policies fired
 		fires, err := c.traces.PolicyFires(c.Context(), each(policies, func(p store.Policy) string { return p.ID }))
 		if err != nil {
 			return nil, err
 		}
-		return each(policies, func(p store.Policy) any { return wirePolicy(p, fires[p.ID]) }), nil
+		by, err := c.enforcers()
+		if err != nil {
+			return nil, err
+		}
+		return each(policies, func(p store.Policy) any { return wirePolicy(p, fires[p.ID], by) }), nil
 	},
 	newName:   func(in *api.PolicyCreate) *string { return &in.Name },
 	newNameOf: func(in *api.PolicyUpdate) *string { return in.Name },
@@ -80,10 +84,12 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 			Approval: (*store.PolicyApproval)(in.Approval), Enabled: in.Enabled == nil || *in.Enabled,
 		}
 		warnings := c.policyWarnings(asPolicy(p))
+		by, about := c.enforcing(p.Enabled)
+		warnings = append(warnings, about...)
 		return create(c, func(ctx context.Context) ([]store.Policy, error) {
 			return c.tenant.CreatePolicies(ctx, p)
 		}, func(made []store.Policy) error {
-			return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0), Warnings: warnings})
+			return c.writeJSON(http.StatusCreated, api.Single[api.Policy]{Data: wirePolicy(made[0], 0, by), Warnings: warnings})
 		})
 	},
 	update: func(c *call, id string, in *api.PolicyUpdate, was before[store.Policy]) (store.Policy, []string, error) {
@@ -102,7 +108,12 @@ var policies = &kind[store.Policy, api.PolicyCreate, api.PolicyUpdate]{
 		if err != nil {
 			return p, nil, err
 		}
-		return p, c.policyWarnings(p), nil
+		warnings := c.policyWarnings(p)
+		if in.Enabled != nil {
+			_, about := c.enforcing(p.Enabled)
+			warnings = append(warnings, about...)
+		}
+		return p, warnings, nil
 	},
 	remove: func(c *call, id string) ([]string, error) { return nil, c.tenant.DeletePolicy(c.Context(), id) },
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,9 @@ import (
 )
 
 var policyFields = []string{"id", "name", "phase", "on", "condition", "action", "enabled", "fireCount", "createdAt", "updatedAt"}
+
+// enforcedFields are those of an enabled policy.
+var enforcedFields = slices.Concat(policyFields, []string{"enforcedBy"})
 
 func policyBody(name, more string) string {
 	return fmt.Sprintf(`{"name":%q,"phase":"request","action":"warn","condition":{"type":"always"}%s}`, name, more)
@@ -46,7 +50,7 @@ func TestPolicyRows(t *testing.T) {
 		r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, "")).wantDetail("redactionStrategy")
 		r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, `,"redactionStrategy":"blur"`)).wantDetail("redactionStrategy")
 		p := r.ask(r.admin, "POST", "/api/policies", fmt.Sprintf(body, `,"redactionStrategy":"mask"`)).want(201).data()
-		p.has(t, append(policyFields, "redactionStrategy")...).is(t, "redactionStrategy", "mask")
+		p.has(t, append(slices.Clone(enforcedFields), "redactionStrategy")...).is(t, "redactionStrategy", "mask")
 		toObject(t, p["condition"]).has(t, "type", "entities").is(t, "entities", "[EMAIL]")
 		for i, s := range []string{"remove", "hash", "replace", "token"} {
 			r.ask(r.admin, "POST", "/api/policies", strings.Replace(fmt.Sprintf(body, `,"redactionStrategy":"`+s+`"`), `"x"`, fmt.Sprintf(`"x%d"`, i), 1)).want(201)
@@ -101,7 +105,7 @@ func TestPolicyRows(t *testing.T) {
 		r.ask(r.admin, "POST", "/api/policies", strings.Replace(policyBody("c", ""), "request", "response", 1)).want(201)
 		a := r.ask(r.admin, "GET", "/api/policies", "").want(200)
 		a.object().has(t, "data", "total", "limit", "offset").is(t, "total", 3, "limit", 50, "offset", 0)
-		a.list()[0].has(t, policyFields...).is(t, "name", "c")
+		a.list()[0].has(t, enforcedFields...).is(t, "name", "c")
 		for query, want := range map[string]string{
 			"?phase=request": "b a", "?phase=response": "c", "?enabled=true": "c a", "?enabled=false": "b",
 			"?phase=request&enabled=true": "a", "?limit=1&offset=1": "b",
@@ -120,7 +124,7 @@ func TestPolicyRows(t *testing.T) {
 	t.Run("GET /api/policies/:id", func(t *testing.T) {
 		r := newRig(t)
 		id := r.ask(r.admin, "POST", "/api/policies", policyBody("x", "")).want(201).data().id(t)
-		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().has(t, policyFields...).is(t, "id", id)
+		r.ask(r.admin, "GET", "/api/policies/"+id, "").want(200).data().has(t, enforcedFields...).is(t, "id", id)
 		r.ask(r.admin, "GET", "/api/policies/pol_unknown", "").want(404)
 	})
 	t.Run("PUT /api/policies/:id: any subset, same shape as the create response", func(t *testing.T) {
@@ -139,7 +143,7 @@ func TestPolicyRows(t *testing.T) {
 			{`{"condition":{"type":"tool_name","toolName":"delete_*"}}`, []any{"condition", "map[toolName:delete_* type:tool_name]"}},
 			{`{"action":"block"}`, []any{"action", "block", "name", "y", "on", "billing"}},
 		} {
-			r.ask(r.admin, "PUT", "/api/policies/"+id, tc.body).want(200).data().has(t, policyFields...).is(t, tc.want...)
+			r.ask(r.admin, "PUT", "/api/policies/"+id, tc.body).want(200).data().has(t, enforcedFields...).is(t, tc.want...)
 		}
 		r.ask(r.admin, "PUT", "/api/policies/pol_unknown", `{}`).want(404)
 	})

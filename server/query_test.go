@@ -194,6 +194,7 @@ func TestRoutesOfProgramsIgnoreUnknownParameters(t *testing.T) {
 	gateway, _ := r.key(r.admin, "ingest")
 	asked := "/api/approvals/" + r.ask(gateway, "POST", "/api/approvals", approvalBody("key:bob", 1)).want(201).data().id(t)
 	r.ask(r.admin, "POST", asked+"/decision", `{"decision":"grant"}`).want(200)
+	seq := 0
 	requests := map[string]func(parameters string) *reply{
 		"POST /api/approvals": func(p string) *reply {
 			return r.ask(gateway, "POST", "/api/approvals"+p, approvalBody("key:bob", 1)).want(200)
@@ -215,6 +216,10 @@ func TestRoutesOfProgramsIgnoreUnknownParameters(t *testing.T) {
 		},
 		"POST /api/audit/heads": func(p string) *reply {
 			return r.ask(r.admin, "POST", "/api/audit/heads"+p, auditHeadBody("gateway-1", 7, "a")).want(201)
+		},
+		"PUT /api/gateways/{name}": func(p string) *reply {
+			seq++
+			return r.ask(gateway, "PUT", "/api/gateways/g"+p, reportBody(seq, seq)).want(200)
 		},
 		"POST /api/auth/webhook": func(p string) *reply {
 			return r.ask("", "POST", "/api/auth/webhook"+p, event, signatureHeader, sign(webhookSecret, r.clock.Now().Unix(), event)).want(200)

@@ -29,6 +29,7 @@ const (
 	ingestWindow                     // ingest requests of the tenant
 	addressWindow                    // requests of the client's address
 	approvalWindow                   // requests of the calling key about approvals
+	reportWindow                     // reports of an instance of a gateway; its handler counts in it
 )
 
 // The keys that may call a route (control-plane specification, API keys, 3;
@@ -99,6 +100,11 @@ func routes() []route {
 		{method: "POST", path: "/api/webhooks/{id}/test", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).testWebhook},
 		{method: "GET", path: "/api/webhooks/{id}/deliveries", keys: admins, team: []string{"policies:read"}, query: []string{"limit", "offset", "after", "state"}, handle: (*Server).listDeliveries},
 		{method: "POST", path: "/api/webhooks/{id}/redeliver", keys: admins, team: []string{"policies:write"}, idempotent: true, handle: (*Server).redeliver},
+
+		{method: "GET", path: "/api/gateways", keys: admins, team: []string{"traces:read"}, unpaged: true, query: []string{"all"}, handle: (*Server).listGateways},
+		{method: "GET", path: "/api/gateways/{name}", keys: admins, team: []string{"traces:read"}, handle: (*Server).getGateway},
+		{method: "PUT", path: "/api/gateways/{name}", keys: gateways, window: reportWindow, maxBody: api.MaxGatewayReport, handle: (*Server).reportGateway},
+		{method: "DELETE", path: "/api/gateways/{name}", keys: admins, team: []string{"policies:write"}, handle: (*Server).forgetGateway},
 
 		{method: "GET", path: "/api/apply", keys: admins, team: []string{"teams:read", "agents:read", "policies:read", "costs:read"}, query: []string{"kind"}, handle: (*Server).exportDocuments},
 		{method: "POST", path: "/api/apply", keys: admins, team: []string{"teams:write", "agents:write", "policies:write", "costs:write"}, idempotent: true, maxBody: api.MaxApplyBody, handle: (*Server).apply},

@@ -193,7 +193,7 @@ func allowed(scope, method, path string) bool {
 	ingest := method == "POST" && (path == "/api/traces" || path == "/api/otlp/v1/traces" || path == "/api/audit/heads") || path == "/api/governance"
 	asks := method == "POST" && strings.HasPrefix(path, "/api/approvals") && !strings.HasSuffix(path, "/decision")
 	switch {
-	case asks: // who decides does not ask
+	case asks || method == "PUT" && path == "/api/gateways/{name}": // who decides does not ask, and a person is no gateway
 		return scope == "ingest"
 	case scope == "api": // everything else, ingest included
 		return true
@@ -273,6 +273,12 @@ func guards(method, path string) []string {
 		noun = "policies"
 	}
 	switch {
+	case noun == "gateways" && method == "PUT":
+		return []string{}
+	case noun == "gateways" && method == "GET":
+		return []string{"traces:read"}
+	case noun == "gateways":
+		return []string{"policies:write"}
 	case path == "/api/openapi.json", path == "/api/whoami":
 		return nil
 	case noun == "otlp", noun == "approvals", noun == "traces" && method == "POST", noun == "audit" && method == "POST":
@@ -439,6 +445,10 @@ GET /api/approvals/{id}
 POST /api/approvals/{id}/claim
 POST /api/approvals/{id}/release
 POST /api/approvals/{id}/decision
+GET /api/gateways
+GET /api/gateways/{name}
+PUT /api/gateways/{name}
+DELETE /api/gateways/{name}
 GET /api/apply
 POST /api/apply`), "\n") {
 		if !seen[name] {

@@ -95,8 +95,12 @@ type Server struct {
 	ingest    *windows      // ingest requests per tenant
 	approvals *windows      // requests of gateways about approvals, per key
 	keyTags   retry.Repeats // gateways with different session keys
-	addresses *windows      // requests per client address without a valid key
-	shared    SharedWindows
+	// Reports of gateways, per key and per instance.
+	allReports, reports *windows
+	refusedReports      retry.Repeats
+	began               time.Time // before it, this process has heard of no gateway
+	addresses           *windows  // requests per client address without a valid key
+	shared              SharedWindows
 
 	largePageSlots chan struct{} // semaphore for the responses with long pages of traces
 	bodies         *bodyMemory   // request bodies in memory
@@ -160,6 +164,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.api, s.ingest, s.addresses = newWindows(limit, 0), newWindows(ingest, 0), newWindows(limit, maxAddresses)
 	s.approvals = newWindows(approvalsPerMinute, 0)
+	s.allReports, s.reports = newWindows(reportsPerMinute*store.MaxGatewayInstances, 0), newWindows(reportsPerMinute, maxReportWindows)
+	s.began = s.now()
 	s.api.kind, s.ingest.kind, s.approvals.kind = "api", "ingest", "approval"
 	if s.shared = o.Windows; s.shared != nil {
 		s.metrics.countWindows(s.shared)

@@ -88,6 +88,11 @@ type AuditHeads interface {
 	ListAuditHeads(ctx context.Context) ([]AuditHead, error)
 }
 
+// RefusedKeyObject is a key whose reports in the name of a gateway are refused, as audit events record it.
+func RefusedKeyObject(gateway, publicKey string) *Object {
+	return newObject("refusedKey", gateway, gateway, "", map[string]any{"gateway": gateway, "publicKey": publicKey})
+}
+
 // Object is the key of a gateway as audit events record it.
 func (k *AuditKey) Object() *Object {
 	return newObject("auditKey", k.Gateway, k.Gateway, "", map[string]any{"gateway": k.Gateway, "publicKey": k.PublicKey})

@@ -139,6 +139,7 @@ type RetentionBounds struct {
 	// before ApprovalArguments.
 	Approvals, ApprovalArguments time.Time
 	Deliveries                   time.Time // deliveries of webhooks queued before it; those that wait too
+	Gateways                     time.Time // processes of gateways whose last report is older
 	// AuditEvents created before it are removed, oldest first.
 	AuditEvents time.Time
 	// Answers of Idempotency are removed when they have expired before it and by the store's
@@ -161,7 +162,7 @@ func (b *RetentionBounds) AnswersExpired(now time.Time) time.Time {
 
 // RetentionResult counts what ApplyRetention removed.
 type RetentionResult struct {
-	Violations, Events, Answers, AuditEvents, Deliveries, Approvals int
+	Violations, Events, Answers, AuditEvents, Deliveries, Approvals, Gateways int
 
 	More bool // a kind reached its limit: call again
 }

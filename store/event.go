@@ -19,6 +19,8 @@ const (
 	EventPolicyFired       = "policy.fired"
 	EventToolChanged       = "tool.changed"
 	EventAgentCreated      = "agent.created"
+	EventGatewaySilent     = "gateway.silent"
+	EventGatewayBack       = "gateway.back"
 	EventWebhookTest       = "webhook.test"
 )
 
@@ -120,6 +122,13 @@ func PolicyFiredEvent(p *Policy, count int64) Event {
 func ToolChangedEvent(tool, agentID, agentName, environment, requestID string) Event {
 	return Event{Type: EventToolChanged, Subject: Subject{"tool", tool, tool}, AgentID: agentID, AgentName: agentName, Environment: environment,
 		Data: map[string]any{"agentName": agentName, "requestId": requestID}}
+}
+
+// GatewayEvent returns the event of a gateway of which nothing is heard any more, or is heard again. seenAt is
+// its last report, and instances the number of its processes that have not stopped.
+func GatewayEvent(typ, gateway string, seenAt time.Time, instances int) Event {
+	return Event{Type: typ, Subject: Subject{"gateway", gateway, gateway},
+		Data: map[string]any{"seenAt": seenAt.UTC().Format(time.RFC3339), "instances": instances}}
 }
 
 // AgentCreatedEvent returns the event of a new agent.

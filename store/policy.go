@@ -25,6 +25,9 @@ type Policy struct {
 	Set       string `json:",omitempty"` // labels of the documents that declare it; empty: none
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Revision is that of the tenant's policies after the last change of this one while it was enabled. It is
+	// no part of what the policy is: not of its digest, events or documents.
+	Revision int64 `json:",omitempty"`
 }
 
 // PolicyApproval says how a person decides about a call, with the members of the REST API as

@@ -95,6 +95,7 @@ type Tenant interface {
 	Approvals
 	Webhooks
 	Keys
+	Gateways
 	Declared
 	Idempotency
 	AuditHeads

@@ -41,12 +41,12 @@ func TestAScreenIsARowOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	s.Key("8")
-	see("8 Words", "2 words", "WORD", "▌ alpha", "t its traces")
+	s.Key("9")
+	see("9 Words", "2 words", "WORD", "▌ alpha", "t its traces")
 	s.Key("1", "w", "down", "enter")
 	see("Letters", "beta")
 	s.Key("esc", "?")
-	see("1 to 8", "w ", "words")
+	see("1 to 9", "w ", "words")
 	s.Key("?", "t")
 	see("agent:beta")
 }

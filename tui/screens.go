@@ -22,6 +22,7 @@ var screens = []screen{
 	{title: "Budgets", plane: true, page: listOf(budgetsTable)},
 	{title: "SLAs", plane: true, page: func(m *Model, title string) page { return newSLAsPage(m.s, title) }},
 	{title: "Approvals", plane: true, page: func(m *Model, title string) page { return newApprovalsPage(m.s, title) }},
+	{title: "Gateways", plane: true, page: listOf(gatewaysTable)},
 }
 
 // listOf makes the page of a list that consists only of its table.

@@ -100,6 +100,8 @@ var shots = []struct {
 	{name: "approval", keys: []string{"7", "enter"}},
 	{name: "approval-asking", keys: []string{"7", "g"}},
 	{name: "approval-hidden", keys: []string{"7", "down", "enter"}},
+	{name: "gateways", keys: []string{"8"}},
+	{name: "gateway", keys: []string{"8", "down", "enter"}},
 	{name: "help", keys: []string{"?"}},
 	{name: "disconnected", do: func(s *tui.Screen) { s.Lose(errors.New("EOF"), 2, 2500*time.Millisecond) }},
 }
@@ -143,9 +145,9 @@ func TestScreensWithNothingToShow(t *testing.T) {
 		plane *recording.Plane
 		want  []string // one key per tab
 	}{
-		{"empty", &recording.Plane{Empty: true}, []string{"No traces yet", "Last 24h", "No agents yet", "No policies yet", "No budgets yet", "No SLA targets yet", "No pending approvals"}},
-		{"forbidden", &recording.Plane{Err: refused}, []string{"No traces yet", "this key may not do that (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)"}},
-		{"unauthorized", &recording.Plane{Err: &client.Error{Status: 401, Message: "x"}}, []string{"No traces yet", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY"}},
+		{"empty", &recording.Plane{Empty: true}, []string{"No traces yet", "Last 24h", "No agents yet", "No policies yet", "No budgets yet", "No SLA targets yet", "No pending approvals", "No gateway reports"}},
+		{"forbidden", &recording.Plane{Err: refused}, []string{"No traces yet", "this key may not do that (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)", "This key may not see them (403)"}},
+		{"unauthorized", &recording.Plane{Err: &client.Error{Status: 401, Message: "x"}}, []string{"No traces yet", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY", "check SVC_API_KEY"}},
 	} {
 		s := tui.NewScreen(options(row.plane, looks[0]), 80, 24)
 		for i, want := range row.want {

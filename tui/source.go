@@ -115,6 +115,7 @@ type Plane interface {
 	ListApprovals(ctx context.Context, q client.ApprovalQuery) (api.Page[api.ApprovalRecord], error)
 	GetApproval(ctx context.Context, id string) (api.ApprovalRecord, error)
 	DecideApproval(ctx context.Context, id string, in api.ApprovalDecision) (api.ApprovalRecord, error)
+	ListGateways(ctx context.Context, all bool) (api.List[api.Gateway], error)
 	ListViolations(ctx context.Context, q client.ViolationQuery) (api.List[api.SLAViolation], error)
 }
 

@@ -253,6 +253,7 @@ func (s *devStack) startGateway(ctx context.Context) error {
 			SinkStatus: gatewaycmd.SinkStatus,
 			Governance: gatewaycmd.GovernanceSource(file, s.env.Build, s.log),
 			Approvals:  gatewaycmd.ApprovalCalls(file, s.env.Build, s.log),
+			Report:     gatewaycmd.Reports(file, s.env.Build, s.log),
 			Now:        s.env.Now,
 		})
 	}

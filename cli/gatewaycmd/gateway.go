@@ -214,6 +214,7 @@ func runGateway(ctx context.Context, env process.Env, o gatewayOptions) error {
 		ReportFrom: o.reportFrom,
 		Governance: GovernanceSource(file, env.Build, log),
 		Approvals:  ApprovalCalls(file, env.Build, log),
+		Report:     Reports(file, env.Build, log),
 		Now:        env.Now,
 	})
 	if err != nil {

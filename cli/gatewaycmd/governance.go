@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"svc/cli/process"
+	"svc/gateway"
 	"svc/gateway/audit"
 	"svc/gateway/config"
 	"svc/gateway/policy/plane"
@@ -31,6 +32,14 @@ func ApprovalCalls(file *config.File, b process.Build, log *slog.Logger) *plane.
 	}
 	c := planeClient(cp, b, log, "approvals")
 	return &plane.ApprovalCalls{Request: c.RequestApproval, Claim: c.ClaimApproval, Release: c.ReleaseApproval}
+}
+
+// Reports returns how the gateway of a configuration reports itself, nil without a control plane.
+func Reports(file *config.File, b process.Build, log *slog.Logger) gateway.ReportFunc {
+	if len(file.ControlPlane.URL) == 0 {
+		return nil
+	}
+	return planeClient(&file.ControlPlane, b, log, "reports").ReportGateway
 }
 
 // planeClient returns the gateway's client of its control planes; purpose is for the

@@ -118,6 +118,9 @@ func (c *ControlPlaneConfig) Validate(at diag.At) {
 		c.validateKey(at)
 	}
 	name(at.Field("gateway"), c.Gateway)
+	if wrong := api.GatewayName(c.Gateway); c.Gateway != "" && wrong != "" {
+		at.Field("gateway").Errorf("control-plane-name", "%s", wrong)
+	}
 	name(at.Field("environment"), c.Environment)
 	name(at.Field("agent"), c.Agent)
 	if len(c.Agents) > maxAgents {

@@ -46,9 +46,10 @@ type Log struct {
 	progressKnown atomic.Bool // SetReported was called for this chain
 	failure       atomic.Pointer[failure]
 
-	headFailing atomic.Bool   // the last attempt to save a head failed
-	lost        atomic.Uint64 // lines that were not written and whose requests passed
-	dropped     atomic.Uint64 // lines dropped by sinks that were replaced
+	headFailing atomic.Bool     // the last attempt to save a head failed
+	lost        atomic.Uint64   // lines that were not written and whose requests passed
+	counts      [3]atomic.Int64 // requests, those of them that were denied, and those that failed
+	dropped     atomic.Uint64   // lines dropped by sinks that were replaced
 	sinks       atomic.Pointer[[]*sink]
 	disk        syncer
 	ending      sync.WaitGroup // replaced sinks that still deliver
@@ -112,6 +113,7 @@ func (l *Log) Write(_ context.Context, r *Record) error { return l.WriteFor(nil,
 // blocked in a write. That goroutine then writes the line itself, which saves a switch to
 // the log's goroutine.
 func (l *Log) WriteFor(caller Caller, r *Record) error {
+	l.count(r)
 	e, _ := l.entries.Get().(*entry)
 	e.body = r.appendBody(e.body[:0])
 	err := l.await(e, item{body: e.body, at: r.Time.Add(r.Duration).UnixNano(), caller: caller})
@@ -119,6 +121,26 @@ func (l *Log) WriteFor(caller Caller, r *Record) error {
 		return nil
 	}
 	return err
+}
+
+// count counts a request by its result.
+func (l *Log) count(r *Record) {
+	if r.Kind != KindRequest && r.Kind != "" || r.RPC != RPCRequest {
+		return
+	}
+	l.counts[0].Add(1)
+	switch {
+	case denied(r) || Blocked(r):
+		l.counts[1].Add(1)
+	case r.ErrorKind != "" || r.IsError || r.Status >= 400:
+		l.counts[2].Add(1)
+	}
+}
+
+// Counts returns the number of JSON-RPC requests since the log was opened, of those that were
+// denied, and of those that failed. A stream is counted when it ends.
+func (l *Log) Counts() (requests, blocked, failed int64) {
+	return l.counts[0].Load(), l.counts[1].Load(), l.counts[2].Load()
 }
 
 // Ready returns nil when lines can be written, else the reason. A gateway with

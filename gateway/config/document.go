@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+
 	"gopkg.in/yaml.v3"
 
 	"svc/gateway/base/diag"
@@ -45,7 +47,7 @@ func ReadDocument(path string, o Options) *Document {
 // positions.
 func ParseDocument(name string, data []byte, o Options) *Document {
 	l := &loader{name: name, getenv: o.Getenv, unsetIsInfo: o.UnsetIsInfo, files: o.Files, report: diag.New()}
-	d := &Document{data: data, loader: l, file: &File{}}
+	d := &Document{data: data, loader: l, file: &File{digest: sha256.Sum256(data)}}
 	if d.root = l.parse(data); d.root != nil {
 		l.decodeRoot(d.root, d.file)
 		d.file.secretFiles = l.secretPaths

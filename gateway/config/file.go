@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ const DefaultPath = "/etc/svc/svc.yaml"
 type File struct {
 	source      string   // the path of the file itself; empty for a text without one
 	secretFiles []string // the paths of ${file:PATH}
+	digest      [sha256.Size]byte
 
 	// Listen is the host:port that the gateway binds.
 	Listen string `yaml:"listen" env:"true"`
@@ -186,3 +188,6 @@ func (f *File) StateDirectory() string {
 	}
 	return f.Audit.Path + ".state"
 }
+
+// Digest returns the SHA-256 of the text of the file, before variables in it are expanded.
+func (f *File) Digest() [sha256.Size]byte { return f.digest }

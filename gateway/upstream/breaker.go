@@ -11,9 +11,11 @@ import (
 	"svc/gateway/base/retry"
 )
 
-// Bounded is a transport with max_in_flight and a breaker.
+// Bounded is a transport with max_in_flight and a breaker, if the configuration has them. It
+// remembers whether the upstream answers.
 type Bounded struct {
 	Transport
+	health   atomic.Int32
 	name     string
 	limit    int64 // 0 for none
 	inFlight atomic.Int64
@@ -28,15 +30,21 @@ type Bounded struct {
 // upstream is away, each trial opens it again.
 const openedEvery = time.Minute
 
-// Bound returns the transport with the limits of the configuration; t itself if there
-// are none.
+// Health is whether an upstream answers.
+type Health int32
+
+// The values of Health: nobody has asked it yet, its last response was none of 5xx, or it failed.
+const (
+	HealthUnknown Health = iota
+	HealthOK
+	HealthFailing
+)
+
+// Bound returns the transport with the limits of the configuration.
 func Bound(c Config, t Transport, log *slog.Logger, now func() time.Time) Transport {
 	b := &Bounded{Transport: t, name: c.Name, limit: int64(c.MaxInFlight), log: log, now: now}
 	if c.Breaker != nil && c.Breaker.FailureThreshold > 0 {
 		b.breaker, b.window = retry.New(*c.Breaker), c.Breaker.OpenDuration
-	}
-	if b.limit == 0 && b.breaker == nil {
-		return t
 	}
 	return b
 }
@@ -44,6 +52,9 @@ func Bound(c Config, t Transport, log *slog.Logger, now func() time.Time) Transp
 // Post implements Transport. A message is in flight until the body of its response is
 // closed.
 func (b *Bounded) Post(ctx context.Context, r *Request) (*Response, error) {
+	if b.limit == 0 && b.breaker == nil {
+		return b.watch(ctx, func() (*Response, error) { return b.Transport.Post(ctx, r) })
+	}
 	if n := b.inFlight.Add(1); b.limit > 0 && n > b.limit {
 		b.inFlight.Add(-1)
 		return nil, b.refuse(ErrBusy, errMaxInFlight)
@@ -63,6 +74,9 @@ func (b *Bounded) Listen(ctx context.Context, r *Request) (*Response, error) {
 	return b.watch(ctx, func() (*Response, error) { return b.Transport.Listen(ctx, r) })
 }
 
+// Health reports whether the upstream answered last.
+func (b *Bounded) Health() Health { return Health(b.health.Load()) }
+
 // State returns the number of messages in flight, and whether the breaker is open or half-open.
 func (b *Bounded) State() (inFlight int64, open bool) {
 	return b.inFlight.Load(), b.breaker != nil && b.breaker.Open()
@@ -72,7 +86,9 @@ func (b *Bounded) State() (inFlight int64, open bool) {
 // breaker.
 func (b *Bounded) watch(ctx context.Context, do func() (*Response, error)) (*Response, error) {
 	if b.breaker == nil {
-		return do()
+		resp, err := do()
+		b.note(outcome(ctx, resp, err))
+		return resp, err
 	}
 	version, ok := b.breaker.Allow(b.now())
 	if !ok {
@@ -91,19 +107,40 @@ func (b *Bounded) watch(ctx context.Context, do func() (*Response, error)) (*Res
 		}
 	}()
 	resp, err := do()
+	result = outcome(ctx, resp, err)
+	b.note(result)
+	return resp, err
+}
+
+// outcome returns what the response to a request says about the upstream.
+func outcome(ctx context.Context, resp *Response, err error) retry.Outcome {
 	switch {
 	case err == nil && resp.Status < 500:
-		result = retry.Succeeded
+		return retry.Succeeded
 	case err == nil:
-		result = retry.Failed
+		return retry.Failed
 	case ctx.Err() != nil && !errors.Is(err, ErrTimeout):
-		// The client has disconnected, which is no result for the breaker.
+		// The client has disconnected, which is no result.
 	case retry.NoDescriptors(err):
 		// The gateway failed, not the upstream.
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrTimeout):
-		result = retry.Failed
+		return retry.Failed
 	}
-	return resp, err
+	return retry.Abandoned
+}
+
+// note remembers an outcome.
+func (b *Bounded) note(r retry.Outcome) {
+	h := HealthOK
+	switch r {
+	case retry.Abandoned:
+		return
+	case retry.Failed:
+		h = HealthFailing
+	}
+	if b.health.Load() != int32(h) { // it seldom changes, so that the cache line stays shared
+		b.health.Store(int32(h))
+	}
 }
 
 // refuse returns the error of a message that is not sent.

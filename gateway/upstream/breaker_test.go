@@ -142,11 +142,3 @@ func TestBreakerOfAnUpstream(t *testing.T) {
 		}
 	}
 }
-
-// Without limits the transport is not wrapped.
-func TestUnboundedTransportIsItself(t *testing.T) {
-	inner := &transportScripted{}
-	if Bound(Config{Breaker: &retry.Config{}}, inner, nil, time.Now) != Transport(inner) {
-		t.Error("a transport without bounds is wrapped")
-	}
-}

@@ -186,3 +186,49 @@ func passed(b *store.Budget, spent store.NanoUSD, now time.Time, m budgetMark) (
 	}
 	return m, events
 }
+
+// gateways queues the events of gateways of which all running processes have become silent, or of which one
+// is heard again. One that has stopped is not silent.
+func (e *Evaluator) gateways(ctx context.Context, t store.Tenant, now time.Time) error {
+	if now.Before(e.began.Add(store.GatewaySilent)) {
+		return nil // it has not heard of those that run
+	}
+	list, err := t.ListGateways(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return note(ctx, t, "gateways", func(last map[string]bool, add func(...store.Event) bool) map[string]bool {
+		silent := map[string]bool{}
+		for from := 0; from < len(list); {
+			name, to := list[from].Gateway, from
+			var seen time.Time
+			for ; to < len(list) && list[to].Gateway == name; to++ {
+				if list[to].SeenAt.After(seen) {
+					seen = list[to].SeenAt
+				}
+			}
+			running, gone := store.GatewayRuns(list[from:to], now, e.began)
+			is := running == 0 && gone > 0
+			if is != last[name] && !add(gatewayEvents(is, running, name, seen, gone+running)...) {
+				is = last[name]
+			}
+			if is {
+				silent[name] = true
+			}
+			from = to
+		}
+		return silent
+	})
+}
+
+// gatewayEvents are the events of a gateway whose state has changed. One that has stopped after it was silent
+// is not back.
+func gatewayEvents(silent bool, running int, name string, seen time.Time, instances int) []store.Event {
+	switch {
+	case silent:
+		return []store.Event{store.GatewayEvent(store.EventGatewaySilent, name, seen, instances)}
+	case running > 0:
+		return []store.Event{store.GatewayEvent(store.EventGatewayBack, name, seen, instances)}
+	}
+	return nil
+}

@@ -202,3 +202,123 @@ func TestManyBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestGatewayEvents: a gateway is silent when all of its running processes are, once, in whichever process,
+// and not one that has stopped.
+func TestGatewayEvents(t *testing.T) {
+	a := onFile(t)
+	ctx := t.Context()
+	hook, err := a.tenant.CreateWebhook(ctx, store.WebhookCreate{Name: "h", URL: "https://example.com/x", Events: []string{store.EventGatewaySilent, store.EventGatewayBack}, Enabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := int64(0)
+	report := func(gateway, instance string, stopped bool) {
+		t.Helper()
+		seq++
+		if err := a.tenant.ReportGateway(ctx, store.GatewayReport{Gateway: gateway, Instance: instance, Seq: seq, Stopped: stopped, Report: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e *Evaluator
+	turn := func(after time.Duration) {
+		t.Helper()
+		a.clock.advance(after)
+		if err := e.gateways(ctx, a.tenant, a.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart := func() {
+		e = NewEvaluator(EvaluatorOptions{Records: a.records, Traces: a.traces, Now: a.clock.Now})
+	}
+	restart()
+	report("edge", "i1", false)
+	report("edge", "i2", false)
+	report("core", "i3", false)
+	turn(time.Minute)
+	report("edge", "i2", false)
+	report("core", "i3", true)
+	turn(time.Minute) // one process of edge is silent, core has stopped
+	turn(time.Minute) // edge is silent
+	turn(time.Minute)
+	restart()
+	turn(0)
+	turn(store.GatewaySilent + time.Minute)
+	report("edge", "i1", false)
+	turn(time.Second)
+	turn(5 * time.Minute) // silent again
+	report("edge", "i1", true)
+	report("edge", "i2", true)
+	turn(time.Second)
+	// What signs is silent, although something reports in its name that does not sign.
+	seq = 0
+	for range 4 {
+		turn(time.Minute)
+		seq++
+		for instance, key := range map[string]string{"signs": "k", "invented": ""} {
+			if key != "" && seq > 1 {
+				continue
+			}
+			if err := a.tenant.ReportGateway(ctx, store.GatewayReport{Gateway: "bound", Instance: instance, Seq: seq, PublicKey: key, Report: []byte(`{}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list, _, err := a.tenant.ListDeliveries(ctx, hook.ID, "", store.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range slices.Backward(list) {
+		got = append(got, d.Event.Type+" "+d.Event.Subject.Name)
+	}
+	if want := []string{"gateway.silent edge", "gateway.back edge", "gateway.silent edge", "gateway.silent bound"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestSuspendedControlPlane: a control plane that was suspended, or whose clock was set, has heard of nobody
+// meanwhile, and calls nobody silent for that.
+func TestSuspendedControlPlane(t *testing.T) {
+	a, ctx := onFile(t), t.Context()
+	hook, err := a.tenant.CreateWebhook(ctx, store.WebhookCreate{Name: "h", URL: "https://example.com/x", Events: []string{store.EventGatewaySilent, store.EventGatewayBack}, Enabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := NewEvaluator(EvaluatorOptions{Records: a.records, Traces: a.traces, Now: a.clock.Now})
+	seq := int64(0)
+	turn := func(after time.Duration, reports bool) {
+		t.Helper()
+		a.clock.advance(after)
+		if seq++; reports {
+			if err := a.tenant.ReportGateway(ctx, store.GatewayReport{Gateway: "edge", Instance: "i", Seq: seq, Report: []byte(`{}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.evaluate(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := func() int {
+		t.Helper()
+		list, _, err := a.tenant.ListDeliveries(ctx, hook.ID, "", store.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	for range 4 {
+		turn(time.Minute, true)
+	}
+	turn(time.Hour, false)
+	turn(time.Minute, true)
+	if n := events(); n != 0 {
+		t.Errorf("%d events of a gateway that reports", n)
+	}
+	for range 4 {
+		turn(time.Minute, false)
+	}
+	if n := events(); n != 1 {
+		t.Errorf("%d events of a gateway that does not report", n)
+	}
+}

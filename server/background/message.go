@@ -60,6 +60,10 @@ func slackText(e *api.Event) string {
 		text = fmt.Sprintf("A call of tool %s by agent %s was refused: its definition has changed", name, of("agentName"))
 	case store.EventAgentCreated:
 		text = fmt.Sprintf("New agent %s", name)
+	case store.EventGatewaySilent:
+		text = fmt.Sprintf("Gateway %s is silent since %s: `svc gateways get %s`", name, of("seenAt"), slackName(e.Subject.ID))
+	case store.EventGatewayBack:
+		text = fmt.Sprintf("Gateway %s reports again", name)
 	case store.EventWebhookTest:
 		text = fmt.Sprintf("Test of webhook %s", name)
 	default:

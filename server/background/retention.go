@@ -74,7 +74,7 @@ func (r *Retention) trim(ctx context.Context) error {
 		return err
 	}
 	records := store.RetentionBounds{
-		Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now, Deliveries: now.Add(-deliveryRetention),
+		Violations: now.Add(-violationRetention), Events: now.Add(-eventRetention), Answers: now, Deliveries: now.Add(-deliveryRetention), Gateways: now.Add(-store.GatewayKept),
 		Approvals: now.Add(-approvalRetention), ApprovalArguments: now.Add(-argumentRetention),
 	}
 	if r.events > 0 {
@@ -156,6 +156,7 @@ func (t *tenantTrim) trimRecords(ctx context.Context) error {
 	t.trimmed.AuditEvents += one.AuditEvents
 	t.trimmed.Approvals += one.Approvals
 	t.trimmed.Deliveries += one.Deliveries
+	t.trimmed.Gateways += one.Gateways
 	if !one.More {
 		t.trim = nil
 	}
@@ -179,9 +180,9 @@ func (t *tenantTrim) expireTraces(ctx context.Context) error {
 }
 
 func (r *Retention) report(t *tenantTrim) {
-	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents+t.trimmed.Approvals+t.trimmed.Deliveries > 0 {
+	if t.expired.Traces+t.trimmed.Violations+t.trimmed.Events+t.trimmed.AuditEvents+t.trimmed.Approvals+t.trimmed.Deliveries+t.trimmed.Gateways > 0 {
 		r.Logger.Info("old data removed", "tenant", t.tenant.ID(), "traces", t.expired.Traces, "minutes", t.expired.Minutes,
 			"violations", t.trimmed.Violations, "events", t.trimmed.Events, "answers", t.trimmed.Answers, "audit_events", t.trimmed.AuditEvents,
-			"approvals", t.trimmed.Approvals, "deliveries", t.trimmed.Deliveries)
+			"approvals", t.trimmed.Approvals, "deliveries", t.trimmed.Deliveries, "gateways", t.trimmed.Gateways)
 	}
 }

@@ -438,7 +438,7 @@ func TestSlack(t *testing.T) {
 		t.Errorf("%d characters of a name", n)
 	}
 	for _, typ := range []string{store.EventApprovalDecided, store.EventApprovalExpired, store.EventBudgetThreshold, store.EventBudgetExceeded, store.EventSLABreached, store.EventSLARecovered,
-		store.EventPolicyFired, store.EventToolChanged, store.EventAgentCreated, store.EventWebhookTest} {
+		store.EventPolicyFired, store.EventToolChanged, store.EventAgentCreated, store.EventGatewaySilent, store.EventGatewayBack, store.EventWebhookTest} {
 		e := WireEvent("one", &store.Delivery{Event: store.Event{Type: typ, Subject: store.Subject{Name: "NAME"}}})
 		if text := slackText(&e); !strings.Contains(text, "NAME") || strings.HasPrefix(text, typ) {
 			t.Errorf("%s: %q", typ, text)

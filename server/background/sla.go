@@ -82,12 +82,19 @@ func missed(low, current float64, target *float64, risk bool) (bool, bool) {
 // begins after that one ended. Periods in which no evaluator ran are evaluated
 // later, up to catchUp, in whole periods.
 //
-// It also queues the events of budgets, whose spending is measured up to now alone.
-type Evaluator struct{ worker }
+// It also queues the events of budgets, whose spending is measured up to now alone, and of gateways that
+// are silent.
+type Evaluator struct {
+	worker
+	began time.Time // before it, this process has heard of no gateway
+	ended time.Time // end of the last pass
+}
 
 // NewEvaluator returns an Evaluator; Run starts it.
 func NewEvaluator(o EvaluatorOptions) *Evaluator {
-	e := &Evaluator{newWorker(o, "evaluate-slas", defaultEvaluateInterval)}
+	e := &Evaluator{worker: newWorker(o, "evaluate-slas", defaultEvaluateInterval)}
+	e.began = e.Now()
+	e.ended = e.began
 	e.pass = e.evaluate
 	return e
 }
@@ -105,11 +112,17 @@ const (
 
 func (e *Evaluator) evaluate(ctx context.Context) error {
 	now := e.Now().UTC()
+	if now.Sub(e.ended) > e.Interval+store.GatewaySilent/2 {
+		e.began = now // it was suspended, or its clock was set: nobody could report meanwhile
+	}
+	defer func() { e.ended = e.Now() }()
 	last, err := e.Records.Watermark(ctx, evaluated)
 	if err != nil {
 		return err
 	}
-	err = e.eachTenant(ctx, func(t store.Tenant) error { return errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now)) })
+	err = e.eachTenant(ctx, func(t store.Tenant) error {
+		return errors.Join(e.tenant(ctx, t, last, now), e.budgets(ctx, t, now), e.gateways(ctx, t, now))
+	})
 	if err != nil {
 		return err // the watermark is not moved, so the next pass evaluates them
 	}

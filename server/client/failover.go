@@ -126,6 +126,25 @@ func (c *Client) lookBack(ctx context.Context) {
 	}()
 }
 
+// Ready returns nil when the control plane in use is ready: its store takes writes. An *Error means that it
+// answers and is not ready.
+func (c *Client) Ready(ctx context.Context) error {
+	r, err := c.request(ctx, http.MethodGet, "/readyz", nil, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Del("Authorization") // probes need no key
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return answerError(resp)
+	}
+	return nil
+}
+
 // ready reports whether a control plane is ready. A proxy may answer /readyz with 4xx; that counts as
 // ready.
 func (c *Client) ready(ctx context.Context, base string) bool {

@@ -9,7 +9,7 @@ import (
 )
 
 // AuditObjectKinds are the kinds of objects whose changes are recorded.
-var AuditObjectKinds = []string{"agent", "approval", "auditKey", "budget", "key", "member", "policy", "slaTarget", "team", "tenant", "user", "webhook"}
+var AuditObjectKinds = []string{"agent", "approval", "auditKey", "budget", "gateway", "key", "member", "policy", "refusedKey", "slaTarget", "team", "tenant", "user", "webhook"}
 
 // AuditEvents is a page of GET /api/audit/events, newest first. PreviousHash is the
 // hash of the event that was written just before the last one of the page, also when

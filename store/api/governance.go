@@ -6,6 +6,8 @@ import "time"
 // members are at top level, without data. The bundle and its ETag change when an enabled policy
 // changes or when a budget is exceeded or reset, not with every trace.
 type Governance struct {
+	// Revision is that of the tenant's policies, which grows with each change of one. A gateway reports it.
+	Revision int64 `json:"revision,omitempty"`
 	// Policies are the enabled policies, oldest first: the order in which they apply.
 	Policies []GovernancePolicy `json:"policies"`
 	// Budgets are the tenant's budgets with their current state.

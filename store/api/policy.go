@@ -79,9 +79,12 @@ type Policy struct {
 	Message           string    `json:"message,omitempty"`
 	Approval          *Approval `json:"approval,omitempty"`
 	Enabled           bool      `json:"enabled"`
-	FireCount         int64     `json:"fireCount"`
-	CreatedAt         time.Time `json:"createdAt"`
-	UpdatedAt         time.Time `json:"updatedAt"`
+	// EnforcedBy is absent for a policy that is disabled, and for keys without the scope traces:read. It is
+	// ignored in a PUT.
+	EnforcedBy *EnforcedBy `json:"enforcedBy,omitempty"`
+	FireCount  int64       `json:"fireCount"`
+	CreatedAt  time.Time   `json:"createdAt"`
+	UpdatedAt  time.Time   `json:"updatedAt"`
 	// Warnings are the warnings of the response to a creation or an update. They are not
 	// a member of the policy; server/client fills them.
 	Warnings []string `json:"-"`
@@ -232,6 +235,8 @@ type PolicyUpdate struct {
 	Message           *string    `json:"message,omitempty"`
 	Approval          *Approval  `json:"approval,omitempty"`
 	Enabled           *bool      `json:"enabled,omitempty"`
+	// EnforcedBy is ignored: GET returns it.
+	EnforcedBy *EnforcedBy `json:"enforcedBy,omitempty"`
 }
 
 // MarshalJSON returns the fields that are given.

@@ -11,6 +11,7 @@ import (
 var EventTypes = []string{
 	"approval.requested", "approval.decided", "approval.expired", "budget.threshold", "budget.exceeded",
 	"sla.breached", "sla.recovered", "policy.fired", "tool.changed", "agent.created",
+	"gateway.silent", "gateway.back",
 }
 
 // WebhookFormats are the formats of the messages of a webhook.

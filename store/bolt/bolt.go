@@ -61,6 +61,7 @@ type Store struct {
 	states map[string]*tenantState
 
 	uses   record.Uses   // times of key use that are not written yet
+	fleet  record.Fleet  // what gateways have reported
 	claims record.Claims // idempotent requests in flight
 
 	failure     atomic.Pointer[error] // error of the newest commit

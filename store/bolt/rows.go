@@ -28,6 +28,9 @@ func (e engine) Update(ctx context.Context, tenant string, f func(record.Tx) err
 // Uses returns the buffer of the times of use of keys.
 func (e engine) Uses() *record.Uses { return &e.s.uses }
 
+// Fleet returns the buffer of what gateways have reported.
+func (e engine) Fleet() *record.Fleet { return &e.s.fleet }
+
 // AgentsChanged invalidates the cached agents.
 func (e engine) AgentsChanged(tx record.Tx) error { return agentsChanged(tx.(recordTx).d) }
 

@@ -77,7 +77,8 @@ type Store struct {
 
 	feeds store.Feeds[int32] // tenants whose traces are streamed
 
-	uses record.Uses // key uses that are not written yet
+	uses  record.Uses  // key uses that are not written yet
+	fleet record.Fleet // what gateways have reported
 
 	claims    record.Claims // idempotent requests in flight at this handle
 	unsettled atomic.Bool   // whether there may be rows of requests that are no longer in flight
@@ -132,6 +133,7 @@ func openAs(ctx context.Context, url string, opts Options, r role) (*Store, erro
 		numbers:  map[string]int32{},
 		views:    map[int32]*agentView{},
 		days:     map[int64]bool{},
+		fleet:    record.Fleet{Shared: true},
 	}
 	s.Leases = record.LeasesOf(engine{s})
 	switch {

@@ -32,6 +32,9 @@ func (e engine) Update(ctx context.Context, tenant string, f func(record.Tx) err
 // Uses returns the buffer of the times of use of keys.
 func (e engine) Uses() *record.Uses { return &e.s.uses }
 
+// Fleet returns the buffer of what gateways have reported.
+func (e engine) Fleet() *record.Fleet { return &e.s.fleet }
+
 // AgentsChanged makes the commit invalidate the cached agents.
 func (e engine) AgentsChanged(tx record.Tx) error {
 	tx.(*data).agents = true

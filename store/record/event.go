@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +27,7 @@ type chain struct {
 var (
 	keyChain    = []byte("chain")
 	keyRevision = []byte("revision")
+	keyPolicies = []byte("policies")
 )
 
 // Changed completes a change in its transaction: it rejects a change of an object that the
@@ -93,6 +96,37 @@ func (t *Tenant) GovernanceRevision(ctx context.Context) (revision string, err e
 	err = t.e.View(ctx, t.id, func(tx Tx) error {
 		value, err := tx.Get(governance, keyRevision)
 		revision = string(value)
+		return err
+	})
+	return revision, err
+}
+
+// revisePolicies returns the next revision of the tenant's policies. It is at least the time in
+// milliseconds since 1970, so that a store restored from a backup does not repeat one.
+func (t *Tenant) revisePolicies(tx Tx) (revision int64, err error) {
+	if revision, err = policyRevision(tx); err != nil {
+		return 0, err
+	}
+	revision = max(revision+1, t.e.Now().UnixMilli())
+	return revision, tx.Put(governance, keyPolicies, strconv.AppendInt(nil, revision, 10))
+}
+
+func policyRevision(tx Tx) (int64, error) {
+	value, err := tx.Get(governance, keyPolicies)
+	if err != nil || value == nil {
+		return 0, err
+	}
+	revision, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w %q: %w", ErrDamaged, keyPolicies, err)
+	}
+	return revision, nil
+}
+
+// PolicyRevision returns the revision of the tenant's policies; 0 before the first one.
+func (t *Tenant) PolicyRevision(ctx context.Context) (revision int64, err error) {
+	err = t.e.View(ctx, t.id, func(tx Tx) error {
+		revision, err = policyRevision(tx)
 		return err
 	})
 	return revision, err

@@ -28,7 +28,7 @@ func (t *Tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 		if head.PublicKey != "" {
 			bucket = auditHeads
 			var err error
-			if refused, err = t.bindAuditKey(tx, head); err != nil || refused != nil {
+			if refused, err = t.bindAuditKey(ctx, tx, head.Gateway, head.PublicKey); err != nil || refused != nil {
 				return err
 			}
 		}
@@ -56,34 +56,48 @@ func (t *Tenant) ReportAuditHead(ctx context.Context, head store.AuditHead) (sto
 	return stored, contradicted, nil
 }
 
-// bindAuditKey binds the name of a gateway to the first key that is reported for
-// it. A report with another key is rejected, and the key is recorded as offered.
-func (t *Tenant) bindAuditKey(tx Tx, head store.AuditHead) (refused, err error) {
-	gateway := []byte(head.Gateway)
+// bindAuditKey binds the name of a gateway to the first key that signs anything in its
+// name. What another key has signed is rejected, and the key is recorded as offered, with an
+// event at most once in GatewayRefusedEvery.
+func (t *Tenant) bindAuditKey(ctx context.Context, tx Tx, name, publicKey string) (refused, err error) {
+	gateway := []byte(name)
 	bound, known, err := get[store.AuditKey](tx, auditKeys, gateway)
 	switch {
 	case err != nil:
 		return nil, err
 	case !known:
-		n, err := tx.Count(auditHeads, Range{})
+		n, err := tx.Count(auditKeys, Range{})
 		if err != nil {
 			return nil, err
 		}
 		if n >= store.MaxAuditTrails {
 			return nil, tooManyTrails(store.MaxAuditTrails)
 		}
-		return nil, put(tx, auditKeys, gateway, store.AuditKey{Gateway: head.Gateway, PublicKey: head.PublicKey, BoundAt: t.e.Now()})
-	case bound.PublicKey == head.PublicKey:
+		return nil, put(tx, auditKeys, gateway, store.AuditKey{Gateway: name, PublicKey: publicKey, BoundAt: t.e.Now()})
+	case bound.PublicKey == publicKey:
 		return nil, nil
 	}
-	refused = store.FieldError(store.Conflict, fmt.Sprintf("the gateway name %q is bound to another key", head.Gateway),
+	refused = store.FieldError(store.Conflict, fmt.Sprintf("the gateway name %q is bound to another key", name),
 		"publicKey", "is not the key that the name is bound to; svc audit heads accept changes it")
-	if slices.ContainsFunc(bound.Offered, func(o store.OfferedKey) bool { return o.PublicKey == head.PublicKey }) {
+	now := t.e.Now()
+	quiet := false // many keys are offered, and the last event is not old
+	at := slices.IndexFunc(bound.Offered, func(o store.OfferedKey) bool { return o.PublicKey == publicKey })
+	switch {
+	case at < 0 && len(bound.Offered) == store.MaxOfferedKeys:
+		last := &bound.Offered[len(bound.Offered)-1]
+		quiet = now.Sub(last.OfferedAt) < store.GatewayRefusedEvery
+		*last = store.OfferedKey{PublicKey: publicKey, OfferedAt: now}
+	case at < 0:
+		bound.Offered = append(bound.Offered, store.OfferedKey{PublicKey: publicKey, OfferedAt: now})
+	case now.Sub(bound.Offered[at].OfferedAt) < store.GatewayRefusedEvery:
 		return refused, nil
+	default:
+		bound.Offered[at].OfferedAt = now
 	}
-	bound.Offered = append(bound.Offered[:min(len(bound.Offered), store.MaxOfferedKeys-1)],
-		store.OfferedKey{PublicKey: head.PublicKey, OfferedAt: t.e.Now()})
-	return refused, put(tx, auditKeys, gateway, bound)
+	if err := put(tx, auditKeys, gateway, bound); err != nil || quiet {
+		return refused, err
+	}
+	return refused, t.Changed(ctx, tx, nil, store.RefusedKeyObject(name, publicKey), false)
 }
 
 func tooManyTrails(n int) error {

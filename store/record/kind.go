@@ -28,6 +28,9 @@ type kind[T any] struct {
 	changed func(t *Tenant, tx Tx) error // notes a change; nil: nothing
 	event   func(v *T) store.Event       // the event of a creation; nil: there is none
 	governs bool                         // whether gateways depend on its changes
+	// revision is the place of the revision that a change makes in a resource that gateways enforce, nil
+	// in others. Only policies have one.
+	revision func(v *T) *int64
 }
 
 // find returns one resource.
@@ -266,6 +269,21 @@ func replace[T any](ctx context.Context, t *Tenant, k *kind[T], tx Tx, before, a
 	if k.changed != nil {
 		if err := k.changed(t, tx); err != nil {
 			return err
+		}
+	}
+	if k.revision != nil {
+		var at *int64
+		if after != nil {
+			at = k.revision(after)
+		}
+		if at != nil || before != nil && k.revision(before) != nil {
+			revision, err := t.revisePolicies(tx)
+			if err != nil {
+				return err
+			}
+			if at != nil {
+				*at = revision
+			}
 		}
 	}
 	if after != nil {

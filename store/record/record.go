@@ -42,7 +42,8 @@
 //	deployments           agent id \0 id → deployment, JSON
 //	digests               SHA-256 of a key's secret → tenant id \0 key id; of all tenants
 //	event_marks           name → mark of the states that the last events were about, text
-//	governance            "revision" → the governance revision, text
+//	gateways              gateway \0 instance → last report of a process, JSON
+//	governance            "revision" → the governance revision, text; "policies" → the revision of the policies, decimal
 //	key_used              key id → time of the last use, nanoseconds, 8 bytes
 //	keys                  id → API key with its digest, JSON
 //	members               team id \0 user id → member, JSON
@@ -118,6 +119,8 @@ type Engine interface {
 	// Uses returns the buffer of the times of use of keys, which the engine writes from time
 	// to time.
 	Uses() *Uses
+	// Fleet returns the buffer of the times and counters of gateways' reports.
+	Fleet() *Fleet
 	// AgentsChanged notes in a transaction that agents or their names have changed: engines
 	// cache them for traces.
 	AgentsChanged(tx Tx) error
@@ -166,6 +169,7 @@ const (
 	auditUnsigned = "audit_heads_unsigned"
 	auditKeys     = "audit_keys"
 	governance    = "governance"
+	gatewayRows   = "gateways"
 
 	answers      = "answers"
 	answerExpiry = "answers_by_expiry"
@@ -238,6 +242,7 @@ var Buckets = []Bucket{
 	{Name: deployments, JSON: true},
 	{Name: KeyDigests, Shared: true},
 	{Name: eventMarks},
+	{Name: gatewayRows, JSON: true},
 	{Name: governance},
 	{Name: KeyUsed},
 	{Name: KeyRows, JSON: true},

@@ -23,7 +23,7 @@ func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if err != nil {
 		return store.RetentionResult{}, err
 	}
-	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Deliveries, res.Approvals) >= b.Limit
+	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Deliveries, res.Approvals, res.Gateways) >= b.Limit
 	return res, nil
 }
 
@@ -44,6 +44,9 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 		res.Approvals = max(res.Approvals, arguments)
 	}
 	if err != nil {
+		return res, err
+	}
+	if res.Gateways, err = trimGateways(tx, b.Gateways, limit); err != nil {
 		return res, err
 	}
 	if res.Deliveries, err = trimDeliveries(tx, b.Deliveries, limit); err != nil {

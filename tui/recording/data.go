@@ -317,3 +317,36 @@ func (p *Plane) DecideApproval(ctx context.Context, id string, in api.ApprovalDe
 	p.decided[id] = api.ApprovalDecided{UserID: "usr_01k6r0mei", KeyID: "key_01k6r0", Decision: in.Decision, Note: in.Note, At: moment}
 	return p.GetApproval(ctx, id)
 }
+
+// ListGateways returns gateways in all states.
+func (p *Plane) ListGateways(_ context.Context, all bool) (api.List[api.Gateway], error) {
+	if p.Err != nil {
+		return api.List[api.Gateway]{}, p.Err
+	}
+	if p.Empty {
+		return api.List[api.Gateway]{Data: []api.Gateway{}}, nil
+	}
+	at := func(ago time.Duration) time.Time { return moment.Add(-ago) }
+	process := func(n int, state string, seen time.Duration, change func(*api.GatewayInstance)) api.GatewayInstance {
+		i := api.GatewayInstance{GatewayReport: api.GatewayReport{Instance: fmt.Sprintf("%032x", n), Version: "1.0.0", State: state, StartedAt: at(50 * time.Hour), ConfigDigest: "299e762fa17d0ce2",
+			Governance: api.GatewayGovernance{Enabled: true, Revision: 7, Policies: 12}, Audit: api.GatewayAudit{Writable: true, LastLine: int64(1000 * n)},
+			Upstreams: []api.GatewayUpstream{{Name: "orders", State: "ok"}, {Name: "mail", State: "ok"}},
+			License:   api.GatewayLicense{State: "valid", DaysLeft: 212}, Calls: int64(98_000 * n), Blocked: int64(310 * n), Failed: int64(95 * n)},
+			Signed: true, KeyID: "key_01k6r0gw", ReportedAt: at(2 * time.Hour), SeenAt: at(seen)}
+		change(&i)
+		return i
+	}
+	same := func(*api.GatewayInstance) {}
+	list := []api.Gateway{
+		{Name: "edge-eu", State: api.GatewayRunning, Instances: []api.GatewayInstance{
+			process(1, api.GatewayRunning, 12*time.Second, same),
+			process(2, api.GatewayRunning, 25*time.Second, func(i *api.GatewayInstance) {
+				i.Upstreams[1].State, i.RestartPending = "failing", []string{"listen"}
+			})}},
+		{Name: "edge-us", State: api.GatewaySilent, Instances: []api.GatewayInstance{process(3, api.GatewaySilent, 34*time.Minute, func(i *api.GatewayInstance) { i.License.DaysLeft = 19 })}},
+		{Name: "lab", State: api.GatewayRunning, Instances: []api.GatewayInstance{process(4, api.GatewayRunning, 3*time.Second, func(i *api.GatewayInstance) {
+			i.Governance.Enabled, i.Signed, i.Audit.Lost, i.License = false, false, 4, api.GatewayLicense{}
+		})}},
+	}
+	return api.List[api.Gateway]{Data: list, Total: len(list)}, nil
+}

@@ -1,6 +1,9 @@
 package plane
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"time"
 
@@ -104,6 +107,8 @@ type Bundle struct {
 	agents   map[string]*Set
 	others   *Set // for agents that no policy, no budget and no team names
 	policies int
+	revision int64    // of the policies
+	key      []byte   // the tenant's hash key
 	unknown  []string // entities in policies that no detector finds
 	labels   []string // of policies with data_flow, sorted
 
@@ -113,6 +118,18 @@ type Bundle struct {
 
 // Policies returns the number of policies.
 func (b *Bundle) Policies() int { return b.policies }
+
+// Revision returns the revision of the policies.
+func (b *Bundle) Revision() int64 { return b.revision }
+
+// ConfigDigest returns 16 hexadecimal digits that are equal for equal configuration files of the
+// tenant's gateways, and from which nobody without the tenant's key can tell what is in a file.
+func (b *Bundle) ConfigDigest(file []byte) string {
+	mac := hmac.New(sha256.New, b.key)
+	mac.Write([]byte("svc configuration\n"))
+	mac.Write(file)
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
 
 // Unknown returns the entities in policies that no detector can find.
 func (b *Bundle) Unknown() []string { return b.unknown }

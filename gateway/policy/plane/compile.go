@@ -70,7 +70,7 @@ func Compile(g *api.Governance, d Detectors, secrets ...[]byte) (*Bundle, error)
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
-	b := &Bundle{policies: len(g.Policies), agents: make(map[string]*Set, len(c.own)), unknown: c.unknown, labels: c.labels, tokens: c.tokens, makesTokens: c.makesTokens}
+	b := &Bundle{policies: len(g.Policies), revision: g.Revision, key: key, agents: make(map[string]*Set, len(c.own)), unknown: c.unknown, labels: c.labels, tokens: c.tokens, makesTokens: c.makesTokens}
 	b.others = c.set(c.all, [phases][]*Policy{}, every)
 	for agent, own := range c.own {
 		b.agents[agent] = c.set(c.all, own, slices.Concat(every, resets[agent]))

@@ -169,6 +169,14 @@ func (s *Syncer) restore() {
 // not change the returned bundle.
 func (s *Syncer) Bundle() *Bundle { return s.current.Load() }
 
+// Current is Bundle; nil for a nil Syncer.
+func (s *Syncer) Current() *Bundle {
+	if s == nil {
+		return nil
+	}
+	return s.Bundle()
+}
+
 // Await returns the current bundle. While there has never been one, it waits for the end
 // of the first fetch, at most for limit.
 func (s *Syncer) Await(ctx context.Context, limit time.Duration) *Bundle {

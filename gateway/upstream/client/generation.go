@@ -132,6 +132,14 @@ func (f *Finder) Run(ctx context.Context) {
 	}
 }
 
+// Found returns what is known without asking the upstream.
+func (f *Finder) Found() Finding {
+	if found := f.found.Load(); found != nil {
+		return *found
+	}
+	return Finding{}
+}
+
 // Speaks returns the finding. The first requests wait for the first response of the upstream,
 // within a bound; later ones never wait. caller is the client for whom the first probe is sent.
 func (f *Finder) Speaks(ctx context.Context, caller *upstream.Caller) Finding {

@@ -113,12 +113,14 @@ type Stats struct {
 	// half-open, if the configuration sets these limits.
 	InFlight    int64
 	BreakerOpen bool
+	Health      upstream.Health
 }
 
 // StatsOf returns the state of an upstream; false for the gateway itself, which is one with federation.
 func StatsOf(up *upstream.Upstream) (s Stats, ok bool) {
 	if b, limited := up.Direct.(*upstream.Bounded); limited {
 		s.InFlight, s.BreakerOpen = b.State()
+		s.Health = b.Health()
 	}
 	switch t := unlimited(up).(type) {
 	case *upstream.HTTP:

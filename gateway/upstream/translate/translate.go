@@ -46,6 +46,7 @@ func (o *Options) startTimeout() time.Duration {
 // Transport is a [upstream.Transport] for clients of both generations. It is safe for
 // concurrent use.
 type Transport struct {
+	name     string
 	direct   upstream.Transport
 	modern   guard // for messages of 2026-07-28
 	finder   *client.Finder
@@ -63,6 +64,7 @@ var (
 func New(opts Options) (*Transport, error) {
 	c := opts.Upstream
 	t := &Transport{
+		name:   c.Name,
 		direct: opts.Direct,
 		lazy:   c.IsProcess() || c.PerCaller(), // asking starts a process, or needs the token of a caller
 		finder: client.New(client.Options{
@@ -88,6 +90,15 @@ func (t *Transport) Run(ctx context.Context) {
 	}
 	wg.Go(func() { t.toLegacy.Run(ctx) })
 	wg.Wait()
+}
+
+// Spoken returns the revisions that each upstream is known to speak; unknown until it has answered.
+func (u *Upstreams) Spoken() map[string]string {
+	spoken := make(map[string]string, len(u.transports))
+	for _, t := range u.transports {
+		spoken[t.name] = t.finder.Found().String()
+	}
+	return spoken
 }
 
 // Speaks returns the known revisions of the upstream.

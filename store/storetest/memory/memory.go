@@ -38,8 +38,9 @@ type engine struct {
 
 	mu      sync.Mutex
 	tenants table[tenantData]
-	shared  rows        // of buckets that all tenants share
-	uses    record.Uses // never written elsewhere
+	shared  rows         // of buckets that all tenants share
+	uses    record.Uses  // never written elsewhere
+	fleet   record.Fleet // what gateways have reported
 	leases  map[string]record.Held
 	marks   map[string]time.Time
 	claims  record.Claims // idempotent requests in flight, at all handles

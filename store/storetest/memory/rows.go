@@ -27,6 +27,9 @@ func (r records) Update(ctx context.Context, tenant string, f func(record.Tx) er
 // Uses returns the buffer of the times of use of keys.
 func (r records) Uses() *record.Uses { return &r.s.e.uses }
 
+// Fleet returns the buffer of what gateways have reported.
+func (r records) Fleet() *record.Fleet { return &r.s.e.fleet }
+
 // AgentsChanged does nothing: no agents are cached.
 func (r records) AgentsChanged(record.Tx) error { return nil }
 

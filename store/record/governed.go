@@ -12,7 +12,7 @@ import (
 // policies implements the kind of policies.
 var policies = &kind[store.Policy]{
 	noun: "policy", prefix: store.PrefixPolicy, rows: PolicyRows, names: policyNames, object: (*store.Policy).Object, governs: true,
-	drop:   func(_ context.Context, t *Tenant, tx Tx, p *store.Policy) error { return t.e.ForgetPolicy(tx, p.ID) },
+	drop: func(_ context.Context, t *Tenant, tx Tx, p *store.Policy) error { return t.e.ForgetPolicy(tx, p.ID) },
 	revision: func(p *store.Policy) *int64 {
 		if !p.Enabled {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"svc/server/client"
 	"svc/store/api"
@@ -33,6 +34,7 @@ func TestFleet(t *testing.T) {
 	if p.EnforcedBy == nil || *p.EnforcedBy != (api.EnforcedBy{Gateways: 0, Of: 1}) {
 		t.Errorf("a policy of now is enforced by %+v", p.EnforcedBy)
 	}
+	s.until("the policy is in effect", func() bool { return strings.Contains(s.gw.out.String(), `"policies":1`) })
 	if status, body := s.call("t", "x"); status != 200 {
 		t.Fatal(status, body)
 	}
@@ -46,10 +48,13 @@ func TestFleet(t *testing.T) {
 	}
 
 	s.gw.start()
-	s.until("the policy is enforced", func() bool {
+	// The first report may come before the policies; the next one follows 10 s later.
+	if !holdsWithin(20*time.Second, func() bool {
 		now, err := s.control.GetPolicy(t.Context(), p.ID)
 		return err == nil && now.EnforcedBy != nil && *now.EnforcedBy == api.EnforcedBy{Gateways: 1, Of: 1}
-	})
+	}) {
+		t.Error("the policy is not enforced")
+	}
 	g := gateway()
 	if len(g.Instances) != 2 || g.State != api.GatewayRunning {
 		t.Errorf("after a restart: %+v", g)

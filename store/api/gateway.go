@@ -209,7 +209,7 @@ func GatewayName(name string) string {
 }
 
 // Gateway is a gateway with its instances: processes of one name. State is running when one of them is, else
-// silent when one of them is, else stopped.
+// silent when one of them is, else stopped. Where one that has not stopped signs, only those that sign count.
 type Gateway struct {
 	Name  string `json:"name"`
 	State string `json:"state"`

@@ -164,7 +164,7 @@ func TestAnotherTenantsLists(t *testing.T) {
 	r := newRig(t)
 	ids := r.specimens(r.admin, "one")
 	for _, rt := range routes() {
-		if rt.method != "GET" || strings.Contains(rt.path, "{id}") || rt.path == streamPath {
+		if rt.method != "GET" || strings.Contains(rt.path, "{") || rt.path == streamPath {
 			continue
 		}
 		a := r.ask(r.other, "GET", rt.path, "").want(200)

@@ -27,8 +27,7 @@ func pageServer(name string) *sdk.Server {
 	if strings.HasSuffix(name, "a") {
 		foreign = "ui://pages-b/x/page"
 	}
-	var server *sdk.Server
-	server = sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{
+	server := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{
 		Instructions: "Read " + skill + " and " + page + " first.",
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope, c.TTLMs = "public", 60_000 },
 		CompletionHandler: func(_ context.Context, req *sdk.CompleteRequest) (*sdk.CompleteResult, error) {

@@ -26,6 +26,7 @@ func sample(typ reflect.Type) reflect.Value {
 		store.UserEvent{Type: store.UserCreated, UserID: "u", CreatedAt: time.Unix(1_700_000_000, 0)},
 		store.MemberAdd{UserID: "u"},
 		store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: "h"},
+		store.GatewayReport{Gateway: "g", Instance: "i", Seq: 1, Report: []byte(`{}`)},
 		store.ApprovalDecision{Decision: store.DecisionGrant},
 		store.SLAViolation{SLAID: "x", Type: "latency"},
 		store.IdempotentRequest{KeyID: "k", Route: "r", Token: "t"},

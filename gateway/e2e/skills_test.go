@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,6 +275,52 @@ func TestSkillsAreNotRewritten(t *testing.T) {
 			}
 			if got := r.readFile("file:///note"); got.status != 200 || !strings.Contains(got.body, "Ask NAME.") {
 				t.Errorf("no file of a skill: %d %s", got.status, got.body)
+			}
+		}
+	}
+}
+
+// The mask of a guardrail changes no file or entry of a skill, whether the address of the skill is its server's
+// or begins with the name of one of several upstreams: the answer is denied, also as a frame of a stream.
+func TestGuardrailsMaskNoSkills(t *testing.T) {
+	t.Parallel()
+	guard := newGuard(t, masks("Ann", "***"))
+	rules := fmt.Sprintf("guardrails: [{name: dlp, url: %s/check}]\npolicy: {default_action: allow, rules: [{id: ask, action: guardrail, guardrail: dlp, frames: true, when: {direction: server_to_client}}]}", guard.URL)
+	for _, stream := range []bool{false, true} {
+		for _, prefix := range []string{"", "docs/"} {
+			s, other := newRefunds(t), newRefunds(t)
+			s.stream = stream
+			s.write("skill://refunds/people.md", "Ask Ann.")
+			s.read["file:///note"] = "Ask Ann."
+			s.frontmatter[dailyDoc] = `,"author":"Ann"`
+			s.tool = `{"type":"resource","resource":{"uri":"skill://refunds/people.md","text":"Ask Ann."}}`
+			upstreams, tool := "  - {name: docs, url: "+s.URL+"}", "show"
+			if prefix != "" {
+				upstreams, tool = "  - {name: docs, prefix: docs_, url: "+s.URL+"}\n  - {name: other, prefix: other_, url: "+other.URL+"}", "docs_show"
+			}
+			r := newRig(t, federated(upstreams, rules))
+			at := func(uri string) string { return strings.Replace(uri, "skill://", "skill://"+prefix, 1) }
+			if got := r.listedSkills(); slices.Contains(got, at(dailyDoc)) || !slices.Contains(got, at(refundsDoc)) {
+				t.Errorf("stream %v, %s: listed %v", stream, prefix, got)
+			}
+			for what, got := range map[string]func() answer{
+				"skills/get":         func() answer { return r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, at(dailyDoc))) },
+				"a file":             func() answer { return r.readFile(at("skill://refunds/people.md")) },
+				"a file in a result": func() answer { return r.skillCall("tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, tool)) },
+			} {
+				got := got()
+				if !strings.Contains(got.body, `"reason":"skill_redacted"`) || !stream && got.status != 403 || strings.Contains(got.body, "***") || strings.Contains(got.body, "Ann") {
+					t.Errorf("stream %v, %s: %s: %d %s", stream, prefix, what, got.status, got.body)
+				}
+				if line := r.lastLine(); line["action"] != "deny" || line["error_kind"] != "skill_redacted" || line["rule_id"] != "ask" || line["guardrail_name"] != "dlp" {
+					t.Errorf("stream %v, %s: %s: line %v", stream, prefix, what, line)
+				}
+			}
+			if got := r.readFile(at(scriptFile)); got.status != 200 || !strings.Contains(got.body, "echo 100") {
+				t.Errorf("stream %v, %s: another file: %d %s", stream, prefix, got.status, got.body)
+			}
+			if got := r.readFile("file:///note"); got.status != 200 || !strings.Contains(got.body, "Ask ***.") {
+				t.Errorf("stream %v, %s: no file of a skill: %d %s", stream, prefix, got.status, got.body)
 			}
 		}
 	}

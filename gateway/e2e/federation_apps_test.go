@@ -351,6 +351,14 @@ policy:
 	if got := c.send("resources/read", `"uri":"ui://one/two/board/page"`); !strings.Contains(got.body, "page of "+one.URL) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+	// Without another upstream the addresses are those of the server.
+	r = newRig(t, federated(fmt.Sprintf("  - {name: one, url: %s, prefix: a_}", one.URL), `
+policy: {default_action: allow, rules: [{id: hidden, action: deny, when: {method: resources/read, uri_prefix: "ui://hidden/"}}]}`))
+	want[0], want[2], want[5] = `a_mine {"ui":{"resourceUri":"ui://board/page"}}`, `a_others {"ui":{"resourceUri":"ui://two/board/page"}}`, `a_dots {"ui":{"resourceUri":"ui://../two/board/page"}}`
+	want[7] = `a_case {"UI":{"RESOURCEURI":"ui://two/board/page"}}`
+	if got := r.appClient("", showsApps, true).list(); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
 }
 
 // A tool that changes its visibility is called as the last list says. A tool of which no list is known

@@ -181,11 +181,16 @@ func (o *Owners) Of(kind mcp.ListKind, key string) (upstream string, ok bool) {
 	return "", false
 }
 
-// AddressOwner returns the upstream of a skill:// or ui:// address that a client names, which its first
-// segment alone decides. ours is false for other names and URIs; the error is an *[AddressError].
+// AddressOwner returns the upstream of a skill:// or ui:// address that a client names, listed or not: its
+// first segment alone decides, or it is the only upstream. ours is false for other names and URIs; the error
+// is an *[AddressError].
 func (n *Names) AddressOwner(kind mcp.ListKind, visible string) (upstream string, ours bool, err error) {
 	if n == nil || kind.Named() {
 		return "", false, nil
+	}
+	if n.only != "" {
+		_, _, strict := splitAddress(visible)
+		return n.only, strict, nil
 	}
 	upstream, _, ours, err = n.addresses.of(kind, visible)
 	return upstream, ours, err

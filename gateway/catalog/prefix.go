@@ -53,6 +53,7 @@ type Names struct {
 	order     map[string]int // position in the file
 	prefixed  []*naming      // upstreams with a prefix, the longest prefix first
 	addresses *Addresses     // nil unless the lists of several upstreams are merged
+	only      string         // the upstream whose lists alone are merged; empty for several
 }
 
 type naming struct {
@@ -102,7 +103,9 @@ func NewMergedNames(list []Naming) (*Names, error) {
 	for i := range list {
 		upstreams[i] = list[i].Upstream
 	}
-	n.addresses = NewAddresses(upstreams)
+	if n.addresses = NewAddresses(upstreams); len(upstreams) == 1 {
+		n.only = upstreams[0]
+	}
 	return n, nil
 }
 

@@ -63,7 +63,7 @@ func checks() []check {
 		{"plain-secret", "the file contains a secret", nil, plainSecret},
 		{"redact-empty-match", "a redact regex matches the empty string", nil, redactEmptyMatch},
 		{"redact-hits-names", "a redact rule rewrites the name of a tool in lists", nil, redactHitsNames},
-		{"skill-redacted", "a redact rule names skills, which are never rewritten", nil, skillRedacted},
+		{"skill-redacted", "a redact rule for answers names skills, which are never rewritten", []string{"upstreams"}, skillRedacted},
 		{"redact-request-only", "a redact rule does not change answers", nil, redactRequestOnly},
 		{"regex-is-literal", "an expression is plain text", nil, regexIsLiteral},
 		{"regex-matches-everything", "an expression matches everything", nil, regexMatchesEverything},

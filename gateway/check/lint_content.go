@@ -7,6 +7,7 @@ import (
 
 	"svc/gateway/mcp"
 	"svc/gateway/policy"
+	"svc/gateway/upstream"
 )
 
 // redactEmptyMatch warns of expressions that match the empty text, between any two characters.
@@ -46,15 +47,29 @@ func redactHitsNames(p *pass) {
 	}
 }
 
-// skillRedacted warns of redact rules that are for skills alone.
+// skillRedacted warns of redact rules for answers that are about skills alone. It names the rules for all
+// answers of an upstream that is known to have skills, because they are pinned.
 func skillRedacted(p *pass) {
 	for i := range p.rules {
 		r := &p.rules[i]
-		names := r.When.Method == mcp.MethodSkillsList || r.When.Method == mcp.MethodSkillsGet ||
-			r.When.URIPrefix != nil && strings.HasPrefix(strings.ToLower(*r.When.URIPrefix), "skill:")
-		if r.Action == policy.Redact.String() && names {
-			p.warn(p.ruleAt(r.index).Field("action"), "use deny for what must not pass, or remove the rule",
-				"rule %s redacts messages about skills: an entry or file of a skill that a rule would change is denied, because clients compare it with its digest", r.quoted())
+		if r.Action != policy.Redact.String() || !r.ways[down] || !r.decides() || r.inputRequired {
+			continue
+		}
+		w, at := r.When, p.ruleAt(r.index).Field("action")
+		if w.Method == mcp.MethodSkillsList || w.Method == mcp.MethodSkillsGet || w.URIPrefix != nil && strings.HasPrefix(strings.ToLower(*w.URIPrefix), "skill:") {
+			p.warn(at, "use deny for what must not pass, or remove the rule",
+				"rule %s redacts answers about skills: an entry or file of a skill that a rule would change is denied, because clients compare it with its digest", r.quoted())
+			continue
+		}
+		if w.URIPrefix != nil || w.Method != "" && w.Method != mcp.MethodResourcesRead || r.tools != nil || len(w.Arguments) > 0 {
+			continue
+		}
+		pinned := slices.IndexFunc(p.file.Upstreams, func(u upstream.Config) bool {
+			return upstream.Pins(u.PinSkills) && (len(w.Upstream) == 0 || slices.Contains(w.Upstream, u.Name))
+		})
+		if pinned >= 0 {
+			p.info(at, "narrow the rule with when (method, upstream), where skills may have such text",
+				"rule %s redacts answers of the upstream %q, whose skills are pinned: an entry or file of a skill that it would change is denied", r.quoted(), p.file.Upstreams[pinned].Name)
 		}
 	}
 }

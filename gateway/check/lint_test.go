@@ -306,3 +306,42 @@ routes: [{match: {tool_name: "*"}, upstream: mail}]
 		}
 	}
 }
+
+// Rules that redact answers about skills alone are warned of. Rules for all answers are named where skills of
+// an upstream are pinned, and rules that see no entry or file are not.
+func TestRulesThatRedactSkills(t *testing.T) {
+	const named, pinned = "warning", "info"
+	for _, tt := range []struct{ rule, want string }{
+		{`when: {method: skills/get, direction: server_to_client}`, named},
+		{`when: {uri_prefix: "Skill://docs/", direction: ""}`, named},
+		{`when: {method: skills/get}`, ""},
+		{`mode: observe, when: {method: skills/get, direction: server_to_client}`, ""},
+		{`when: {direction: server_to_client}`, pinned},
+		{`when: {method: resources/read, direction: server_to_client}`, pinned},
+		{`when: {direction: server_to_client, upstream: [docs, shop]}`, pinned},
+		{`when: {direction: server_to_client, upstream: [shop]}`, ""},
+		{`when: {direction: server_to_client, method: tools/call}`, ""},
+		{`when: {direction: server_to_client, tool_prefix: shop_}`, ""},
+		{`when: {direction: server_to_client, uri_prefix: "file:"}`, ""},
+		{`when: {direction: client_to_server}`, ""},
+	} {
+		found := lintRun(`federation: {enabled: true}
+upstreams:
+  - {name: docs, url: https://docs.example/mcp, prefix: docs_, pin_skills: block}
+  - {name: shop, url: https://shop.example/mcp, prefix: shop_}
+policy:
+  default_action: deny
+  rules:
+    - {id: r, action: redact, redact: [{regex: Ann, replacement: NAME}], ` + tt.rule + `}
+`)
+		got := ""
+		for _, f := range found {
+			if f.Code == "skill-redacted" {
+				got += f.Severity.String()
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q: %v", tt.rule, got, tt.want, found)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"svc/gateway/auth"
 	"svc/gateway/base/diag"
 	"svc/gateway/base/files"
+	"svc/gateway/catalog/pins"
 	"svc/gateway/config"
 	"svc/gateway/upstream"
 	"svc/gateway/upstream/credentials"
@@ -79,6 +80,7 @@ func Check(ctx context.Context, f *config.File, o PreflightOptions) []diag.Findi
 	authority(root.Field("rate_limit_store").Field("tls").Field("ca_file"), f.RateLimitStore.TLS.CAFile)
 	auditFile(root.Field("audit").Field("path"), f.Audit.Path, o)
 	stateDirectory(root.Field("state_dir"), f, o)
+	pinned(root, f)
 	private(root.Field("audit").Field("checkpoint_key_file"), f.Audit.CheckpointKeyFile)
 	if f.Sessions.KeyFile != "" {
 		if _, err := os.Stat(f.Sessions.KeyFile); errors.Is(err, fs.ErrNotExist) {
@@ -250,6 +252,28 @@ func auditFile(at diag.At, path string, o PreflightOptions) {
 			return
 		}
 		f.Close()
+	}
+}
+
+// pinned checks the file of approved definitions, without which the gateway does not start.
+func pinned(root diag.At, f *config.File) {
+	settings := f.Pinning()
+	err := settings.Check()
+	if err == nil {
+		return
+	}
+	at := root.Field("state_dir")
+	if _, given := settings.Path(); given {
+		at = root.Field("pins")
+	}
+	var unread *fs.PathError
+	switch {
+	case errors.Is(err, pins.ErrNoPins):
+		at.Errorf(codeFile, "%v", pins.ErrNoPins)
+	case errors.As(err, &unread):
+		at.Hint("let the user of the gateway read it").Errorf(codeFile, "the file of pins cannot be read: %v", unread.Err)
+	default:
+		at.Hint("'svc tools list' shows the reason; restore the file, or write it again with 'svc tools approve --all'").Errorf(codeFile, "the file of pins cannot be used")
 	}
 }
 

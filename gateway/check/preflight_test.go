@@ -86,6 +86,10 @@ func TestCheck(t *testing.T) {
 		{"upstream certificates", "url: \"http://ADDR/mcp\"", "url: \"https://ADDR/mcp\", tls: {ca_file: DIR/missing.pem}", 0, []string{"error upstreams[0].tls.ca_file: cannot be read"}},
 		{"credentials of an upstream", "url: \"http://ADDR/mcp\"", "url: \"http://ADDR/mcp\", credentials: {id_jag: {idp: {token_url: \"http://127.0.0.1:1/t\", client_id: a, client_key_file: DIR/open.key}, token_url: \"http://ADDR/t\", client_id: b, client_key_file: DIR/junk.pem, audience: c, resource: \"https://d\"}}", 0,
 			[]string{"error upstreams[0].credentials.id_jag.idp.client_key_file: has mode 0644", "error upstreams[0].credentials.id_jag.client_key_file: is not a PEM file", "warning upstreams[0].credentials.id_jag.idp.token_url: connection refused"}},
+		{"no file of pins", "upstreams: [{", "pins: DIR/pins.json\nupstreams: [{pin_skills: block, ", 0, []string{"error pins: the file of pins does not exist, and an upstream has pin_tools: block or pin_skills: block"}},
+		{"no file of pins, with warn", "upstreams: [{", "pins: DIR/pins.json\nupstreams: [{pin_skills: warn, ", 0, nil},
+		{"no file of pins for nothing that is pinned", "upstreams: [{", "pins: DIR/junk.pem\nupstreams: [{", 0, nil},
+		{"another file", "upstreams: [{", "pins: DIR/junk.pem\nupstreams: [{pin_tools: warn, ", 0, []string{"error pins: the file of pins cannot be used"}},
 		{"guardrail certificates", "policy:", "guardrails: [{name: g, url: \"https://ADDR/\", tls: {enabled: true, cert_file: DIR/old.pem, key_file: DIR/old.key}}]\npolicy:", 0, []string{"warning guardrails[0].tls.cert_file: expired"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func judge(f *config.File, list []asked) []ProbeResult {
 		r.Resources = counts[mcp.Resource] + counts[mcp.Template]
 		if f.Federation.Enabled {
 			for _, name := range federation.UnroutedExtensions(offer.Capabilities) {
-				r.LeftOut = append(r.LeftOut, fmt.Sprintf("extension %s: the gateway does not declare it to clients, because it does not route its messages", printable(name)))
+				r.LeftOut = append(r.LeftOut, fmt.Sprintf(leftExtension+"%s: the gateway does not declare it to clients, because it does not route its messages", printable(name)))
 			}
 		}
 		r.countSkills(f, &f.Upstreams[i], offer)
@@ -145,10 +145,7 @@ func (r *ProbeResult) takeMerged(c *catalog.Catalog, router *upstream.Router) {
 		case left.Reason == catalog.ReasonClaimed:
 			r.Clashes = append(r.Clashes, fmt.Sprintf("%s %s belongs to %s", left.Kind, printable(name), left.Owner))
 		default:
-			text := fmt.Sprintf("%s %s: %s", left.Kind, printable(name), left.Reason)
-			if left.Problem != "" {
-				text += ": " + left.Problem
-			}
+			text := fmt.Sprintf("%s %s: %s", left.Kind, printable(name), cmp.Or(left.Problem, string(left.Reason)))
 			if fix := left.Remedy(); fix != "" {
 				text += "; set " + printable(fix)
 			}
@@ -181,7 +178,7 @@ func (r *ProbeResult) takeApps(f *config.File, c *catalog.Catalog) {
 	}
 	for _, it := range c.Items(mcp.Tool) {
 		if it.Upstream == r.Name && it.ForApps {
-			r.LeftOut = append(r.LeftOut, fmt.Sprintf("tool %s: for apps alone; give the upstream a view of its own", printable(it.Visible)))
+			r.LeftOut = append(r.LeftOut, fmt.Sprintf("tool %s"+leftForApps, printable(it.Visible)))
 		}
 	}
 }
@@ -209,6 +206,12 @@ func (r *ProbeResult) takeRouted(f *config.File, a asked, router *upstream.Route
 		}
 	}
 }
+
+// What is left out and needs another advice than definitions that are not valid.
+const (
+	leftExtension = "extension "
+	leftForApps   = ": for apps alone; give the upstream a view of its own"
+)
 
 // looksLike is in the clash of two names that are not equal.
 const looksLike = " looks like "
@@ -249,8 +252,10 @@ func (r *ProbeResult) adviseNames(f *config.File) {
 	if r.SkillsChanged > 0 {
 		add("'svc tools diff' shows which skills are not the approved ones")
 	}
-	if len(r.LeftOut) > 0 {
-		add("see left_out: rename what has another name, the server should correct other definitions")
+	if slices.ContainsFunc(r.LeftOut, func(left string) bool {
+		return !strings.HasPrefix(left, leftExtension) && !strings.Contains(left, leftForApps)
+	}) {
+		add("see left_out: tools.rename gives a tool another name, and the server has to correct what is not valid")
 	}
 	r.Advice = strings.Join(advice, "; ")
 }

@@ -146,6 +146,28 @@ upstreams:
 	}
 }
 
+// What is left out although it is valid says by itself what to do; advice about definitions is for those that
+// are not valid.
+func TestWhatIsLeftOutAndValid(t *testing.T) {
+	capabilities := &sdk.ServerCapabilities{}
+	capabilities.AddExtension("com.example/x", map[string]any{})
+	server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, &sdk.ServerOptions{Capabilities: capabilities})
+	sdk.AddTool(server, &sdk.Tool{Name: "move", Meta: sdk.Meta{"ui": map[string]any{"resourceUri": "ui://x/page", "visibility": []string{"app"}}}},
+		func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{}, nil, nil
+		})
+	page := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(page.Close)
+	r := probeRun(t, fileWith(t, `federation: {enabled: true}
+upstreams:
+  - {name: a, url: "`+page.URL+`"}
+  - {name: b, url: "`+page.URL+`", prefix: b_}`))[0]
+	want := []string{"extension com.example/x: the gateway does not declare it to clients, because it does not route its messages", "tool move: for apps alone; give the upstream a view of its own"}
+	if !r.OK || !slices.Equal(r.LeftOut, want) || r.Advice != "" {
+		t.Errorf("%q, advice %q", r.LeftOut, r.Advice)
+	}
+}
+
 // Two servers whose names are the same in addresses are a problem if they have skills or pages of apps.
 func TestNamesThatAreTheSameInAddresses(t *testing.T) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)

@@ -276,6 +276,23 @@ policy:
 	}
 }
 
+// The page of an app is read although its server does not list it, also where there is one server.
+func TestPagesThatAreNotListed(t *testing.T) {
+	one := newAppServer(t, "public", boardTools)
+	for upstreams, page := range map[string]string{"  - {name: One, url: " + one.URL + "}": "ui://board/page", "  - {name: One, url: " + one.URL + "}\n  - {name: two, prefix: b_, url: " + one.URL + "}": "ui://one/board/page"} {
+		r := newRig(t, federated(upstreams, allowEverything))
+		for _, modern := range []bool{true, false} {
+			c := r.appClient("", showsApps, modern)
+			if list := c.list(); !strings.Contains(strings.Join(list, ""), page) {
+				t.Errorf("%s: %v", page, list)
+			}
+			if got := c.send("resources/read", fmt.Sprintf(`"uri":%q`, page)); got.status != 200 || !strings.Contains(got.body, "<p>page of") || !strings.Contains(got.body, page) {
+				t.Errorf("%s, %v: %d %s", page, modern, got.status, got.body)
+			}
+		}
+	}
+}
+
 // The lists of two sessions of one caller, and of two of its requests, differ by what each declares.
 func TestAppsAreForWhoDeclaresThem(t *testing.T) {
 	for _, scope := range []string{"public", "private"} {
@@ -333,6 +350,14 @@ policy:
 	}
 	if got := c.send("resources/read", `"uri":"ui://one/two/board/page"`); !strings.Contains(got.body, "page of "+one.URL) {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+	// Without another upstream the addresses are those of the server.
+	r = newRig(t, federated(fmt.Sprintf("  - {name: one, url: %s, prefix: a_}", one.URL), `
+policy: {default_action: allow, rules: [{id: hidden, action: deny, when: {method: resources/read, uri_prefix: "ui://hidden/"}}]}`))
+	want[0], want[2], want[5] = `a_mine {"ui":{"resourceUri":"ui://board/page"}}`, `a_others {"ui":{"resourceUri":"ui://two/board/page"}}`, `a_dots {"ui":{"resourceUri":"ui://../two/board/page"}}`
+	want[7] = `a_case {"UI":{"RESOURCEURI":"ui://two/board/page"}}`
+	if got := r.appClient("", showsApps, true).list(); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }
 

@@ -491,6 +491,18 @@ func TestSkillsThatAreNotApprovedByThemselves(t *testing.T) {
 	if err := new(pins.Pins).Write(path); err != nil {
 		t.Fatal(err)
 	}
+	// The extension is declared although no skill is approved yet, so that clients need no new session for the first
+	// one.
+	merged := newRig(t, "pins: "+path+"\n"+federated("  - {name: docs, url: "+s.URL+", pin_skills: block}", allowEverything))
+	if got := merged.listedSkills(); len(got) != 0 {
+		t.Errorf("federation lists without approval: %v", got)
+	}
+	if got := merged.skillCall("server/discover", ""); !strings.Contains(got.body, `"io.modelcontextprotocol/skills":{"directoryRead":true}`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := merged.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, refundsDoc)); got.status != 403 || !strings.Contains(got.body, "skill_changed") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 	given := newRig(t, "pins: "+path+"\n"+pinnedConfig(s, "block"))
 	if got := given.listedSkills(); len(got) != 0 {
 		t.Errorf("listed without approval: %v", got)

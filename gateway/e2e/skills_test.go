@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +49,23 @@ type (
 	}
 )
 
-// sdkSkills starts a server on the official Go SDK with one skill, at skill://billing/refunds.
+// sdkSkills starts a skillsServer.
 func sdkSkills(t *testing.T, name string, options *sdk.StreamableHTTPOptions) string {
 	t.Helper()
+	server, err := skillsServer(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, options))
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+// skillPrograms begins the names of programs on stdio that are a skillsServer.
+const skillPrograms = "skills_"
+
+// skillsServer is a server on the official Go SDK with one skill, at skill://billing/refunds.
+func skillsServer(name string) (*sdk.Server, error) {
 	const directory = "skill://billing/refunds"
 	files := map[string]string{
 		directory + "/SKILL.md":       "---\nname: refunds\ndescription: Refunds of " + name + "\nmetadata: {version: \"2\", é: [1, 2.50]}\n---\n# " + name + " </script>\u2028\r\n",
@@ -59,8 +76,10 @@ func sdkSkills(t *testing.T, name string, options *sdk.StreamableHTTPOptions) st
 	capabilities.AddExtension("io.modelcontextprotocol/skills", map[string]any{"directoryRead": true})
 	server := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{Capabilities: capabilities})
 	ttl := 1000
-	entry := skillsEntry{URI: directory + "/SKILL.md", Frontmatter: frontmatterOf(t, files[directory+"/SKILL.md"])}
-	for uri, text := range files {
+	frontmatter, err := frontmatterOf(files[directory+"/SKILL.md"])
+	entry := skillsEntry{URI: directory + "/SKILL.md", Frontmatter: frontmatter}
+	for _, uri := range slices.Sorted(maps.Keys(files)) { // processes have the same order
+		text := files[uri]
 		entry.Resources = append(entry.Resources, skillsFile{uri, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))), len(text)})
 		server.AddResource(&sdk.Resource{Name: "f", URI: uri}, func(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 			contents := &sdk.ResourceContents{URI: req.Params.URI, Text: text}
@@ -71,15 +90,13 @@ func sdkSkills(t *testing.T, name string, options *sdk.StreamableHTTPOptions) st
 		})
 	}
 	handle := func(method string, answer func(uri string) *skillsResult) {
-		if err := sdk.AddReceivingCustomMethod(server, method, func(_ context.Context, _ *sdk.ServerSession, p *skillsParams) (*skillsResult, error) {
+		err = errors.Join(err, sdk.AddReceivingCustomMethod(server, method, func(_ context.Context, _ *sdk.ServerSession, p *skillsParams) (*skillsResult, error) {
 			if result := answer(p.URI); result != nil {
 				result.ResultType = "complete"
 				return result, nil
 			}
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "nothing is served at " + p.URI}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	handle("skills/list", func(string) *skillsResult {
 		return &skillsResult{Skills: []skillsEntry{entry}, TTL: &ttl, Scope: "public"}
@@ -96,28 +113,22 @@ func sdkSkills(t *testing.T, name string, options *sdk.StreamableHTTPOptions) st
 		}
 		return &skillsResult{Resources: []*sdk.Resource{{URI: directory + "/SKILL.md", Name: "SKILL.md"}, {URI: directory + "/scripts", Name: "scripts", MIMEType: "inode/directory"}}}
 	})
-	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, options))
-	t.Cleanup(h.Close)
-	return h.URL
+	return server, err
 }
 
 // frontmatterOf parses the frontmatter of a SKILL.md as JSON would have it.
-func frontmatterOf(t testing.TB, text string) (out map[string]any) {
-	t.Helper()
+func frontmatterOf(text string) (out map[string]any, err error) {
 	_, rest, _ := strings.Cut(text, "---\n")
 	front, _, _ := strings.Cut(rest, "---\n")
 	var parsed map[string]any
 	if err := yaml.Unmarshal([]byte(front), &parsed); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	asJSON, err := json.Marshal(parsed)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if err := json.Unmarshal(asJSON, &out); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return out, json.Unmarshal(asJSON, &out)
 }
 
 // skillsHost is a host that verifies what it reads, as the extension requires.
@@ -165,21 +176,31 @@ func (h *skillsHost) verify(ctx context.Context, entry *skillsEntry) (doc string
 			doc = string(data)
 		}
 	}
-	if front := frontmatterOf(h.t, doc); !reflect.DeepEqual(front, entry.Frontmatter) {
-		h.t.Errorf("the frontmatter is %v, the entry has %v", front, entry.Frontmatter)
+	if front, err := frontmatterOf(doc); err != nil || !reflect.DeepEqual(front, entry.Frontmatter) {
+		h.t.Errorf("the frontmatter is %v, the entry has %v, %v", front, entry.Frontmatter, err)
 	}
 	return doc
 }
 
-// Two servers on the official SDK that have the same skill, of both generations, behind one URL: a host of
-// either generation verifies every file of both.
+// Two servers on the official SDK that have the same skill, over HTTP in both generations or as programs on
+// stdio, behind one URL: a host of either generation verifies every file of both.
 func TestSkillsOfTwoServersThroughOneURL(t *testing.T) {
-	for _, generation := range []string{"2026-07-28", "2025-11-25"} {
-		t.Run(generation, func(t *testing.T) {
+	program := func(name string) string {
+		return fmt.Sprintf("command: [%q, %s, %s]", os.Args[0], stdioServer, skillPrograms+name)
+	}
+	for _, tt := range []struct {
+		generation string
+		programs   bool
+	}{{"2026-07-28", false}, {"2025-11-25", false}, {"2026-07-28", true}, {"2025-11-25", true}} {
+		generation := tt.generation
+		t.Run(fmt.Sprintf("%s, programs %v", generation, tt.programs), func(t *testing.T) {
 			t.Parallel()
-			one := sdkSkills(t, "one", &sdk.StreamableHTTPOptions{})
-			two := sdkSkills(t, "two", &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-			config := federated(fmt.Sprintf("  - {name: one, url: %s}\n  - {name: Two_b, url: %s}", one, two), allowEverything)
+			one, two := program("one"), program("two")
+			if !tt.programs {
+				one = "url: " + sdkSkills(t, "one", &sdk.StreamableHTTPOptions{})
+				two = "url: " + sdkSkills(t, "two", &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+			}
+			config := federated(fmt.Sprintf("  - {name: one, %s}\n  - {name: Two_b, %s}", one, two), allowEverything)
 			if generation == "2025-11-25" {
 				config = strings.Replace(config, "federation: {", "allowed_protocol_versions: [\"2025-11-25\"]\nfederation: {", 1)
 			}
@@ -231,6 +252,25 @@ func TestSkillsOfTwoServersThroughOneURL(t *testing.T) {
 	}
 }
 
+// Without federation a program's skills have its own addresses, and pin_skills compares its files.
+func TestSkillsOfAProgram(t *testing.T) {
+	t.Parallel()
+	for _, generation := range []string{"2026-07-28", "2025-11-25"} {
+		r := newRig(t, fmt.Sprintf("allowed_protocol_versions: [%q]\ndefault_upstream: docs\nupstreams:\n  - {name: docs, pin_skills: block, command: [%q, %s, %sdocs]}\n", generation, os.Args[0], stdioServer, skillPrograms)+allowEverything)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		h := r.skillsHost(ctx)
+		list, err := h.call(ctx, "skills/list", "")
+		if err != nil || h.InitializeResult().ProtocolVersion != generation || len(list.Skills) != 1 || list.Skills[0].URI != "skill://billing/refunds/SKILL.md" {
+			t.Fatalf("%s: %+v %v\n%s", generation, list, err, r.logs)
+		}
+		h.verify(ctx, &list.Skills[0])
+		if _, err := h.ReadResource(ctx, &sdk.ReadResourceParams{URI: "skill://billing/refunds/other.md"}); err == nil || !strings.Contains(err.Error(), "policy_denied") {
+			t.Errorf("%s: a file that the pin does not name: %v", generation, err)
+		}
+	}
+}
+
 // A rule never rewrites a file or entry of a skill: an answer with one that it would change is denied, and a
 // list has the other entries.
 func TestSkillsAreNotRewritten(t *testing.T) {
@@ -274,6 +314,52 @@ func TestSkillsAreNotRewritten(t *testing.T) {
 			}
 			if got := r.readFile("file:///note"); got.status != 200 || !strings.Contains(got.body, "Ask NAME.") {
 				t.Errorf("no file of a skill: %d %s", got.status, got.body)
+			}
+		}
+	}
+}
+
+// The mask of a guardrail changes no file or entry of a skill, whether the address of the skill is its server's
+// or begins with the name of one of several upstreams: the answer is denied, also as a frame of a stream.
+func TestGuardrailsMaskNoSkills(t *testing.T) {
+	t.Parallel()
+	guard := newGuard(t, masks("Ann", "***"))
+	rules := fmt.Sprintf("guardrails: [{name: dlp, url: %s/check}]\npolicy: {default_action: allow, rules: [{id: ask, action: guardrail, guardrail: dlp, frames: true, when: {direction: server_to_client}}]}", guard.URL)
+	for _, stream := range []bool{false, true} {
+		for _, prefix := range []string{"", "docs/"} {
+			s, other := newRefunds(t), newRefunds(t)
+			s.stream = stream
+			s.write("skill://refunds/people.md", "Ask Ann.")
+			s.read["file:///note"] = "Ask Ann."
+			s.frontmatter[dailyDoc] = `,"author":"Ann"`
+			s.tool = `{"type":"resource","resource":{"uri":"skill://refunds/people.md","text":"Ask Ann."}}`
+			upstreams, tool := "  - {name: docs, url: "+s.URL+"}", "show"
+			if prefix != "" {
+				upstreams, tool = "  - {name: docs, prefix: docs_, url: "+s.URL+"}\n  - {name: other, prefix: other_, url: "+other.URL+"}", "docs_show"
+			}
+			r := newRig(t, federated(upstreams, rules))
+			at := func(uri string) string { return strings.Replace(uri, "skill://", "skill://"+prefix, 1) }
+			if got := r.listedSkills(); slices.Contains(got, at(dailyDoc)) || !slices.Contains(got, at(refundsDoc)) {
+				t.Errorf("stream %v, %s: listed %v", stream, prefix, got)
+			}
+			for what, got := range map[string]func() answer{
+				"skills/get":         func() answer { return r.skillCall("skills/get", fmt.Sprintf(`"uri":%q`, at(dailyDoc))) },
+				"a file":             func() answer { return r.readFile(at("skill://refunds/people.md")) },
+				"a file in a result": func() answer { return r.skillCall("tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, tool)) },
+			} {
+				got := got()
+				if !strings.Contains(got.body, `"reason":"skill_redacted"`) || !stream && got.status != 403 || strings.Contains(got.body, "***") || strings.Contains(got.body, "Ann") {
+					t.Errorf("stream %v, %s: %s: %d %s", stream, prefix, what, got.status, got.body)
+				}
+				if line := r.lastLine(); line["action"] != "deny" || line["error_kind"] != "skill_redacted" || line["rule_id"] != "ask" || line["guardrail_name"] != "dlp" {
+					t.Errorf("stream %v, %s: %s: line %v", stream, prefix, what, line)
+				}
+			}
+			if got := r.readFile(at(scriptFile)); got.status != 200 || !strings.Contains(got.body, "echo 100") {
+				t.Errorf("stream %v, %s: another file: %d %s", stream, prefix, got.status, got.body)
+			}
+			if got := r.readFile("file:///note"); got.status != 200 || !strings.Contains(got.body, "Ask ***.") {
+				t.Errorf("stream %v, %s: no file of a skill: %d %s", stream, prefix, got.status, got.body)
 			}
 		}
 	}

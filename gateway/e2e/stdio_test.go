@@ -24,6 +24,12 @@ func serveStdio(name string) int {
 		}
 		return 0
 	}
+	if skills, ok := strings.CutPrefix(name, skillPrograms); ok {
+		if server, err := skillsServer(skills); err != nil || server.Run(context.Background(), &sdk.StdioTransport{}) != nil {
+			return 1
+		}
+		return 0
+	}
 	server := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, nil)
 	type in struct {
 		Text string `json:"text,omitempty"`

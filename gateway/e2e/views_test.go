@@ -431,6 +431,7 @@ views:
 		kind              any
 	}{
 		{"the gateway's audience", "", with(main, staff), 200, nil},
+		{"the resource of the gateway, which is not its audience", "", with(o.base+"/mcp", staff), 401, "unauthorized"},
 		{"the gateway's audience, at a view", "/v/staff", with(main, staff), 200, nil},
 		{"a list of both", "", with([]string{atStaff, main}, staff), 200, nil},
 		{"the audience of the view", "/v/staff", with(atStaff, staff), 200, nil},

@@ -99,12 +99,8 @@ func (a *answer) form(it *catalog.Item, apps bool) []byte {
 // mayRead reports whether the client may read a page of an upstream. No other upstream's page is one,
 // however the reference is written.
 func (a *answer) mayRead(upstream, uri string) bool {
-	if addresses := a.names.Addresses(); addresses != nil {
-		if owner, _, ok, err := addresses.Own(uri); !ok || err != nil || owner != upstream {
-			return false
-		}
-	}
-	return uri != "" && a.mayAsk(mcp.Resource, upstream, uri)
+	owner, ok, err := a.names.AddressOwner(mcp.Resource, uri)
+	return ok && err == nil && owner == upstream && a.mayAsk(mcp.Resource, upstream, uri)
 }
 
 // OwnName returns the visible name of the tool that a call names by the upstream's own name, at a view

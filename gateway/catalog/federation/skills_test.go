@@ -185,6 +185,43 @@ func TestWhereSkillsAre(t *testing.T) {
 	})
 }
 
+// The only upstream has all skill:// and ui:// addresses, listed or not: servers do not list the pages of their
+// apps.
+func TestAddressesOfTheOnlyUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, "", nil, &server{tools: []string{"x"}, capabilities: withSkills, skills: []string{skillOf("git://one/s")}})
+		defer b.stop()
+		b.skills(key("k"), mcp.Revision20251125, "")
+		without := key("k")
+		without.View = auth.New([]auth.ViewConfig{{Name: "v", Upstreams: []string{"a"}, Resources: auth.None}}).Named("v")
+		for message, at := range map[string]string{
+			`"resources/read","params":{"uri":"ui://board/page"}`:                            "a",
+			`"resources/read","params":{"uri":"Skill://x/y.md"}`:                             "a",
+			`"skills/get","params":{"uri":"skill://x/SKILL.md"}`:                             "a",
+			`"resources/directory/read","params":{"uri":"skill://x"}`:                        Name, // not declared
+			`"resources/subscribe","params":{"uri":"ui://board/page"}`:                       "a",
+			`"resources/read","params":{"uri":"ui:board/page"}`:                              Name,
+			`"resources/read","params":{"uri":"other://board/page"}`:                         Name,
+			`"completion/complete","params":{"ref":{"type":"ref/prompt","name":"ui://x/y"}}`: Name,
+		} {
+			var m mcp.Message
+			if err := mcp.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":`+message+`}`), &m); err != nil {
+				t.Fatal(err)
+			}
+			if found := b.Route(t.Context(), key("k"), &m, ""); found.Upstream != at || found.Own != "" {
+				t.Errorf("%s goes to %+v, want %q", message, found, at)
+			}
+			if found := b.Route(t.Context(), without, &m, ""); found.Upstream != Name {
+				t.Errorf("%s goes to %+v at a view without resources", message, found)
+			}
+		}
+		_, body, _ := b.post(without, mcp.Revision20251125, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ui://board/page"}}`)
+		if !strings.Contains(body, "no server has a resource of this URI") {
+			t.Errorf("a view without resources: %s", body)
+		}
+	})
+}
+
 func TestUnroutedExtensions(t *testing.T) {
 	got := UnroutedExtensions([]byte(`{"extensions":{"z/x":{},"io.modelcontextprotocol/skills":{},"a/b":{}}}`))
 	if !slices.Equal(got, []string{"a/b", "z/x"}) || UnroutedExtensions([]byte(`[]`)) != nil {

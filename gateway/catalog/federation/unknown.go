@@ -79,7 +79,7 @@ func (a *answer) absent(e *mcp.ErrorBody) *upstream.Response {
 func (a *answer) addressError() error {
 	kind, visible, _, _ := asks(a.m)
 	owner, ours, err := a.names.AddressOwner(kind, visible)
-	if ours && err == nil && !catalog.ViewOf(a.caller).Shows(kind, owner, visible) {
+	if ours && err == nil && a.Addresses() != nil && !catalog.ViewOf(a.caller).Shows(kind, owner, visible) {
 		err = catalog.NoUpstream(visible)
 	}
 	return err

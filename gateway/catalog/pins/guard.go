@@ -109,6 +109,15 @@ func Open(s Settings, lists *catalog.Reader, log *slog.Logger, now func() time.T
 // ErrNoPins is the error of a missing file of pins when an upstream has pin_tools or pin_skills: block.
 var ErrNoPins = errors.New("the file of pins does not exist, and an upstream has pin_tools: block or pin_skills: block: create it with 'svc tools approve --all'")
 
+// Check returns the error of [Open] for a file of pins that cannot be read or is missing.
+func (s *Settings) Check() error {
+	if !slices.ContainsFunc(s.Upstreams, func(c upstream.Config) bool { return upstream.Pins(c.PinTools) || upstream.Pins(c.PinSkills) }) {
+		return nil
+	}
+	_, err := s.read()
+	return err
+}
+
 // read reads the approved definitions of a configuration; none when nothing is approved
 // yet. The error names the file.
 func (s *Settings) read() (*Pins, error) {

@@ -113,8 +113,12 @@ func (a *Addresses) OwnTemplate(template string) (upstream, own string, ok bool,
 	return a.own(template, true)
 }
 
-// of is [Addresses.Own] or [Addresses.OwnTemplate].
+// of is [Addresses.Own] or [Addresses.OwnTemplate]. A template with an expression in its scheme may expand to
+// the address of any upstream, and has no owner.
 func (a *Addresses) of(kind mcp.ListKind, visible string) (upstream, own string, ok bool, err error) {
+	if before, _, some := strings.Cut(visible, "{"); a != nil && kind == mcp.Template && some && !strings.Contains(before, ":") {
+		return "", "", true, &AddressError{Scheme: "skill:// or ui", Problem: "has an expression in its scheme"}
+	}
 	return a.own(visible, kind == mcp.Template)
 }
 

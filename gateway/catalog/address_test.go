@@ -296,7 +296,7 @@ func TestAddressesInMergedLists(t *testing.T) {
 	tool := `{"name":"t","_meta":{"ui":{"resourceUri":"ui://x"},"openai/outputTemplate":"ui://x"},"inputSchema":{"type":"object","default":{"uri":"ui://x"}}}`
 	var first, second, third Listing
 	first.Upstream, second.Upstream, third.Upstream = "a", "b", "c_d"
-	first.Items[mcp.Template] = raw(`{"uriTemplate":"{+any}","name":"x"}`, `{"uriTemplate":"ui://b/{id}","name":"ui://n"}`, `{"uriTemplate":"ui:{+x}","name":"x"}`)
+	first.Items[mcp.Template] = raw(`{"uriTemplate":"{+any}","name":"x"}`, `{"uriTemplate":"s{x}ill://b/{y}","name":"x"}`, `{"uriTemplate":"ui://b/{id}","name":"ui://n"}`, `{"uriTemplate":"ui:{+x}","name":"x"}`)
 	first.Items[mcp.Tool] = raw(tool)
 	second.Items[mcp.Resource] = raw(`{"_meta":{"ui":{"resourceUri":"ui://y"}},"uri":"ui://x","name":"x"}`, `{"uri":"ui://../a/x","name":"x"}`, `{"uri":" ui://a/x","name":"x"}`, `{"uri":"ui://x#y","name":"x"}`)
 	third.Items[mcp.Resource] = raw(`{"uri":"ui://x","name":"x"}`, `{"uri":"file:///x","name":"x"}`)
@@ -324,7 +324,7 @@ func TestAddressesInMergedLists(t *testing.T) {
 		}
 	}
 	for item, want := range map[string]string{
-		"a ui:{+x}": "port", "b ui://../a/x": "dot segment", "b  ui://a/x": "port", "b ui://x#y": "fragment", "c_d ui://x": "stands for two upstreams",
+		"a {+any}": "expression in its scheme", "a s{x}ill://b/{y}": "expression in its scheme", "a ui:{+x}": "port", "b ui://../a/x": "dot segment", "b  ui://a/x": "port", "b ui://x#y": "fragment", "c_d ui://x": "stands for two upstreams",
 	} {
 		if !strings.Contains(problems[item], want) {
 			t.Errorf("%s: left out because it %q, want one with %q", item, problems[item], want)

@@ -147,3 +147,31 @@ func TestACursorOfAnotherGateway(t *testing.T) {
 		}
 	}
 }
+
+// Merged lists, and what the gateway declares, are its own answers. An upstream cannot send a client one of its
+// own instead on a stream of the session.
+func TestAnUpstreamDoesNotAnswerForTheFederation(t *testing.T) {
+	const children, read = `{"resources":[{"uri":"ui://page","name":"evil"}]}`, `{"contents":[]}`
+	passes := map[string]bool{
+		`{"tools":[{"name":"evil"}]}`: false, `{"Tools":[{"name":"evil"}]}`: false, `{"prompts":[{"name":"evil"}]}`: false, `{"skills":[{"uri":"evil"}]}`: false,
+		`{"resourceTemplates":[{"uriTemplate":"evil"}]}`: false, `{"instructions":"evil"}`: false, `{"protocolVersion":"evil"}`: false,
+		`{"supportedVersions":["evil"]}`: false, read: true, children: true,
+	}
+	skills := newSkillServer(t, "skill://a/SKILL.md")
+	other := newToolServer(t, "other", true, "x: X")
+	r := newRig(t, legacyClients+federated(fmt.Sprintf(`
+  - {name: docs, url: %s, prefix: docs_, protocol: "2025-11-25"}
+  - {name: other, url: %s, prefix: o_, shared_lists: true}`, skills.URL, other.URL), allowEverything))
+	eventually(t, "the tools are not listed", func() bool { return len(r.listedTools(r.key)) == 2 })
+	session := r.begin()
+	if got := r.post(call("1", "docs_show"), "Mcp-Session-Id", session); got.status != 200 { // opens the upstream session
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for result, want := range passes {
+		skills.set(func() { skills.resumed = result })
+		got := r.do(http.MethodGet, r.url, "", "Mcp-Session-Id", session, "Accept", "text/event-stream", "Last-Event-ID", "p~docs~1")
+		if passed := strings.Contains(got.body, `"result"`); passed != want || !want && strings.Contains(got.body, "evil") {
+			t.Errorf("%s: %d %s", result, got.status, got.body)
+		}
+	}
+}

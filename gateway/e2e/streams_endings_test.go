@@ -12,7 +12,8 @@ import (
 	"svc/gateway/policy"
 )
 
-// A message that is not the answer to the request never ends the request.
+// A message that is not the answer to the request never ends the request, and a client never gets it: it would
+// take it for the answer to another one of its requests, by whose method nothing has compared it.
 func TestAnswerToAnotherRequest(t *testing.T) {
 	foreign := `{"jsonrpc":"2.0","id":99,"result":{}}`
 	for _, tt := range []struct {
@@ -35,6 +36,9 @@ func TestAnswerToAnotherRequest(t *testing.T) {
 			got := r.post(call("1", "safe"))
 			if got.status != tt.status {
 				t.Errorf("status %d: %s", got.status, got.body)
+			}
+			if strings.Contains(got.body, "99") {
+				t.Errorf("the client got the message: %s", got.body)
 			}
 			last := got.body[strings.LastIndex(got.body, "data: ")+1:]
 			last = strings.TrimPrefix(last, "ata: ")

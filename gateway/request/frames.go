@@ -36,6 +36,9 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 	if ex.Services.Federation.Announced(f.up.Name, m) { // clients get a notification when the merged list changes
 		return nil, false, nil
 	}
+	if f.final = false; f.isStray(m) {
+		return nil, false, nil
+	}
 	f.final = f.answers.IsAnswer(m)
 	t := f.take(Moment{Snapshot: &live.Verdict, Host: f, Upstream: f.up, Flow: live.Flow}, m)
 	sets := ex.label(live.Flow, f.up, &t, m)
@@ -58,6 +61,20 @@ func (f *frames) Judge(m *mcp.Message, dialect string, replaced int) (body []byt
 		return nil, true, &streams.DeniedError{Refused: t.Refused}
 	}
 	return t.Body, t.Final, nil
+}
+
+// isStray reports whether m is a response that answers no request for which its stream can be: on the stream
+// of a POST one with the id of another request, and on the stream of a session one that only the federation
+// gives. Clients find the request of a response by its id on every stream, so it would pass for the answer to a
+// request by whose method nothing has compared it.
+func (f *frames) isStray(m *mcp.Message) bool {
+	if m.Kind != mcp.Response {
+		return false
+	}
+	if f.ex.HTTP.Method == http.MethodPost {
+		return !f.answers.IsAnswer(m)
+	}
+	return f.ex.Services.Federation.Imitates(f.up.Name, m)
 }
 
 // question is a server request that was judged before it arrived.
@@ -152,6 +169,9 @@ const directionDown = "server_to_client"
 
 // Withhold withholds a frame from the client.
 func (f *frames) Withhold(m *mcp.Message) []byte {
+	if f.isStray(m) {
+		return nil // an error would end another request of the client
+	}
 	body, denial := withheld(m, f.ex.record.RequestID)
 	if denial != nil {
 		caller := f.ex.Session.Caller()

@@ -131,21 +131,23 @@ func (d description) capabilities(modern bool) string {
 
 // describing returns the caller's items for the self-description. Private lists are read if an
 // upstream with such lists has instructions, because these are only for callers who may use an
-// item of it.
+// item of it, and its skills if the rules allow some and not others.
 func (a *answer) describing(ctx context.Context) *catalog.Shown {
 	v := a.merge.For(ctx, a.caller)
-	if a.opts.Config.Instructions == InstructionsNone {
+	var kinds []mcp.ListKind
+	for name := range v.Private {
+		switch offer := v.Offers[name]; {
+		case !catalog.ViewOf(a.caller).Has(name):
+		case a.opts.Config.Instructions != InstructionsNone && offer != nil && offer.Instructions != "":
+			return a.merge.For(ctx, a.caller, mcp.ListKinds[:]...)
+		case a.needSkills(v, name):
+			kinds = []mcp.ListKind{mcp.Skill}
+		}
+	}
+	if kinds == nil {
 		return v
 	}
-	for name := range v.Private {
-		if !catalog.ViewOf(a.caller).Has(name) {
-			continue
-		}
-		if offer := v.Offers[name]; offer != nil && offer.Instructions != "" {
-			return a.merge.For(ctx, a.caller, mcp.ListKinds[:]...)
-		}
-	}
-	return v
+	return a.merge.For(ctx, a.caller, kinds...)
 }
 
 // instructionsMember returns the instructions of all upstreams as a further JSON member; empty

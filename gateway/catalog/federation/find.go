@@ -2,6 +2,8 @@ package federation
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"svc/gateway/catalog"
 	"svc/gateway/mcp"
@@ -94,6 +96,30 @@ func (f *Federation) Announced(upstream string, m *mcp.Message) bool {
 	}
 	f.opts.Lists.Changed(upstream, m.Method)
 	return true
+}
+
+// ownMembers are the members of answers to initialize and server/discover.
+var ownMembers = []string{"protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"}
+
+// Imitates reports whether a response of an upstream has a member of an answer that only the federation
+// gives. A list of resources is none at an upstream with directories. On a nil Federation it returns false.
+func (f *Federation) Imitates(upstream string, m *mcp.Message) bool {
+	if f == nil || upstream == Name || m.IsError || !m.Spans.Result.Present() || m.Body[m.Spans.Result.Start] != '{' {
+		return false
+	}
+	for it := mcp.Members(m.Body, m.Spans.Result); it.Next(); {
+		name := string(it.Name())
+		of := func(member string) bool { return strings.EqualFold(member, name) }
+		if slices.ContainsFunc(ownMembers, of) {
+			return true
+		}
+		for _, kind := range mcp.ListKinds {
+			if of(kind.Member()) && (kind != mcp.Resource || !f.declared.skills(upstream).DirectoryRead) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // asks returns the item that a request names. ok is false for methods that name no tool, prompt

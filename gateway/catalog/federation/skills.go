@@ -89,7 +89,8 @@ func (s skillsExtension) MarshalJSON() ([]byte, error) {
 }
 
 // usesSkills reports whether the caller may use a skill of an upstream: a listed one, or, if none is
-// known, one that is not listed.
+// known, one that is not listed. That one has an address that no rule names in particular, because an
+// empty one is unclear to rules with uri_prefix, and they would deny it.
 func (a *answer) usesSkills(v *catalog.Shown, upstream string) bool {
 	known := false
 	for _, it := range v.Catalog.Items(mcp.Skill) {
@@ -100,16 +101,28 @@ func (a *answer) usesSkills(v *catalog.Shown, upstream string) bool {
 			return true
 		}
 	}
-	return !known && a.mayAsk(mcp.Skill, upstream, "")
+	return !known && a.mayAsk(mcp.Skill, upstream, a.Addresses().Visible(upstream, "skill://unlisted/SKILL.md"))
+}
+
+// needSkills reports whether the list of skills that an upstream has for the caller alone must be read to
+// know whether it may use one.
+func (a *answer) needSkills(v *catalog.Shown, upstream string) bool {
+	return slices.Contains(v.Private[upstream], mcp.Skill) && a.declared.skills(upstream).Declared && !a.usesSkills(v, upstream)
 }
 
 // offersSkills reports whether the gateway declares a method of the extension to the caller.
 func (a *answer) offersSkills(ctx context.Context, method string) bool {
 	v := a.merge.For(ctx, a.caller)
-	defer v.End()
-	return slices.ContainsFunc(a.feeds, func(fd *catalog.Feed) bool {
+	defer func() { v.End() }()
+	offers := func(fd *catalog.Feed) bool {
 		return catalog.ViewOf(a.caller).Has(fd.Name) && a.declared.skills(fd.Name).serves(method) && a.usesSkills(v, fd.Name)
-	})
+	}
+	if slices.ContainsFunc(a.feeds, offers) {
+		return true
+	}
+	v.End()
+	v = a.merge.For(ctx, a.caller, mcp.Skill)
+	return slices.ContainsFunc(a.feeds, offers)
 }
 
 // skills responds to a request for skills: with the merged list, or with an error for one that no

@@ -139,6 +139,38 @@ func TestWhoIsOfferedSkills(t *testing.T) {
 	})
 }
 
+// A rule about some addresses does not hide skills beside them: not those of a list that only the caller gets,
+// and not those of a server that lists none.
+func TestSkillsAreOfferedBesideThoseThatRulesDeny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allowed := skillOf("git://one/s")
+		for name, tt := range map[string]struct {
+			scope, skills string
+			may           func(uri string) bool
+			want          bool
+		}{
+			"private, one is allowed":        {"private", allowed, func(uri string) bool { return uri == "git://one/s/SKILL.md" }, true},
+			"private, all are denied":        {"private", allowed, func(uri string) bool { return uri == "git://two/s/SKILL.md" }, false},
+			"none is listed":                 {"public", `{"uri":"x:///no"}`, func(uri string) bool { return strings.HasPrefix(uri, "skill://a/") }, true},
+			"none is listed, all are denied": {"public", `{"uri":"x:///no"}`, func(string) bool { return false }, false},
+		} {
+			own := &server{modern: true, scope: tt.scope, tools: []string{"x"}, capabilities: withSkills, skills: []string{tt.skills}}
+			b := start(t, "", func(o *setup) {
+				o.May = func(_ *upstream.Caller, kind mcp.ListKind, _, uri string) bool {
+					return kind != mcp.Skill || tt.may(uri)
+				}
+			}, own, &server{modern: true, scope: "public", tools: []string{"y"}})
+			if _, body := b.ask(key("k"), mcp.Revision20260728, mcp.MethodDiscover); strings.Contains(body, mcp.ExtensionSkills) != tt.want {
+				t.Errorf("%s: %s", name, body)
+			}
+			if uris, _, body := b.skills(key("k"), mcp.Revision20260728, ""); strings.Contains(body, "-32601") == tt.want || (len(uris) > 0) != (tt.want && tt.skills == allowed) {
+				t.Errorf("%s: %s", name, body)
+			}
+			b.stop()
+		}
+	})
+}
+
 // Requests for a skill or a directory go to its owner. What no upstream has is an invalid parameter, and
 // without skills the method does not exist.
 func TestWhereSkillsAre(t *testing.T) {

@@ -43,9 +43,9 @@ type LabelConfig struct {
 	// label.
 	Upstreams []string `yaml:"upstreams"`
 	// URIPrefix is a scheme, as in file:, or a URI; a read of it or of what is below it sets the label, and so do
-	// contents and links with such a URI. Case, escapes, dot segments and doubled slashes do not matter, and a URI
-	// that servers may read in different ways counts as one of them. With several merged upstreams, skill:// and
-	// ui:// addresses begin with the name of the upstream, as clients see them.
+	// contents, links and entries of skills with such a URI. Case, escapes, dot segments and doubled slashes do not
+	// matter, and a URI that servers may read in different ways counts as one of them. With several merged
+	// upstreams, skill:// and ui:// addresses begin with the name of the upstream, as clients see them.
 	URIPrefix *string `yaml:"uri_prefix"`
 	// InjectionScore sets the label for any answer that scores this much, above 0 and at most 1.
 	InjectionScore *float64 `yaml:"injection_score"`

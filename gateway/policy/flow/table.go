@@ -202,11 +202,11 @@ func (f *finder) object(at mcp.Span, resource bool, depth int) {
 			} else {
 				f.all()
 			}
-		case name == "content", name == "contents":
+		case name == "content", name == "contents", name == "skills":
 			f.each(value, true, depth-1)
 		case name == "messages":
 			f.each(value, false, depth-1)
-		case name == "resource":
+		case name == "resource", name == "skill":
 			f.object(value, true, depth-1)
 		case name == "result", name == "params":
 			f.object(value, false, depth-1)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,12 +59,24 @@ func (f failure) Error() string { return fmt.Sprint("status ", f.status) }
 // gateway for long or delays its end.
 func TestReportsWhileTheControlPlaneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of what follows
 		var text bytes.Buffer
 		var answer func(ctx context.Context) error
 		sent := 0
+		answers := func(with func(ctx context.Context) error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answer = with
+		}
 		f := &fleetReporter{
-			name: "g", id: strings.Repeat("0", 32), warned: map[int]time.Time{}, log: slog.New(slog.NewTextHandler(&text, nil)),
-			send:  func(ctx context.Context, _ string, _ []byte, _ string) error { sent++; return answer(ctx) },
+			name: "g", id: strings.Repeat("0", 32), warned: map[int]time.Time{}, log: slog.New(slog.NewTextHandler(locked{&mu, &text}, nil)),
+			send: func(ctx context.Context, _ string, _ []byte, _ string) error {
+				mu.Lock()
+				sent++
+				say := answer
+				mu.Unlock()
+				return say(ctx)
+			},
 			state: func() api.GatewayReport { return api.GatewayReport{State: api.GatewayRunning} },
 			sign:  func([]byte) (string, error) { return "", nil },
 			status: func(err error) (int, time.Duration) {
@@ -75,31 +88,37 @@ func TestReportsWhileTheControlPlaneFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		turn := 0
-		answer = func(context.Context) error { // every second report fails
+		answers(func(context.Context) error { // every second report fails
 			if turn++; turn%2 == 0 {
 				return nil
 			}
 			return failure{status: 503}
-		}
+		})
 		go func() { f.Run(ctx); close(ended) }()
 		after := func(d time.Duration) (n, lines int) {
-			from, was := sent, strings.Count(text.String(), "\n")
+			seen := func() (int, int) {
+				mu.Lock()
+				defer mu.Unlock()
+				return sent, strings.Count(text.String(), "\n")
+			}
+			from, was := seen()
 			<-time.After(d)
 			synctest.Wait()
-			return sent - from, strings.Count(text.String(), "\n") - was
+			n, lines = seen()
+			return n - from, lines - was
 		}
 		if n, lines := after(time.Hour); n < 120 || lines > 14 {
 			t.Errorf("flapping: %d reports, %d lines of the log", n, lines)
 		}
-		answer = func(context.Context) error { return failure{status: 403} }
+		answers(func(context.Context) error { return failure{status: 403} })
 		if n, lines := after(time.Minute); n > 6 || lines != 1 || !strings.Contains(text.String(), "svc audit heads accept") {
 			t.Errorf("another failure: %d reports, %d lines: %s", n, lines, text.String())
 		}
-		answer = func(context.Context) error { return failure{429, 24 * time.Hour} }
+		answers(func(context.Context) error { return failure{429, 24 * time.Hour} })
 		if n, _ := after(10 * time.Minute); n < 9 {
 			t.Errorf("%d reports in 10 minutes", n)
 		}
-		answer = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		answers(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		after(2 * time.Minute)
 		stop := time.Now()
 		cancel()
@@ -108,4 +127,16 @@ func TestReportsWhileTheControlPlaneFails(t *testing.T) {
 			t.Errorf("the end took %v", d)
 		}
 	})
+}
+
+// locked is a writer that several goroutines use.
+type locked struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
 }

@@ -37,7 +37,7 @@ func TestAnswerToAnotherRequest(t *testing.T) {
 			if got.status != tt.status {
 				t.Errorf("status %d: %s", got.status, got.body)
 			}
-			if strings.Contains(got.body, "99") {
+			if strings.Contains(got.body, `"id":99`) {
 				t.Errorf("the client got the message: %s", got.body)
 			}
 			last := got.body[strings.LastIndex(got.body, "data: ")+1:]

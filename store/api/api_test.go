@@ -48,7 +48,7 @@ func TestFieldNames(t *testing.T) {
 		{SLAViolation{}, "id slaId slaName agentName periodStart periodEnd violationType targetP99Ms actualP99Ms targetErrorRate actualErrorRate", ""},
 		{CostBreakdown{}, "period groupBy totalCostUsd data", ""},
 		{CostEntry{}, "agentId agentName totalCostUsd inputTokens outputTokens traceCount avgCostPerTrace", "modelProvider modelName environment toolName ruleId clientName"},
-		{Policy{}, "id name phase on condition action enforcedBy redactionStrategy enabled fireCount createdAt updatedAt", "message approval"},
+		{Policy{}, "id name phase on condition action redactionStrategy enabled fireCount createdAt updatedAt", "enforcedBy message approval"},
 		{Condition{}, "type threshold entities", "toolName arguments labelsAll labelsAny"},
 		{PolicyTemplate{}, "id name description policyCount", ""},
 		{TemplateApplied{}, "created policies", "warnings"},

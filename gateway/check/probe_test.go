@@ -496,15 +496,7 @@ func TestAnUpstreamWithAGrantIsProbed(t *testing.T) {
 		fmt.Fprintf(w, `{"access_token":"for-%s","token_type":"Bearer"}`, r.PostFormValue("assertion"))
 	}))
 	defer login.Close()
-	server := sdkServer(t, true, "read")
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer for-g" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		server.Config.Handler.ServeHTTP(w, r)
-	}))
-	defer up.Close()
+	up := serverFor(t, "Bearer for-g")
 	token := func(audience string) string {
 		encode := base64.RawURLEncoding.EncodeToString
 		return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(`{"aud":"`+audience+`"}`)) + ".c2ln"
@@ -538,15 +530,7 @@ func TestUpstreamsOfCallersNeedAToken(t *testing.T) {
 		fmt.Fprintf(w, `{"access_token":"for-%s","token_type":"Bearer","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","expires_in":60}`, r.PostFormValue("subject_token"))
 	}))
 	defer login.Close()
-	server := sdkServer(t, true, "read")
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer for-anna" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		server.Config.Handler.ServeHTTP(w, r)
-	}))
-	defer up.Close()
+	up := serverFor(t, "Bearer for-anna")
 	f := fileWith(t, fmt.Sprintf(`
 auth:
   enabled: true
@@ -570,4 +554,19 @@ default_upstream: mail
 	if r := Probe(t.Context(), f, o)[0]; r.OK || strings.Contains(fmt.Sprint(r), "bert") {
 		t.Errorf("with a token that the upstream does not take: %+v", r)
 	}
+}
+
+// serverFor is a server that answers callers with one Authorization only.
+func serverFor(t *testing.T, authorization string) *httptest.Server {
+	t.Helper()
+	server := sdkServer(t, true, "read")
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != authorization {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		server.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(up.Close)
+	return up
 }

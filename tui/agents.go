@@ -9,6 +9,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -44,14 +45,14 @@ func agentsTable(s *shared) table[agentRow] {
 	}
 	columns := []column[agentRow]{
 		{title: "NAME", min: 18, max: 44, priority: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
-		{title: "ENVIRONMENT", min: 11, max: 20, priority: 50, cell: text(func(r agentRow) string { return orDash(clean(r.Environment)) })},
-		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return orDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
-		{title: "TRACES 24H", min: 10, right: true, priority: 90, cell: plain(func(g *api.StatsGroup) string { return count(g.TraceCount) })},
+		{title: "ENVIRONMENT", min: 11, max: 20, priority: 50, cell: text(func(r agentRow) string { return display.OrDash(clean(r.Environment)) })},
+		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return display.OrDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
+		{title: "TRACES 24H", min: 10, right: true, priority: 90, cell: plain(func(g *api.StatsGroup) string { return display.Count(g.TraceCount) })},
 		{title: "ERRORS", min: 8, right: true, priority: 80, cell: figure(func(g *api.StatsGroup) (string, style) {
-			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+			return display.Percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
 		})},
-		{title: "P95", min: 9, right: true, priority: 60, cell: plain(func(g *api.StatsGroup) string { return millis(g.P95DurationMs) })},
-		{title: "COST", min: 9, right: true, priority: 70, cell: plain(func(g *api.StatsGroup) string { return usd(g.TotalCostUSD) })},
+		{title: "P95", min: 9, right: true, priority: 60, cell: plain(func(g *api.StatsGroup) string { return display.Millis(g.P95DurationMs) })},
+		{title: "COST", min: 9, right: true, priority: 70, cell: plain(func(g *api.StatsGroup) string { return display.USD(g.TotalCostUSD) })},
 		{title: "DESCRIPTION", min: 24, max: 70, priority: 20, cell: text(func(r agentRow) string { return clean(r.Description) })},
 	}
 	return table[agentRow]{
@@ -112,7 +113,7 @@ func newAgentPage(s *shared, r agentRow) *agentPage {
 	p := s.styles
 	columns := []column[api.AgentTool]{
 		{title: "TOOL", min: 18, max: 60, priority: 100, cell: func(t api.AgentTool, _ int) (string, style) { return clean(t.ToolName), p.plain }},
-		{title: "CALLS", min: 10, right: true, priority: 90, cell: func(t api.AgentTool, _ int) (string, style) { return count(t.CallCount), p.plain }},
+		{title: "CALLS", min: 10, right: true, priority: 90, cell: func(t api.AgentTool, _ int) (string, style) { return display.Count(t.CallCount), p.plain }},
 		{title: "LAST CALLED", min: 20, priority: 80, cell: func(t api.AgentTool, _ int) (string, style) {
 			return t.LastCalledAt.UTC().Format("2006-01-02 15:04:05Z"), p.dim
 		}},
@@ -157,8 +158,8 @@ func (a *agentPage) click(_, y int) tea.Cmd {
 func (a *agentPage) fields(w int) []string {
 	r := a.agent
 	fields := []field{
-		{name: "Environment", value: orDash(clean(r.Environment))},
-		{name: "Model", value: orDash(clean(modelOf(r.ModelProvider, r.ModelName)))},
+		{name: "Environment", value: display.OrDash(clean(r.Environment))},
+		{name: "Model", value: display.OrDash(clean(modelOf(r.ModelProvider, r.ModelName)))},
 		{name: "Created", value: minute(r.CreatedAt)},
 		{name: "Updated", value: minute(r.UpdatedAt)},
 		{name: "Id", value: clean(r.ID), wide: true},

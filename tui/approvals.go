@@ -14,6 +14,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -31,7 +32,9 @@ func newApprovalsPage(s *shared, title string) *approvalsPage {
 	}
 	columns := []column[api.ApprovalRecord]{
 		{title: "STATE", min: 9, priority: 95, cell: func(r api.ApprovalRecord, _ int) (string, style) { return p.approval(r.Status) }},
-		{title: "AGE", min: 15, max: 18, priority: 85, cell: func(r api.ApprovalRecord, _ int) (string, style) { return orDash(approvalAge(r, s.now())), p.dim }},
+		{title: "AGE", min: 15, max: 18, priority: 85, cell: func(r api.ApprovalRecord, _ int) (string, style) {
+			return display.OrDash(approvalAge(r, s.now())), p.dim
+		}},
 		{title: "TOOL", min: 16, max: 50, priority: 100, cell: text(func(r api.ApprovalRecord) string { return r.Tool })},
 		{title: "PRINCIPAL", min: 14, max: 40, priority: 90, cell: text(func(r api.ApprovalRecord) string { return r.Principal })},
 		{title: "AGENT", min: 10, max: 28, priority: 70, cell: text(func(r api.ApprovalRecord) string { return r.AgentName })},
@@ -120,9 +123,9 @@ func decisionHints(status string) (hints []hint) {
 func approvalAge(r api.ApprovalRecord, now time.Time) string {
 	switch n := len(r.Decisions); {
 	case r.Status == api.ApprovalPending:
-		return "waits " + span(now.Sub(r.CreatedAt))
+		return "waits " + display.Span(now.Sub(r.CreatedAt))
 	case r.Status == api.ApprovalGranted && n > 0:
-		return "unused " + span(now.Sub(r.Decisions[n-1].At))
+		return "unused " + display.Span(now.Sub(r.Decisions[n-1].At))
 	}
 	return ""
 }
@@ -350,8 +353,8 @@ func (t *approvalPage) view(w, h int) []string {
 		{name: "State", value: state, style: stateStyle},
 		{name: "Principal", value: clean(r.Principal)},
 		{name: "Agent", value: clean(r.AgentName)},
-		{name: "Environment", value: orDash(clean(r.Environment))},
-		{name: "Client", value: orDash(clean(r.Client))},
+		{name: "Environment", value: display.OrDash(clean(r.Environment))},
+		{name: "Client", value: display.OrDash(clean(r.Client))},
 		{name: "Method", value: clean(r.Method)},
 		{name: "Upstream", value: clean(r.Upstream)},
 		{name: "Gateway", value: clean(r.Gateway)},
@@ -378,10 +381,10 @@ func (t *approvalPage) view(w, h int) []string {
 
 // argumentLines draws the arguments of a call: nothing of a value is left out, and blanks stay.
 func argumentLines(p *styles, r api.ApprovalRecord, w int) []string {
-	size := fmt.Sprintf(" Arguments  %s, %s bytes", plural(len(r.Arguments), "value", "values"), count(int64(r.ArgumentsBytes)))
+	size := fmt.Sprintf(" Arguments  %s, %s bytes", display.Plural(len(r.Arguments), "value", "values"), display.Count(int64(r.ArgumentsBytes)))
 	switch {
 	case len(r.Arguments) == 0 && r.ArgumentsBytes > 0:
-		size = fmt.Sprintf(" Arguments  %s bytes, not shown: by its rule, or to this key", count(int64(r.ArgumentsBytes)))
+		size = fmt.Sprintf(" Arguments  %s bytes, not shown: by its rule, or to this key", display.Count(int64(r.ArgumentsBytes)))
 	case r.Truncated:
 		size += ", shortened"
 	}
@@ -399,7 +402,7 @@ func argumentLines(p *styles, r api.ApprovalRecord, w int) []string {
 			lines = append(lines, "   "+part)
 		}
 		if arg.Omitted > 0 {
-			lines = append(lines, p.warn.paint(cut(fmt.Sprintf("   %s characters left out", count(int64(arg.Omitted))), w)))
+			lines = append(lines, p.warn.paint(cut(fmt.Sprintf("   %s characters left out", display.Count(int64(arg.Omitted))), w)))
 		}
 		if arg.Restored != "" {
 			lines = append(lines, p.warn.paint(cut("   restored: "+clean(arg.Restored), w)))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -23,25 +24,25 @@ func budgetsTable(s *shared) table[api.Budget] {
 		{title: "SCOPE", min: 11, priority: 35, cell: text(func(r api.Budget) string { return clean(r.Scope) })},
 		{title: "FOR", min: 12, max: 36, priority: 50, cell: text(func(r api.Budget) string { return clean(r.Payer()) })},
 		{title: "PERIOD", min: 7, priority: 40, cell: text(func(r api.Budget) string { return clean(r.Period) })},
-		{title: "SPENT", min: 9, right: true, priority: 80, cell: text(func(r api.Budget) string { return usd(r.CurrentUSD) })},
-		{title: "LIMIT", min: 9, right: true, priority: 60, cell: text(func(r api.Budget) string { return price(r.LimitUSD) })},
+		{title: "SPENT", min: 9, right: true, priority: 80, cell: text(func(r api.Budget) string { return display.USD(r.CurrentUSD) })},
+		{title: "LIMIT", min: 9, right: true, priority: 60, cell: text(func(r api.Budget) string { return display.Price(r.LimitUSD) })},
 		{title: "USED", min: 7, right: true, priority: 85, cell: func(r api.Budget, _ int) (string, style) {
 			_, style := p.budget(r.PercentUsed)
-			return percent(r.PercentUsed), style
+			return display.Percent(r.PercentUsed), style
 		}},
 		{title: "", min: 10, max: 70, priority: 70, cell: func(r api.Budget, w int) (string, style) {
 			_, style := p.budget(r.PercentUsed)
 			return track(r.PercentUsed/100, w), style
 		}},
-		{title: "RESETS IN", min: 11, priority: 30, cell: text(func(r api.Budget) string { return span(r.ResetAt.Sub(s.now())) })},
+		{title: "RESETS IN", min: 11, priority: 30, cell: text(func(r api.Budget) string { return display.Span(r.ResetAt.Sub(s.now())) })},
 	}
 	detail := func(r api.Budget) []field {
 		_, style := p.budget(r.PercentUsed)
 		return []field{
 			{name: "Budget", value: clean(r.Name), wide: true},
 			{name: "Scope", value: strings.TrimSpace(clean(r.Scope + " " + r.Payer()))},
-			{name: "Spent", value: usd(r.CurrentUSD) + " of " + price(r.LimitUSD) + " " + clean(r.Period), style: style},
-			{name: "Resets", value: "in " + span(r.ResetAt.Sub(s.now())) + ", " + minute(r.ResetAt), wide: true},
+			{name: "Spent", value: display.USD(r.CurrentUSD) + " of " + display.Price(r.LimitUSD) + " " + clean(r.Period), style: style},
+			{name: "Resets", value: "in " + display.Span(r.ResetAt.Sub(s.now())) + ", " + minute(r.ResetAt), wide: true},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"svc/server/display"
 )
 
 // tabBar draws the tabs on the left, and on the right the watched source with
@@ -100,7 +102,7 @@ func (m *Model) connection() (string, style) {
 }
 
 func (m *Model) countdown() string {
-	return span(max(m.state.retryAt.Sub(m.s.now()), 0).Truncate(time.Second) + time.Second)
+	return display.Span(max(m.state.retryAt.Sub(m.s.now()), 0).Truncate(time.Second) + time.Second)
 }
 
 // leastReason is the least width of the reason for which the time of the next

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"svc/server/client"
+	"svc/server/display"
 )
 
 // userMessage returns an error as a few words that fit on a line, with advice if
@@ -46,7 +47,7 @@ func answerMessage(e *client.Error) string {
 	case e.Status == http.StatusNotFound:
 		return "not found (404)"
 	case e.Status == http.StatusTooManyRequests && e.RetryAfter > 0:
-		return "rate limit reached (429), free again in " + span(e.RetryAfter)
+		return "rate limit reached (429), free again in " + display.Span(e.RetryAfter)
 	case e.Status >= 500 && e.RequestID != "":
 		return clean(e.Error()) + ", request " + clean(e.RequestID)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -19,7 +20,7 @@ type instance struct {
 func gatewaysTable(s *shared) table[instance] {
 	p := s.styles
 	text := func(get func(instance) string) func(instance, int) (string, style) {
-		return func(r instance, _ int) (string, style) { return orDash(clean(get(r))), p.plain }
+		return func(r instance, _ int) (string, style) { return display.OrDash(clean(get(r))), p.plain }
 	}
 	return table[instance]{
 		noun:  "instances of gateways",
@@ -43,9 +44,9 @@ func gatewaysTable(s *shared) table[instance] {
 			{title: "UPSTREAMS", min: 18, max: 40, priority: 85, cell: func(r instance, _ int) (string, style) { return p.reached(&r) }},
 			{title: "AUDIT", min: 10, priority: 80, cell: func(r instance, _ int) (string, style) { return p.audited(&r) }},
 			{title: "LICENSE", min: 8, right: true, priority: 60, cell: func(r instance, _ int) (string, style) { return p.licensed(&r) }},
-			{title: "CALLS", min: 7, right: true, priority: 70, cell: func(r instance, _ int) (string, style) { return short(float64(r.Calls)), p.plain }},
-			{title: "BLOCKED", min: 7, right: true, priority: 50, cell: func(r instance, _ int) (string, style) { return short(float64(r.Blocked)), p.plain }},
-			{title: "FAILED", min: 7, right: true, priority: 45, cell: func(r instance, _ int) (string, style) { return short(float64(r.Failed)), p.plain }},
+			{title: "CALLS", min: 7, right: true, priority: 70, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Calls)), p.plain }},
+			{title: "BLOCKED", min: 7, right: true, priority: 50, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Blocked)), p.plain }},
+			{title: "FAILED", min: 7, right: true, priority: 45, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Failed)), p.plain }},
 			{title: "VERSION", min: 8, max: 20, priority: 40, cell: text(func(r instance) string { return r.Version })},
 			{title: "SEEN", min: 17, priority: 65, cell: func(r instance, _ int) (string, style) { return minute(r.SeenAt), p.dim }},
 		},
@@ -63,7 +64,7 @@ func gatewaysTable(s *shared) table[instance] {
 					fields = append(fields, field{name: "Upstream", value: clean(u.Name) + " " + u.State, wide: true, style: p.bad})
 				}
 			}
-			return append(fields, field{name: "Config", value: orDash(clean(r.ConfigDigest))}, field{name: "Signed", value: map[bool]string{true: "yes", false: "no, by API key " + clean(r.KeyID)}[r.Signed]})
+			return append(fields, field{name: "Config", value: display.OrDash(clean(r.ConfigDigest))}, field{name: "Signed", value: map[bool]string{true: "yes", false: "no, by API key " + clean(r.KeyID)}[r.Signed]})
 		},
 	}
 }
@@ -89,7 +90,7 @@ func (p *styles) enforces(r *instance) (string, style) {
 	case r.Behind:
 		return "behind", p.bad
 	}
-	return count(r.Governance.Policies), p.plain
+	return display.Count(r.Governance.Policies), p.plain
 }
 
 // reached counts the upstreams of an instance, those first that fail.
@@ -107,7 +108,7 @@ func (p *styles) reached(r *instance) (string, style) {
 	if counts["open"]+counts["failing"] > 0 {
 		return strings.Join(parts, ", "), p.bad
 	}
-	return orDash(strings.Join(parts, ", ")), p.plain
+	return display.OrDash(strings.Join(parts, ", ")), p.plain
 }
 
 func (p *styles) audited(r *instance) (string, style) {

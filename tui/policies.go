@@ -10,6 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -46,7 +47,7 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 		{title: "ACTION", min: 15, max: 17, priority: 90, cell: func(r api.Policy, _ int) (string, style) { return actionOf(r), p.action(r) }},
 		{title: "WHEN", min: 12, max: 60, priority: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
 		{title: "AGENT", min: 8, max: 28, priority: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
-		{title: "FIRED", min: 6, right: true, priority: 80, cell: text(func(r api.Policy) string { return count(r.FireCount) })},
+		{title: "FIRED", min: 6, right: true, priority: 80, cell: text(func(r api.Policy) string { return display.Count(r.FireCount) })},
 		{title: "", min: 10, max: 40, priority: 30, cell: func(r api.Policy, w int) (string, style) {
 			most := int64(1)
 			for _, other := range t.load.data.rows {
@@ -66,7 +67,7 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 			{name: "When", value: conditionOf(r.Condition) + ", in the " + clean(r.Phase), wide: true},
 			{name: "Action", value: actionOf(r), style: p.action(r)},
 			{name: "Agent", value: agentOf(r.On)},
-			{name: "State", value: state + ", fired " + count(r.FireCount) + " times"},
+			{name: "State", value: state + ", fired " + display.Count(r.FireCount) + " times"},
 			{name: "Changed", value: minute(r.UpdatedAt)},
 			{name: "Id", value: clean(r.ID), wide: true},
 		}

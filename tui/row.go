@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -43,8 +44,8 @@ func newRow(ev Event) *row {
 		session: clean(t.SessionID),
 		id:      clean(t.ID),
 		pii:     clean(strings.Join(t.PIIDetected, ",")),
-		ms:      millis(t.DurationMs),
-		cost:    usd(t.CostUSD),
+		ms:      display.Millis(t.DurationMs),
+		cost:    display.USD(t.CostUSD),
 	}
 	if r.agent == "" {
 		r.agent = clean(t.AgentID)
@@ -56,7 +57,7 @@ func newRow(ev Event) *row {
 		r.outcome = failed
 	}
 	if n := t.InputTokens + t.OutputTokens; n > 0 {
-		r.tokens = short(float64(n))
+		r.tokens = display.Short(float64(n))
 	} else if t.CostUSD == 0 {
 		r.cost = "-" // no model
 	}

@@ -7,6 +7,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -43,10 +44,10 @@ func newSLAsPage(s *shared, title string) *slasPage {
 		{title: "AGENT", min: 12, max: 30, priority: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
 		{title: "OVER", min: 4, priority: 60, cell: text(func(r api.SLATarget) string { return clean(r.EvaluationPeriod) })},
 		{title: "P99 / TARGET", min: 17, right: true, priority: 90, cell: func(r api.SLATarget, _ int) (string, style) {
-			return against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
+			return against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, display.Millis)
 		}},
 		{title: "ERRORS / TARGET", min: 15, right: true, priority: 85, cell: func(r api.SLATarget, _ int) (string, style) {
-			return against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
+			return against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, display.Percent)
 		}},
 		{title: "LATENCY USED", min: 12, max: 40, priority: 30, cell: func(r api.SLATarget, w int) (string, style) {
 			return usedUp(p, r.CurrentP99Ms, r.P99LatencyMs, w)
@@ -57,8 +58,8 @@ func newSLAsPage(s *shared, title string) *slasPage {
 	}
 	opened := func(r api.SLATarget) []field {
 		state, style := p.sla(r.Status)
-		latency, latencyStyle := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, millis)
-		errors, errorsStyle := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, percent)
+		latency, latencyStyle := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, display.Millis)
+		errors, errorsStyle := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, display.Percent)
 		return []field{
 			{name: "Target", value: clean(r.Name), wide: true},
 			{name: "Agent", value: clean(r.AgentName)},
@@ -156,14 +157,14 @@ func (t *slasPage) violations(w, h int) []string {
 	case len(t.missed.data) == 0:
 		return []string{p.bold.paint(cut(title, w)), p.dim.paint(cut(" None.", w))}
 	}
-	lines := []string{p.bold.paint(cut(title+": "+count(int64(len(t.missed.data)))+" (times in UTC)", w))}
+	lines := []string{p.bold.paint(cut(title+": "+display.Count(int64(len(t.missed.data)))+" (times in UTC)", w))}
 	for _, v := range t.missed.data {
 		if len(lines) >= h {
 			break
 		}
-		what := "p99 " + millis(v.ActualP99Ms) + ", target " + shown(v.TargetP99Ms, millis)
+		what := "p99 " + display.Millis(v.ActualP99Ms) + ", target " + shown(v.TargetP99Ms, display.Millis)
 		if v.ViolationType == "error_rate" {
-			what = "errors " + percent(v.ActualErrorRate) + ", target " + shown(v.TargetErrorRate, percent)
+			what = "errors " + display.Percent(v.ActualErrorRate) + ", target " + shown(v.TargetErrorRate, display.Percent)
 		}
 		var l line
 		l.add(p.dim, " "+v.PeriodStart.UTC().Format("Jan 02 15:04")+" to "+v.PeriodEnd.UTC().Format("Jan 02 15:04")+"  ")

@@ -11,6 +11,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -50,15 +51,15 @@ func (t *statsPage) columns() []column[api.StatsGroup] {
 	}
 	return []column[api.StatsGroup]{
 		{title: "GROUP", min: 14, max: 44, priority: 100, cell: func(g api.StatsGroup, _ int) (string, style) { return groupName(g.GroupKey), p.plain }},
-		figure("TRACES", 10, 90, func(g api.StatsGroup) string { return count(g.TraceCount) }),
+		figure("TRACES", 10, 90, func(g api.StatsGroup) string { return display.Count(g.TraceCount) }),
 		{title: "ERRORS", min: 8, right: true, priority: 80, cell: func(g api.StatsGroup, _ int) (string, style) {
-			return percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+			return display.Percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
 		}},
-		figure("AVG", 9, 50, func(g api.StatsGroup) string { return millis(g.AvgDurationMs) }),
-		figure("P50", 9, 40, func(g api.StatsGroup) string { return millis(g.P50DurationMs) }),
-		figure("P95", 9, 60, func(g api.StatsGroup) string { return millis(g.P95DurationMs) }),
-		figure("P99", 9, 45, func(g api.StatsGroup) string { return millis(g.P99DurationMs) }),
-		figure("COST", 10, 70, func(g api.StatsGroup) string { return usd(g.TotalCostUSD) }),
+		figure("AVG", 9, 50, func(g api.StatsGroup) string { return display.Millis(g.AvgDurationMs) }),
+		figure("P50", 9, 40, func(g api.StatsGroup) string { return display.Millis(g.P50DurationMs) }),
+		figure("P95", 9, 60, func(g api.StatsGroup) string { return display.Millis(g.P95DurationMs) }),
+		figure("P99", 9, 45, func(g api.StatsGroup) string { return display.Millis(g.P99DurationMs) }),
+		figure("COST", 10, 70, func(g api.StatsGroup) string { return display.USD(g.TotalCostUSD) }),
 		{title: "SHARE OF TRACES", min: 15, max: 60, priority: 30, cell: func(g api.StatsGroup, w int) (string, style) {
 			return bar(float64(g.TraceCount)/float64(max(1, t.current().Summary.TotalTraces)), w), p.accent
 		}},
@@ -90,9 +91,9 @@ func groupName(k api.GroupKey) string {
 	case k.AgentID != nil:
 		return clean(*k.AgentID)
 	case k.ModelName != nil || k.ModelProvider != nil:
-		return orDash(clean(modelOf(text(k.ModelProvider), text(k.ModelName))))
+		return display.OrDash(clean(modelOf(text(k.ModelProvider), text(k.ModelName))))
 	}
-	return orDash(clean(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName))) // at most one is set
+	return display.OrDash(clean(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName))) // at most one is set
 }
 
 // current returns the displayed statistics: those of the control plane, or
@@ -166,7 +167,7 @@ func (t *statsPage) status(w int) string {
 	p := t.s.styles
 	var l line
 	if t.s.plane == nil {
-		l.add(p.dim, fmt.Sprintf(" Of the last %s", plural(t.traces.history.len(), "trace", "traces")))
+		l.add(p.dim, fmt.Sprintf(" Of the last %s", display.Plural(t.traces.history.len(), "trace", "traces")))
 		return l.fit(w)
 	}
 	l.add(p.dim, " Period ")
@@ -236,7 +237,7 @@ func (t *statsPage) charts(w, high int) []string {
 	}
 	rate, errors, latency, cost := t.traces.series.charts(t.s.now(), n)
 	ago := time.Duration(n) * bucketTime
-	lines := []string{p.bold.paint(cut(fmt.Sprintf(" From the stream: the last %s, %s a bar", span(ago), span(bucketTime)), w))}
+	lines := []string{p.bold.paint(cut(fmt.Sprintf(" From the stream: the last %s, %s a bar", display.Span(ago), display.Span(bucketTime)), w))}
 	errorStyle := p.good
 	if errors.top > 0 {
 		errorStyle = p.bad
@@ -247,10 +248,10 @@ func (t *statsPage) charts(w, high int) []string {
 		style style
 		show  func(float64) string
 	}{
-		{"Traces/s", rate, p.accent, short},
-		{"Errors/s", errors, errorStyle, short},
-		{"p95 latency", latency, p.warn, millis},
-		{"Cost/minute", cost, p.block, usd},
+		{"Traces/s", rate, p.accent, display.Short},
+		{"Errors/s", errors, errorStyle, display.Short},
+		{"p95 latency", latency, p.warn, display.Millis},
+		{"Cost/minute", cost, p.block, display.USD},
 	} {
 		now := "-"
 		if !math.IsNaN(row.c.lastMinute) {
@@ -290,12 +291,12 @@ func (t *statsPage) summary(w int) []string {
 		return lines
 	}
 	fields := []field{
-		{name: "Traces", value: count(sum.TotalTraces)},
-		{name: "Errors", value: count(sum.BlockedCount) + " blocked, " + count(sum.FailedCount) + " failed (" + percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
-		{name: "Cost", value: usd(sum.TotalCostUSD)},
-		{name: "Tokens", value: short(float64(sum.TotalInputTokens)) + " in, " + short(float64(sum.TotalOutputTokens)) + " out"},
-		{name: "Latency", value: "avg " + millis(sum.AvgDurationMs) + ", p50 " + millis(sum.P50DurationMs)},
-		{name: "", value: "p95 " + millis(sum.P95DurationMs) + ", p99 " + millis(sum.P99DurationMs)},
+		{name: "Traces", value: display.Count(sum.TotalTraces)},
+		{name: "Errors", value: display.Count(sum.BlockedCount) + " blocked, " + display.Count(sum.FailedCount) + " failed (" + display.Percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
+		{name: "Cost", value: display.USD(sum.TotalCostUSD)},
+		{name: "Tokens", value: display.Short(float64(sum.TotalInputTokens)) + " in, " + display.Short(float64(sum.TotalOutputTokens)) + " out"},
+		{name: "Latency", value: "avg " + display.Millis(sum.AvgDurationMs) + ", p50 " + display.Millis(sum.P50DurationMs)},
+		{name: "", value: "p95 " + display.Millis(sum.P95DurationMs) + ", p99 " + display.Millis(sum.P99DurationMs)},
 	}
 	return append(lines, drawFields(p, fields, w)...)
 }

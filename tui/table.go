@@ -6,6 +6,8 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/display"
 )
 
 // listed is the result of a list: its rows and the total, which can be larger.
@@ -149,9 +151,9 @@ func (t *tablePage[R]) status(w int) string {
 	p := t.s.styles
 	var l line
 	if t.load.have {
-		n := count(int64(len(t.load.data.rows)))
+		n := display.Count(int64(len(t.load.data.rows)))
 		if t.load.data.total > len(t.load.data.rows) {
-			n += " of " + count(int64(t.load.data.total))
+			n += " of " + display.Count(int64(t.load.data.total))
 		}
 		l.add(p.dim, " "+n+" "+t.noun+" · as of "+t.load.at.UTC().Format("15:04:05 UTC"))
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"svc/server/display"
 )
 
 func TestClean(t *testing.T) {
@@ -81,13 +83,13 @@ func FuzzClean(f *testing.F) {
 
 func TestFigures(t *testing.T) {
 	for _, row := range []struct{ got, want string }{
-		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(-1234567), "-1,234,567"},
-		{short(0), "0"}, {short(1.234), "1.23"}, {short(9999), "9999"}, {short(12_345), "12.3k"}, {short(4.2e9), "4.20G"},
-		{millis(0), "0 ms"}, {millis(0.0004), "1 µs"}, {millis(0.052), "52 µs"}, {millis(0.25), "0.25 ms"}, {millis(12.34), "12.3 ms"}, {millis(432.1), "432 ms"}, {millis(1082), "1.08 s"}, {millis(61_000), "61.0 s"}, {millis(7_200_000), "2 h 0 min"},
-		{usd(0), "$0"}, {usd(0.00001), "<$0.0001"}, {usd(0.0123), "$0.0123"}, {usd(12.3), "$12.30"}, {usd(12_345.6), "$12,346"},
-		{price(0.5), "$0.50"}, {price(250), "$250.00"}, {price(0.125), "$0.1250"},
-		{percent(0), "0 %"}, {percent(0.01), "<0.1 %"}, {percent(12.34), "12.3 %"}, {percent(100), "100 %"},
-		{span(-time.Second), "0 s"}, {span(59 * time.Second), "59 s"}, {span(61 * time.Second), "1 min 1 s"}, {span(25 * time.Hour), "1 d 1 h"},
+		{display.Count(0), "0"}, {display.Count(999), "999"}, {display.Count(1000), "1,000"}, {display.Count(-1234567), "-1,234,567"},
+		{display.Short(0), "0"}, {display.Short(1.234), "1.23"}, {display.Short(9999), "9999"}, {display.Short(12_345), "12.3k"}, {display.Short(4.2e9), "4.20G"},
+		{display.Millis(0), "0 ms"}, {display.Millis(0.0004), "1 µs"}, {display.Millis(0.052), "52 µs"}, {display.Millis(0.25), "0.25 ms"}, {display.Millis(12.34), "12.3 ms"}, {display.Millis(432.1), "432 ms"}, {display.Millis(1082), "1.08 s"}, {display.Millis(61_000), "61.0 s"}, {display.Millis(7_200_000), "2 h 0 min"},
+		{display.USD(0), "$0"}, {display.USD(0.00001), "<$0.0001"}, {display.USD(0.0123), "$0.0123"}, {display.USD(12.3), "$12.30"}, {display.USD(12_345.6), "$12,346"},
+		{display.Price(0.5), "$0.50"}, {display.Price(250), "$250.00"}, {display.Price(0.125), "$0.1250"},
+		{display.Percent(0), "0 %"}, {display.Percent(0.01), "<0.1 %"}, {display.Percent(12.34), "12.3 %"}, {display.Percent(100), "100 %"},
+		{display.Span(-time.Second), "0 s"}, {display.Span(59 * time.Second), "59 s"}, {display.Span(61 * time.Second), "1 min 1 s"}, {display.Span(25 * time.Hour), "1 d 1 h"},
 		{bar(0, 4), "    "}, {bar(0.5, 4), "██  "}, {bar(1, 4), "████"}, {bar(7, 4), "████"}, {bar(0.0001, 4), "▏   "}, {bar(math.NaN(), 4), "    "},
 		{spark([]float64{0, 1, 2, math.NaN(), 8}), "▁▁▂ █"}, {spark(nil), ""}, {track(0.5, 4), "██··"},
 		{stretch(0, 50, 100, 4), "██  "}, {stretch(50, 50, 100, 4), "  ██"}, {stretch(99, 1, 100, 4), "   ▏"}, {stretch(0, 0, 0, 4), "    "},

@@ -9,6 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -143,21 +144,21 @@ func (t *tracePage) fields() []field {
 	injection, injectionStyle := score()
 	tokens := "-"
 	if tr.InputTokens+tr.OutputTokens > 0 {
-		tokens = fmt.Sprintf("%s in, %s out", count(tr.InputTokens), count(tr.OutputTokens))
+		tokens = fmt.Sprintf("%s in, %s out", display.Count(tr.InputTokens), display.Count(tr.OutputTokens))
 	}
 	if tr.CacheReadTokens+tr.CacheCreationTokens > 0 {
-		tokens += fmt.Sprintf(" (cache: %s read, %s written)", count(tr.CacheReadTokens), count(tr.CacheCreationTokens))
+		tokens += fmt.Sprintf(" (cache: %s read, %s written)", display.Count(tr.CacheReadTokens), display.Count(tr.CacheCreationTokens))
 	}
 	fields := []field{
 		{name: "Status", value: r.outcome.String(), style: p.of(r.outcome)},
 		{name: "Began", value: at.Format("2006-01-02 15:04:05.000Z")},
-		{name: "Agent", value: orDash(r.agent)},
+		{name: "Agent", value: display.OrDash(r.agent)},
 		{name: "Latency", value: r.ms},
-		{name: "Tool", value: orDash(r.tool)},
+		{name: "Tool", value: display.OrDash(r.tool)},
 		{name: "Cost", value: r.cost},
-		{name: "Model", value: orDash(r.model)},
+		{name: "Model", value: display.OrDash(r.model)},
 		{name: "Tokens", value: tokens},
-		{name: "Environment", value: orDash(r.env)},
+		{name: "Environment", value: display.OrDash(r.env)},
 		{name: "Injection", value: injection, style: injectionStyle},
 	}
 	if r.pii != "" {
@@ -190,7 +191,7 @@ func (t *tracePage) fields() []field {
 		fields = append(fields, field{name: "Policy", value: clean(f.Action) + " · " + name, style: style, wide: true})
 	}
 	for _, q := range tr.QualityScores {
-		fields = append(fields, field{name: "Quality", value: clean(q.Scorer) + " " + trim(q.Score), wide: true})
+		fields = append(fields, field{name: "Quality", value: clean(q.Scorer) + " " + display.Trim(q.Score), wide: true})
 	}
 	for _, n := range r.notes {
 		fields = append(fields, field{name: clean(n.Name), value: clean(n.Value)})

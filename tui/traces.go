@@ -6,6 +6,8 @@ import (
 
 	"github.com/charmbracelet/bubbles/textinput"
 	tea "github.com/charmbracelet/bubbletea"
+
+	"svc/server/display"
 )
 
 // tracesPage is the live list. It has the memory of traces, the filter and
@@ -56,7 +58,7 @@ func (t *tracesPage) columns() []column[*row] {
 		dim(text("TIME (UTC)", 12, 0, 60, func(r *row) string { return clock(r.trace.CreatedAt, t.s.now()) })),
 		{title: "STATUS", min: 7, priority: 90, cell: func(r *row, _ int) (string, style) { return r.outcome.String(), p.of(r.outcome) }},
 		text("AGENT", 14, 28, 80, func(r *row) string { return r.agent }),
-		text("TOOL", 17, 40, 100, func(r *row) string { return orDash(r.tool) }),
+		text("TOOL", 17, 40, 100, func(r *row) string { return display.OrDash(r.tool) }),
 		right(text("LATENCY", 8, 9, 70, func(r *row) string { return r.ms })),
 		right(text("COST", 8, 0, 50, func(r *row) string { return r.cost })),
 		{title: "POLICIES", min: 18, max: 44, priority: 40, cell: func(r *row, _ int) (string, style) { return r.policies, p.warn }},
@@ -241,22 +243,22 @@ func (t *tracesPage) status(w int) string {
 	switch {
 	case t.paused:
 		l.add(p.badge, " PAUSED ")
-		l.add(p.warn, " "+plural(t.held, "new trace waits", "new traces wait"))
+		l.add(p.warn, " "+display.Plural(t.held, "new trace waits", "new traces wait"))
 	case t.follow:
 		l.add(p.good, " ▶ following")
 	case t.newer == 0:
 		l.add(p.dim, " ▲ not following")
 	default:
-		l.add(p.dim, " ▲ "+plural(t.newer, "newer trace below", "newer traces below"))
+		l.add(p.dim, " ▲ "+display.Plural(t.newer, "newer trace below", "newer traces below"))
 	}
 	if t.filter.empty() {
-		l.add(p.dim, " · "+plural(t.history.len(), "trace", "traces"))
+		l.add(p.dim, " · "+display.Plural(t.history.len(), "trace", "traces"))
 	} else {
-		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", count(int64(len(t.matches))), plural(t.history.len(), "trace", "traces")))
+		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", display.Count(int64(len(t.matches))), display.Plural(t.history.len(), "trace", "traces")))
 		l.add(p.accent, clean(t.text))
 	}
 	if t.dropped > 0 {
-		l.add(p.warn, " · "+count(int64(t.dropped))+" came too fast and are not shown")
+		l.add(p.warn, " · "+display.Count(int64(t.dropped))+" came too fast and are not shown")
 	}
 	return l.fit(w)
 }

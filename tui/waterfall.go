@@ -3,6 +3,8 @@ package tui
 import (
 	"fmt"
 	"strings"
+
+	"svc/server/display"
 )
 
 // waterfall draws the spans one after the other: they have a duration and an
@@ -30,7 +32,7 @@ func (t *tracePage) waterfall(w int) []string {
 	}
 	const figures = 9 + 1 + 7
 	room := w - 1 - names - 2 - 1 - figures - 1
-	lines := []string{p.bold.paint(cut(fmt.Sprintf(" Spans  %s in %s", plural(len(tr.Spans), "stage", "stages"), millis(total)), w))}
+	lines := []string{p.bold.paint(cut(fmt.Sprintf(" Spans  %s in %s", display.Plural(len(tr.Spans), "stage", "stages"), display.Millis(total)), w))}
 	draw := func(name string, from, ms float64, style style) {
 		var l line
 		l.add(p.plain, " "+fit(name, names, false)+" ")
@@ -43,8 +45,8 @@ func (t *tracePage) waterfall(w int) []string {
 		if total > 0 {
 			share = 100 * ms / total
 		}
-		l.add(p.plain, fit(millis(ms), 10, true))
-		l.add(p.dim, fit(percent(share), 8, true))
+		l.add(p.plain, fit(display.Millis(ms), 10, true))
+		l.add(p.dim, fit(display.Percent(share), 8, true))
 		lines = append(lines, l.fit(w))
 	}
 	from := 0.0

@@ -1,15 +1,16 @@
-package tui
+// Package display turns values of the REST API into words and numbers for people: what svc tui and the page of
+// the control plane show in the same way.
+package display
 
 import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// count formats a number with thousands separators.
-func count(n int64) string {
+// Count formats a number with thousands separators.
+func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -17,20 +18,21 @@ func count(n int64) string {
 	return s
 }
 
-// short formats a number in at most six cells.
-func short(n float64) string {
+// Short formats a number in at most six cells.
+func Short(n float64) string {
 	switch a := math.Abs(n); {
 	case a >= 1e9:
-		return trim(n/1e9) + "G"
+		return Trim(n/1e9) + "G"
 	case a >= 1e6:
-		return trim(n/1e6) + "M"
+		return Trim(n/1e6) + "M"
 	case a >= 1e4:
-		return trim(n/1e3) + "k"
+		return Trim(n/1e3) + "k"
 	}
-	return trim(n)
+	return Trim(n)
 }
 
-func trim(n float64) string {
+// Trim formats a number with at most two digits after the point.
+func Trim(n float64) string {
 	if a := math.Abs(n); a >= 100 || a == math.Trunc(a) {
 		return strconv.FormatFloat(n, 'f', 0, 64)
 	} else if a >= 10 {
@@ -39,8 +41,8 @@ func trim(n float64) string {
 	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
-// millis formats a duration in milliseconds.
-func millis(ms float64) string {
+// Millis formats a duration in milliseconds.
+func Millis(ms float64) string {
 	switch {
 	case ms == 0:
 		return "0 ms"
@@ -57,11 +59,11 @@ func millis(ms float64) string {
 	case ms < 600_000:
 		return strconv.FormatFloat(ms/1000, 'f', 1, 64) + " s"
 	}
-	return span(time.Duration(ms) * time.Millisecond)
+	return Span(time.Duration(ms) * time.Millisecond)
 }
 
-// usd formats money.
-func usd(v float64) string {
+// USD formats money.
+func USD(v float64) string {
 	switch {
 	case v == 0:
 		return "$0"
@@ -72,19 +74,19 @@ func usd(v float64) string {
 	case math.Abs(v) < 1000:
 		return "$" + strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return "$" + count(int64(math.Round(v)))
+	return "$" + Count(int64(math.Round(v)))
 }
 
-// price formats an amount that a person chose, without trailing zeros.
-func price(v float64) string {
+// Price formats an amount that a person chose, without trailing zeros.
+func Price(v float64) string {
 	if v < 1000 && math.Abs(v*100-math.Round(v*100)) < 1e-9 {
 		return "$" + strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return usd(v)
+	return USD(v)
 }
 
-// percent formats a share in percent.
-func percent(v float64) string {
+// Percent formats a share in percent.
+func Percent(v float64) string {
 	switch {
 	case v == 0:
 		return "0 %"
@@ -96,8 +98,8 @@ func percent(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64) + " %"
 }
 
-// span formats a duration with its two largest units.
-func span(d time.Duration) string {
+// Span formats a duration with its two largest units.
+func Span(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {
 	case d < 0:
@@ -112,59 +114,18 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// bar draws a share between 0 and 1 in w cells, in eighths of a cell.
-func bar(share float64, w int) string {
-	if w <= 0 {
-		return ""
-	}
-	if !(share > 0) {
-		return blanks(w)
-	}
-	eighths := int(math.Round(min(share, 1) * float64(w) * 8))
-	if eighths == 0 {
-		eighths = 1
-	}
-	s := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		s += string([]rune("▏▎▍▌▋▊▉")[rest-1])
-	}
-	return fit(s, w, false)
-}
-
-// spark draws values as a row of small bars, relative to the highest. NaN is a
-// gap.
-func spark(values []float64) string {
-	top := 0.0
-	for _, v := range values {
-		if v > top {
-			top = v
-		}
-	}
-	var b strings.Builder
-	for _, v := range values {
-		switch {
-		case math.IsNaN(v):
-			b.WriteByte(' ')
-		case v <= 0 || top <= 0:
-			b.WriteRune('▁')
-		default:
-			b.WriteRune([]rune("▁▂▃▄▅▆▇█")[min(7, int(v/top*7.999))])
-		}
-	}
-	return b.String()
-}
-
-// orDash returns "-" for an empty text.
-func orDash(s string) string {
+// OrDash returns "-" for an empty text.
+func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
 }
 
-func plural(n int, one, many string) string {
+// Plural returns a number with its noun.
+func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return count(int64(n)) + " " + many
+	return Count(int64(n)) + " " + many
 }

@@ -63,32 +63,48 @@ func isBase64URL(s string) bool {
 // store for every request, so a key that was deleted or deactivated before the request is
 // rejected. The error is the same for every reason.
 func (s *Server) authenticate(c *call) error {
-	values := c.Header.Values("Authorization")
-	if len(values) != 1 {
-		return errUnauthorized
-	}
-	scheme, secret, _ := strings.Cut(values[0], " ")
-	secret = strings.Trim(secret, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return errUnauthorized
-	}
-	scope, err := SecretScope(secret)
+	cred, err := s.credential(c)
 	if err != nil {
-		return errUnauthorized
-	}
-	cred, err := s.records.Authenticate(c.Context(), store.DigestKey(secret))
-	switch {
-	case store.KindOf(err) == store.Unauthorized:
-		return errUnauthorized
-	case err != nil:
-		return fmt.Errorf("authenticate: %w", err)
-	case cred.Key.Scope != scope:
-		return errUnauthorized
+		return err
 	}
 	c.key, c.team = cred.Key, cred.Team
 	c.tenant, c.traces = s.records.Tenant(cred.TenantID), s.traces.TracesOf(cred.TenantID)
 	c.tenant.RecordKeyUse(c.key.ID, c.now)
 	return nil
+}
+
+// credential returns the credential of a request.
+func (s *Server) credential(c *call) (store.Credential, error) {
+	if find := inProcess(c.Context()); find != nil {
+		cred, err := find(c.Context())
+		if store.KindOf(err) == store.Unauthorized {
+			err = errUnauthorized
+		}
+		return cred, err
+	}
+	values := c.Header.Values("Authorization")
+	if len(values) != 1 {
+		return store.Credential{}, errUnauthorized
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	secret = strings.Trim(secret, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return store.Credential{}, errUnauthorized
+	}
+	scope, err := SecretScope(secret)
+	if err != nil {
+		return store.Credential{}, errUnauthorized
+	}
+	cred, err := s.records.Authenticate(c.Context(), store.DigestKey(secret))
+	switch {
+	case store.KindOf(err) == store.Unauthorized:
+		return cred, errUnauthorized
+	case err != nil:
+		return cred, fmt.Errorf("authenticate: %w", err)
+	case cred.Key.Scope != scope:
+		return cred, errUnauthorized
+	}
+	return cred, nil
 }
 
 // permit checks the key's scope against the route, and then the scopes of the team that

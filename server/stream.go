@@ -16,6 +16,8 @@ const (
 	streamRetry = "retry: 2000\n"
 	// maxStreams bounds the open streams of a tenant.
 	maxStreams = 64
+	// maxPageStreams bounds the open pages of a tenant that show traces as they come.
+	maxPageStreams = 128
 )
 
 // streamTimings are the intervals and bounds of trace streams.
@@ -35,28 +37,28 @@ type streams struct {
 	drained  sync.Once
 
 	mu   sync.Mutex
-	open map[string]int
+	open map[string]int // by tenant, or what else holds them
 }
 
 func newStreams() *streams {
 	return &streams{pace: usualPace, open: make(map[string]int), draining: make(chan struct{})}
 }
 
-func (st *streams) enter(tenant string) bool {
+func (st *streams) enter(holder string, most int) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.open[tenant] >= maxStreams {
+	if st.open[holder] >= most {
 		return false
 	}
-	st.open[tenant]++
+	st.open[holder]++
 	return true
 }
 
-func (st *streams) leave(tenant string) {
+func (st *streams) leave(holder string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.open[tenant]--; st.open[tenant] == 0 {
-		delete(st.open, tenant)
+	if st.open[holder]--; st.open[holder] == 0 {
+		delete(st.open, holder)
 	}
 }
 
@@ -76,11 +78,15 @@ func (s *Server) streamTraces(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	if !s.streams.enter(c.tenant.ID()) {
+	holder, most := c.tenant.ID(), maxStreams
+	if inProcess(c.Context()) != nil { // open pages leave the streams of programs their room
+		holder, most = "page "+holder, maxPageStreams
+	}
+	if !s.streams.enter(holder, most) {
 		c.w.Header().Set("Retry-After", "10")
 		return &failure{http.StatusTooManyRequests, "too many open trace streams", nil}
 	}
-	defer s.streams.leave(c.tenant.ID())
+	defer s.streams.leave(holder)
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	traces, err := c.traces.StreamTraces(ctx, opts)

@@ -282,16 +282,16 @@ func TestStreamDrains(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	st := newStreams()
 	for range maxStreams {
-		if !st.enter("one") {
+		if !st.enter("one", maxStreams) {
 			t.Fatal("refused below the bound")
 		}
 	}
-	if st.enter("one") || !st.enter("two") {
+	if st.enter("one", maxStreams) || !st.enter("two", maxStreams) {
 		t.Error("the bound is not a tenant's own")
 	}
 	st.leave("one")
 	st.leave("two")
-	if !st.enter("one") || len(st.open) != 1 {
+	if !st.enter("one", maxStreams) || len(st.open) != 1 {
 		t.Errorf("a closed stream is still counted: %v", st.open)
 	}
 }

@@ -95,6 +95,7 @@ type Tenant interface {
 	Approvals
 	Webhooks
 	Keys
+	Sessions
 	Gateways
 	Declared
 	Idempotency

@@ -150,6 +150,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 		MaxAutoAgents:   store.DefaultMaxAutoAgents,
 		Retention:       90 * 24 * time.Hour,
 		Evaluate:        time.Minute,
+		UI:              true,
 	}}
 	if err := s.cp.Open(ctx, s.d); errors.Is(err, bolt.ErrInUse) {
 		return command.Failed(fmt.Errorf("svc dev is already running on %s", s.o.dataDir), runningHint(s.env, s.o.dataDir))
@@ -166,7 +167,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.d.Serve("api", ln, s.cp.Srv, nil)
+	s.d.Serve("api", ln, s.cp.Handler(ln.Addr().String()), nil)
 	s.cp.Listens(ln.Addr())
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
 	s.cp.AddUpkeep(s.d)

@@ -22,6 +22,7 @@ import (
 	"svc/server/background"
 	"svc/server/pricing"
 	"svc/server/redis"
+	"svc/server/ui"
 	"svc/store"
 	"svc/store/clickhouse"
 )
@@ -46,6 +47,8 @@ type ServeOptions struct {
 	redisURL        string
 	webhookProxy    string
 	webhookAllow    []string
+	UI              bool
+	uiHosts         []string
 	drainWindow     time.Duration
 	grace           time.Duration
 	log             command.LogOptions
@@ -100,6 +103,8 @@ certificate.`,
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that counts requests for all control planes: redis://host:6379, several hosts for a cluster")
 	f.StringVar(&o.webhookProxy, "webhook-proxy", "", "HTTP proxy for messages to webhooks, http://host:3128; it resolves their names itself, so restrict it (default: none, also not from the environment)")
 	f.StringSliceVar(&o.webhookAllow, "webhook-allow", nil, "network that webhooks of all tenants may reach although it is not public, as CIDR or CIDR:PORT; comma-separated; also over http")
+	f.BoolVar(&o.UI, "ui", false, "also serve the page for browsers, at / of the same address")
+	f.StringSliceVar(&o.uiHosts, "ui-host", nil, "name under which a TLS proxy serves the page, as browsers send it; comma-separated; also for links in messages")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
 	command.DurationFlag(f, &o.AuditRetention, "audit-retention", background.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
@@ -207,6 +212,7 @@ type ControlPlane struct {
 	St   store.Engine
 	Tr   store.Traces // the same as St unless the traces are in another store
 	Srv  *server.Server
+	Page *ui.Page            // nil without --ui
 	cert *daemon.Certificate // nil for plain HTTP
 
 	prober    *background.Prober
@@ -254,7 +260,7 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 		}
 		conf = p.cert.TLSConfig()
 	}
-	addr, err := d.Listen("api", p.O.listen, p.Srv, conf)
+	addr, err := d.Listen("api", p.O.listen, p.Handler(p.O.listen), conf)
 	if err != nil {
 		return command.Failed(err, "choose another address with --listen")
 	}
@@ -327,6 +333,19 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 		Pricing:         prices,
 	})
 	return err
+}
+
+// Handler returns what the listener at an address serves: the API, and the page with --ui.
+func (p *ControlPlane) Handler(listen string) http.Handler {
+	if !p.O.UI {
+		return p.Srv
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return p.Srv // nothing listens there
+	}
+	p.Page = ui.New(ui.Options{API: p.Srv, Records: p.St, Hosts: p.O.uiHosts, Name: host, Port: port, Now: p.Env.Now, Logger: p.Log})
+	return p.Page
 }
 
 // openTraces opens the store of the traces: that of the records, or another one.

@@ -64,6 +64,11 @@ func WithMaxAnswer(n int64) Option {
 	return func(c *Client) { c.maxAnswer = n }
 }
 
+// WithTransport replaces http.DefaultTransport.
+func WithTransport(t http.RoundTripper) Option {
+	return func(c *Client) { c.http.Transport = t }
+}
+
 // New returns a client of the control plane at baseURL, such as http://127.0.0.1:8080,
 // that sends apiKey. It does not connect; an invalid base URL is an error of the first
 // request. Redirects are not followed, so that the key is sent to this address only.

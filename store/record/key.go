@@ -311,6 +311,9 @@ func (t *Tenant) deleteKey(ctx context.Context, tx Tx, k keyRecord) error {
 			return err
 		}
 	}
+	if err := endSessions(tx, k.ID); err != nil {
+		return err
+	}
 	// Nobody can claim or use the approvals that a gateway has requested with the key.
 	if err := LapseApprovals(tx, t.e.Now(), k.ID); err != nil {
 		return err

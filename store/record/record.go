@@ -49,6 +49,7 @@
 //	members               team id \0 user id → member, JSON
 //	policies              id → policy, JSON
 //	policy_names          name → id
+//	sessions              key id \0 digest of a secret → session of a browser, JSON
 //	slas                  id → SLA target, JSON
 //	team_names            name → id
 //	teams                 id → team, JSON
@@ -191,6 +192,7 @@ const (
 	deployments   = "deployments"
 	policyNames   = "policy_names"
 	PolicyRows    = "policies"
+	sessionRows   = "sessions"
 	slaRows       = "slas"
 	violationKeys = "violation_keys"
 	violations    = "violations"
@@ -249,6 +251,7 @@ var Buckets = []Bucket{
 	{Name: members, JSON: true},
 	{Name: PolicyRows, JSON: true},
 	{Name: policyNames},
+	{Name: sessionRows, JSON: true},
 	{Name: slaRows, JSON: true},
 	{Name: teamNames},
 	{Name: TeamRows, JSON: true},

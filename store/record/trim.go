@@ -46,6 +46,9 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	if err != nil {
 		return res, err
 	}
+	if err = trimSessions(tx, t.e.Now(), limit); err != nil {
+		return res, err
+	}
 	if res.Gateways, err = trimGateways(tx, b.Gateways, limit); err != nil {
 		return res, err
 	}

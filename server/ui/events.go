@@ -1,0 +1,3 @@
+package ui
+
+func listEvents(v *visit) error { return v.show("events", nil) }

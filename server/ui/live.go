@@ -1,0 +1,3 @@
+package ui
+
+func liveTraces(v *visit) error { return nil }

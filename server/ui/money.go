@@ -1,0 +1,3 @@
+package ui
+
+func listBudgets(v *visit) error { return v.show("budgets", nil) }

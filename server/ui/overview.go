@@ -1,0 +1,3 @@
+package ui
+
+func overview(v *visit) error { return v.show("overview", nil) }

@@ -1,0 +1,3 @@
+package ui
+
+func showTrace(v *visit) error { return v.show("trace", nil) }

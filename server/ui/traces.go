@@ -1,0 +1,3 @@
+package ui
+
+func listTraces(v *visit) error { return v.show("traces", nil) }

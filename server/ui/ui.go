@@ -1,0 +1,258 @@
+// Package ui serves the page of the control plane: what svc tui shows, in a browser.
+//
+//	browser ──▶ Page.ServeHTTP ──▶ host.go     which names the page is served under, the origin of writes
+//	                │             ──▶ session.go  sign-in, cookies, links for one sign-in
+//	                ▼
+//	            visit: one request of a signed-in browser
+//	                │  visit.api: the client of the REST API, over plane.go in the same process,
+//	                │  which sees and may do what the key of the session does
+//	                ▼
+//	            overview.go, traces.go, approvals.go, … ──▶ templates/NAME.html
+//
+// There is no JavaScript framework and no build step: pages are html/template over templates/, with one style sheet
+// and one script of static/. Every text from outside goes through the template function text, or long for
+// texts of many lines.
+package ui
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"svc/server"
+	"svc/server/client"
+	"svc/store"
+)
+
+// Options are what the page needs.
+type Options struct {
+	// API serves everything under /api, the probes, and the requests of the page itself. It is a *server.Server.
+	API http.Handler
+	// Records has the sessions.
+	Records store.Records
+	// Hosts are the names under which TLS proxies serve the page.
+	Hosts []string
+	// Name is the host of the address at which the process listens, and Port its port, which the name of the cookie
+	// has. The page is served under that name too, under loopback names and under IP addresses.
+	Name, Port string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Logger gets the messages for operators; nil means no logging.
+	Logger *slog.Logger
+}
+
+// Page is the page of the control plane as an http.Handler. It is safe for concurrent use. Its only goroutines
+// belong to requests.
+type Page struct {
+	o   Options
+	mux *http.ServeMux
+	all *template.Template
+}
+
+//go:embed templates/*.html
+var templates embed.FS
+
+// place is a page of the navigation, or a part of one.
+type place struct {
+	pattern string // of the mux, such as "GET /traces/{id}"
+	title   string
+	// needs is the endpoint of the API that a key must be allowed to call: without it the place has no link and is not
+	// found.
+	needs [2]string
+	inNav bool
+	serve func(*visit) error
+}
+
+// places lists every page that needs a session.
+func places() []place {
+	return []place{
+		{"GET /{$}", "Overview", [2]string{"GET", "/api/traces/stats"}, true, overview},
+		{"GET /traces", "Traces", [2]string{"GET", "/api/traces"}, true, listTraces},
+		{"GET /traces/{id}", "Trace", [2]string{"GET", "/api/traces/{id}"}, false, showTrace},
+		{"GET /traces/live", "Live traces", [2]string{"GET", "/api/traces/stream"}, false, liveTraces},
+		{"GET /approvals", "Approvals", [2]string{"GET", "/api/approvals"}, true, listApprovals},
+		{"GET /approvals/{id}", "Approval", [2]string{"GET", "/api/approvals/{id}"}, false, showApproval},
+		{"POST /approvals/{id}", "Approval", [2]string{"POST", "/api/approvals/{id}/decision"}, false, decideApproval},
+		{"GET /gateways", "Gateways", [2]string{"GET", "/api/gateways"}, true, listGateways},
+		{"GET /gateways/{name}", "Gateway", [2]string{"GET", "/api/gateways/{name}"}, false, showGateway},
+		{"GET /agents", "Agents", [2]string{"GET", "/api/agents"}, true, listAgents},
+		{"GET /agents/{id}", "Agent", [2]string{"GET", "/api/agents/{id}"}, false, showAgent},
+		{"GET /policies", "Policies", [2]string{"GET", "/api/policies"}, true, listPolicies},
+		{"GET /policies/{id}", "Policy", [2]string{"GET", "/api/policies/{id}"}, false, showPolicy},
+		{"POST /policies/{id}", "Policy", [2]string{"PUT", "/api/policies/{id}"}, false, changePolicy},
+		{"GET /budgets", "Budgets and SLAs", [2]string{"GET", "/api/costs/budgets"}, true, listBudgets},
+		{"GET /events", "Administrators' events", [2]string{"GET", "/api/audit/events"}, true, listEvents},
+	}
+}
+
+// New returns the page.
+func New(o Options) *Page {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html"))}
+	p.mux.HandleFunc("GET /signin", p.signInForm)
+	p.mux.HandleFunc("POST /signin", p.signIn)
+	p.mux.HandleFunc("POST /signout", p.signOut)
+	p.mux.HandleFunc("GET /static/{name}", p.static)
+	for _, pl := range places() {
+		p.mux.HandleFunc(pl.pattern, func(w http.ResponseWriter, r *http.Request) { p.visit(w, r, &pl) })
+	}
+	p.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.fail(w, r, nil, http.StatusNotFound, "There is no such page.")
+	})
+	return p
+}
+
+// policy is the Content-Security-Policy of every page: nothing from elsewhere, nothing inline.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
+
+// ServeHTTP serves one request: those of the API and the probes are not looked at.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if forAPI(r.URL.Path) || r.Method == http.MethodConnect || r.RequestURI == "*" {
+		p.o.API.ServeHTTP(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin") // no-referrer would make browsers send Origin: null with forms
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if !p.known(r.Host) {
+		p.fail(w, r, nil, http.StatusMisdirectedRequest, "The page is not served under this name. Name it with --ui-host.")
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// forAPI reports whether a path belongs to the API or is a probe.
+func forAPI(path string) bool {
+	return path == "/api" || strings.HasPrefix(path, "/api/") || path == "/healthz" || path == "/readyz"
+}
+
+// visit is one request of a signed-in browser.
+type visit struct {
+	*http.Request
+	w    http.ResponseWriter
+	page *Page
+	at   *place
+	cred store.Credential
+	now  time.Time
+	// api is the client of the API, with the permissions of the session's key.
+	api *client.Client
+	// token is what forms send back.
+	token string
+}
+
+// visit serves a page to a signed-in browser.
+func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
+	s, ok := p.session(r)
+	var cred store.Credential
+	err := error(nil)
+	if ok {
+		cred, err = p.resume(r.Context(), s)
+	}
+	switch {
+	case !ok, store.KindOf(err) == store.Unauthorized:
+		p.askToSignIn(w, r)
+		return
+	case err != nil:
+		p.broken(w, r, nil, err)
+		return
+	}
+	v := &visit{Request: r, w: w, page: p, at: pl, cred: cred, now: p.o.Now(), token: s.token()}
+	v.api = p.client(func(ctx context.Context) (store.Credential, error) { return cred, ctx.Err() })
+	if !v.may(pl.needs[0], pl.needs[1]) {
+		p.fail(w, r, v, http.StatusNotFound, "There is no such page, or this key may not see it.")
+		return
+	}
+	if r.Method == http.MethodPost {
+		if problem := p.checkWrite(r, v.token); problem != "" {
+			p.fail(w, r, v, http.StatusForbidden, problem)
+			return
+		}
+	}
+	if err := pl.serve(v); err != nil {
+		p.broken(w, r, v, err)
+	}
+}
+
+// may reports whether the key of the session may call an endpoint of the API.
+func (v *visit) may(method, path string) bool { return server.Permits(v.cred, method, path) }
+
+// link is an entry of the navigation.
+type link struct {
+	Path, Title string
+	Here        bool
+}
+
+// frame is what every page shows around its own data.
+type frame struct {
+	Title string
+	Nav   []link
+	Key   string // name of the session's key; empty: nobody is signed in
+	Token string
+	Now   time.Time
+	Data  any
+}
+
+// show sends a page.
+func (v *visit) show(name string, data any) error {
+	return v.page.send(v.w, v, http.StatusOK, name, v.at.title, data)
+}
+
+// send sends a page; v is nil when nobody is signed in.
+func (p *Page) send(w http.ResponseWriter, v *visit, status int, name, title string, data any) error {
+	f := frame{Title: title, Now: p.o.Now(), Data: data}
+	if v != nil {
+		f.Key, f.Token = v.cred.Key.Name, v.token
+		for _, pl := range places() {
+			if pl.inNav && v.may(pl.needs[0], pl.needs[1]) {
+				path := strings.TrimSuffix(strings.TrimPrefix(pl.pattern, "GET "), "{$}")
+				f.Nav = append(f.Nav, link{path, pl.title, v.at != nil && pl.pattern == v.at.pattern})
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := p.all.ExecuteTemplate(&b, name+".html", f); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, err := w.Write(b.Bytes())
+	if err != nil {
+		p.o.Logger.Debug("browser left", "error", err)
+	}
+	return nil
+}
+
+// fail sends a page that says what is wrong.
+func (p *Page) fail(w http.ResponseWriter, r *http.Request, v *visit, status int, message string) {
+	if err := p.send(w, v, status, "error", http.StatusText(status), message); err != nil {
+		p.o.Logger.Error("page failed", "path", r.URL.Path, "error", err)
+		http.Error(w, "the page failed", http.StatusInternalServerError)
+	}
+}
+
+// broken sends a page for an error of the API or the store.
+func (p *Page) broken(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+	var answer *client.Error
+	if errors.As(err, &answer) {
+		p.fail(w, r, v, answer.Status, answer.Message)
+		return
+	}
+	p.o.Logger.Error("page failed", "path", r.URL.Path, "error", err)
+	p.fail(w, r, v, http.StatusInternalServerError, "The page could not be made; the log of svc serve says why.")
+}

@@ -135,7 +135,8 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Show count, cost and latency of traces in a period",
-		Example: `  svc traces stats --period 7d --group-by agent`, Args: command.NoArgs,
+		Example: `  svc traces stats --period 7d --group-by agent
+  svc traces stats --since 2026-10-01 --until 2026-10-31T23:59:59Z --group-by tool`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.Client()
 			if err != nil {
@@ -152,6 +153,9 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 		},
 	}
 	command.EnumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
+	cmd.Flags().Var(command.TimeValue{Value: &q.Start, Now: r.Env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	cmd.Flags().Var(command.TimeValue{Value: &q.End, Now: r.Env.Now}, "until", "end of the period: a time, a date, or how long ago (default now)")
+	cmd.MarkFlagsMutuallyExclusive("period", "since")
 	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")

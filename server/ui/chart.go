@@ -112,7 +112,7 @@ func (c chart) describe() string {
 	if top == 0 {
 		return "All values are 0."
 	}
-	return fmt.Sprintf("%d values; the highest is %s, %s.", len(c.Parts), c.format(top), c.Parts[at].Name())
+	return fmt.Sprintf("%s; the highest is %s, %s.", display.Plural(len(c.Parts), "value", "values"), c.format(top), c.Parts[at].Name())
 }
 
 // tip returns the values of a part in words.

@@ -189,13 +189,15 @@ func TestFirstPage(t *testing.T) {
 //
 //	SVC_PAGE_TRACES=1000000 go test ./server/ui -run TestOverviewIsQuick -v
 //
-// With that many traces of 30 days, no period takes 50 ms. Without the variable there are few, and four times as long is
-// allowed, for slow machines and the race detector.
+// With that many traces of 30 days, the median of every period and grouping is below 50 ms, on a machine that does nothing
+// else. Without the variable there are few traces, and the time is not checked, because a busy machine or the race
+// detector can take any time: the number of requests is.
 func TestOverviewIsQuick(t *testing.T) {
-	n, most := 20_000, 200*time.Millisecond
+	n, runs, long := 5000, 1, false
 	if v, err := strconv.Atoi(os.Getenv("SVC_PAGE_TRACES")); err == nil {
-		n, most = v, 50*time.Millisecond
+		n, runs, long = v, 11, true
 	}
+	const most = 50 * time.Millisecond
 	r := newRig(t)
 	step := 30 * 24 * time.Hour / time.Duration(n)
 	for at := 0; at < n; at += 50_000 {
@@ -235,7 +237,7 @@ func TestOverviewIsQuick(t *testing.T) {
 		for _, by := range append([]string{""}, api.GroupBys...) {
 			var took []time.Duration
 			asked = 0
-			for range 11 {
+			for range runs {
 				q, _ := http.NewRequestWithContext(t.Context(), "GET", "/?period="+period.name+"&groupBy="+by, nil)
 				q.Host = "127.0.0.1:1"
 				q.AddCookie(&http.Cookie{Name: "svc-1", Value: "one." + cred.Key.ID + "." + secret})
@@ -248,12 +250,12 @@ func TestOverviewIsQuick(t *testing.T) {
 				}
 			}
 			slices.Sort(took)
-			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.name, display.Count(int64(n)), by, took[5].Seconds()*1e3, took[10].Seconds()*1e3)
-			if took[5] > most {
-				t.Errorf("%s by %q takes %v, want at most %v", period.name, by, took[5], most)
+			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.name, display.Count(int64(n)), by, took[runs/2].Seconds()*1e3, took[runs-1].Seconds()*1e3)
+			if long && took[runs/2] > most {
+				t.Errorf("%s by %q takes %v, want at most %v", period.name, by, took[runs/2], most)
 			}
-			if asked > 11*5 {
-				t.Errorf("%s by %q asks %d times", period.name, by, asked/11)
+			if asked > runs*5 {
+				t.Errorf("%s by %q asks the API %d times", period.name, by, asked/runs)
 			}
 		}
 	}

@@ -129,14 +129,10 @@ func (t *slasPage) violations(w, h int) []string {
 		if len(lines) >= h {
 			break
 		}
-		what := "p99 " + display.Millis(v.ActualP99Ms) + ", target " + display.Maybe(v.TargetP99Ms, display.Millis)
-		if v.ViolationType == "error_rate" {
-			what = "errors " + display.Percent(v.ActualErrorRate) + ", target " + display.Maybe(v.TargetErrorRate, display.Percent)
-		}
 		var l line
 		l.add(p.dim, " "+v.PeriodStart.UTC().Format("Jan 02 15:04")+" to "+v.PeriodEnd.UTC().Format("Jan 02 15:04")+"  ")
 		l.add(p.plain, fit(clean(v.SLAName), min(24, max(10, w/5)), false)+"  ")
-		l.add(p.bad, what)
+		l.add(p.bad, display.Missed(v))
 		lines = append(lines, l.fit(w))
 	}
 	return lines

@@ -1,5 +1,7 @@
 package display
 
+import "svc/store/api"
+
 // BudgetState returns the state of a budget of which a share is spent.
 func BudgetState(percent float64) Word {
 	switch {
@@ -54,4 +56,12 @@ func Maybe(v *float64, show func(float64) string) string {
 		return "-"
 	}
 	return show(*v)
+}
+
+// Missed says by how much a target was missed.
+func Missed(v api.SLAViolation) string {
+	if v.ViolationType == "error_rate" {
+		return "errors " + Percent(v.ActualErrorRate) + ", target " + Maybe(v.TargetErrorRate, Percent)
+	}
+	return "p99 " + Millis(v.ActualP99Ms) + ", target " + Maybe(v.TargetP99Ms, Millis)
 }

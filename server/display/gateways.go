@@ -43,6 +43,12 @@ func UpstreamState(state string) Word {
 	return Word{state, Dim}
 }
 
+// FailingFirst returns upstreams, those first that fail.
+func FailingFirst(upstreams []api.GatewayUpstream) []api.GatewayUpstream {
+	rank := map[string]int{"open": -2, "failing": -1}
+	return slices.SortedStableFunc(slices.Values(upstreams), func(a, b api.GatewayUpstream) int { return rank[a.State] - rank[b.State] })
+}
+
 // GatewayUpstreams counts the upstreams of an instance, those first that fail.
 func GatewayUpstreams(i api.GatewayInstance) Word {
 	counts := map[string]int{}

@@ -45,7 +45,7 @@ func listEvents(v *visit) error {
 	q := v.URL.Query()
 	of := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	d := eventsData{Actor: of("actor"), Object: of("object"), ObjectID: of("objectId"), Since: of("since"), Until: of("until"), Kinds: api.AuditObjectKinds}
-	asked := client.EventQuery{Page: client.Page{Limit: listed, After: q.Get("after")}, Actor: d.Actor, Object: d.Object, ObjectID: d.ObjectID}
+	asked := client.EventQuery{Page: client.Page{Limit: listedEvents, After: q.Get("after")}, Actor: d.Actor, Object: d.Object, ObjectID: d.ObjectID}
 	var ok [2]bool
 	asked.Since, ok[0] = day(d.Since, 0)
 	asked.Until, ok[1] = day(d.Until, 24*time.Hour-time.Microsecond)

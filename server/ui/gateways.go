@@ -12,6 +12,7 @@ import (
 // Bounds on what one page lists.
 const (
 	listed       = 100 // rows of a list
+	listedEvents = 50
 	listedChecks = 20
 	listedOfOne  = 20 // instances of one gateway
 )

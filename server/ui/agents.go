@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"svc/server/client"
 	"svc/store/api"
@@ -149,8 +150,8 @@ type statsPeriod struct {
 
 func agentPeriods(v *visit) []statsPeriod {
 	id := v.PathValue("id")
-	of := func(name, period string) statsPeriod {
-		return statsPeriod{client.StatsQuery{Period: period, AgentID: id}, name, query("agentId", id)}
+	of := func(name, period string, lasts time.Duration) statsPeriod {
+		return statsPeriod{client.StatsQuery{Period: period, AgentID: id}, name, query("agentId", id, "startDate", v.now.Add(-lasts).UTC().Format(time.RFC3339))}
 	}
-	return []statsPeriod{of("24 hours", "24h"), of("7 days", "7d")}
+	return []statsPeriod{of("24 hours", "24h", 24*time.Hour), of("7 days", "7d", 7*24*time.Hour)}
 }

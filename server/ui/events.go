@@ -41,6 +41,14 @@ func (e eventRow) Did() string {
 	return "changed"
 }
 
+// Kind is the kind of the object in words.
+func (e eventRow) Kind() string {
+	if word := map[string]string{"auditKey": "the key of the gateway", "refusedKey": "the gateway", "slaTarget": "SLA target"}[e.Object.Kind]; word != "" {
+		return word
+	}
+	return e.Object.Kind
+}
+
 func listEvents(v *visit) error {
 	q := v.URL.Query()
 	of := func(name string) string { return strings.TrimSpace(q.Get(name)) }

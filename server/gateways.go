@@ -200,24 +200,6 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 	return list, nil
 }
 
-func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayInstance, error) {
-	out := api.GatewayInstance{Signed: g.PublicKey != "", KeyID: g.KeyID, ReportedAt: g.ReportedAt.UTC(), SeenAt: g.SeenAt.UTC()}
-	if err := jsonv2.Unmarshal(g.Report, &out.GatewayReport); err != nil {
-		return out, err
-	}
-	out.Instance, out.Seq = g.Instance, g.Seq
-	out.Calls, out.Blocked, out.Failed, out.Audit.LastLine = g.Calls, g.Blocked, g.Failed, g.LastLine
-	switch {
-	case g.Stopped:
-		out.State = api.GatewayStopped
-	case g.Silent(now, began):
-		out.State = api.GatewaySilent
-	default:
-		out.State = api.GatewayRunning
-	}
-	return out, nil
-}
-
 // shorten leaves out upstreams and pending keys that take more than a number of bytes, upstreams that fail last.
 func shorten(g *api.GatewayInstance, most int) {
 	fails := func(u api.GatewayUpstream) int { return map[string]int{"open": -2, "failing": -1}[u.State] }
@@ -236,6 +218,24 @@ func fitting[L ~[]T, T any](list L, most int) L {
 		}
 	}
 	return list
+}
+
+func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayInstance, error) {
+	out := api.GatewayInstance{Signed: g.PublicKey != "", KeyID: g.KeyID, ReportedAt: g.ReportedAt.UTC(), SeenAt: g.SeenAt.UTC()}
+	if err := jsonv2.Unmarshal(g.Report, &out.GatewayReport); err != nil {
+		return out, err
+	}
+	out.Instance, out.Seq = g.Instance, g.Seq
+	out.Calls, out.Blocked, out.Failed, out.Audit.LastLine = g.Calls, g.Blocked, g.Failed, g.LastLine
+	switch {
+	case g.Stopped:
+		out.State = api.GatewayStopped
+	case g.Silent(now, began):
+		out.State = api.GatewaySilent
+	default:
+		out.State = api.GatewayRunning
+	}
+	return out, nil
 }
 
 // enforcers are the instances of gateways that count for who enforces a policy: those that run, and of a

@@ -167,7 +167,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.d.Serve("api", ln, s.cp.Handler(ln.Addr().String()), nil)
+	s.d.Serve("api", ln, s.cp.Handler("localhost", ln.Addr()), nil)
 	s.cp.Listens(ln.Addr())
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
 	s.cp.AddUpkeep(s.d)

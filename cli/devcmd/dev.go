@@ -84,6 +84,7 @@ type devStack struct {
 	vars     map[string]string
 	started  time.Time
 	shownDir string   // the data directory as it was given
+	link     string   // to the page, for one sign-in
 	context  string   // result of saving the context of 'svc dev'
 	moved    []string // servers that did not get their usual port
 }

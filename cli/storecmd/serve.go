@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	"svc/cli/command"
 	"svc/cli/daemon"
 	"svc/cli/process"
-	"svc/gateway/base/hostname"
 	"svc/server"
 	"svc/server/background"
 	"svc/server/pricing"
@@ -181,7 +181,8 @@ func (o *ServeOptions) webhooks(own func() []uint16) (post background.PostOption
 // onLoopback reports whether the API listens on a loopback address only, or the address is invalid.
 func (o *ServeOptions) onLoopback() bool {
 	host, _, err := net.SplitHostPort(o.listen)
-	return err != nil || hostname.IsLoopback(host)
+	ip := net.ParseIP(host)
+	return err != nil || strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // warnExposed logs a warning if keys would cross a network unencrypted.

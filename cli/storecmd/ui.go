@@ -54,7 +54,7 @@ The command uses the socket in the data directory of the running server.`,
 		},
 	}
 	so.addFlags(cmd)
-	cmd.Flags().StringVar(&in.Tenant, "tenant", "", "id or name of the tenant (default: the first one)")
+	cmd.Flags().StringVar(&in.Tenant, "tenant", DefaultTenant, "id or name of the tenant")
 	cmd.Flags().StringVar(&in.Key, "key", "", "id of the API key to act as (default: the tenant's bootstrap key)")
 	return cmd
 }
@@ -74,9 +74,6 @@ type pageLink struct {
 func (o storeOperator) pageLink(ctx context.Context, in linkRequest) (l pageLink, err error) {
 	if o.link == nil {
 		return l, errNoPage
-	}
-	if in.Tenant == "" {
-		in.Tenant = DefaultTenant
 	}
 	info, err := o.tenant(ctx, in.Tenant)
 	if err != nil {

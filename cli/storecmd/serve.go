@@ -106,7 +106,7 @@ certificate.`,
 	f.StringVar(&o.webhookProxy, "webhook-proxy", "", "HTTP proxy for messages to webhooks, http://host:3128; it resolves their names itself, so restrict it (default: none, also not from the environment)")
 	f.StringSliceVar(&o.webhookAllow, "webhook-allow", nil, "network that webhooks of all tenants may reach although it is not public, as CIDR or CIDR:PORT; comma-separated; also over http")
 	f.BoolVar(&o.UI, "ui", false, "also serve the page for browsers, at / of the same address")
-	f.StringSliceVar(&o.uiHosts, "ui-host", nil, "host under which a TLS proxy serves the page, such as svc.example or svc.example:8443; comma-separated")
+	f.StringSliceVar(&o.uiHosts, "ui-host", nil, "host under which a TLS proxy serves the page, such as svc.example or svc.example:8443; comma-separated; messages to webhooks link to the first")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
 	command.DurationFlag(f, &o.AuditRetention, "audit-retention", background.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")

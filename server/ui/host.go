@@ -154,22 +154,22 @@ func (p *Page) checkWrite(w http.ResponseWriter, r *http.Request, token string) 
 	return 0, ""
 }
 
-// client returns the address of a browser: that of the peer, or the one that the TLS proxy on the same host names.
-func (p *Page) client(r *http.Request) netip.Addr {
+// peer returns the address of a browser: that of the peer, or the one that the TLS proxy on the same host names.
+func (p *Page) peer(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	peer := ap.Addr().Unmap()
-	if values := r.Header.Values("X-Forwarded-For"); len(values) > 0 && peer.IsLoopback() && p.named(r.Host) {
+	addr := ap.Addr().Unmap()
+	if values := r.Header.Values("X-Forwarded-For"); len(values) > 0 && addr.IsLoopback() && p.named(r.Host) {
 		last := values[len(values)-1] // the proxy has added it; what stands before comes from the browser
 		last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
 		if addr, err := netip.ParseAddr(last); err == nil {
 			return addr.Unmap()
 		}
 	}
-	return peer
+	return addr
 }
 
 // subscriber is a browser's address as the window of wrong keys counts it.
-func (p *Page) subscriber(r *http.Request) string { return server.Subscriber(p.client(r)) }
+func (p *Page) subscriber(r *http.Request) string { return server.Subscriber(p.peer(r)) }

@@ -126,7 +126,7 @@ func (p *Page) spendLink(w http.ResponseWriter, r *http.Request) {
 	}
 	link, ok := p.spend(r.PostForm.Get("link"))
 	if !ok {
-		p.o.Logger.Warn("sign-in refused", "address", p.client(r).String(), "reason", "the link was used, is too old, or was never made")
+		p.o.Logger.Warn("sign-in refused", "address", p.peer(r).String(), "reason", "the link was used, is too old, or was never made")
 		p.showSignIn(w, r, http.StatusUnauthorized, linkSpent)
 		return
 	}

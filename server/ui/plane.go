@@ -12,8 +12,8 @@ import (
 	"svc/store"
 )
 
-// api returns a client of the API in this process, which acts with a credential.
-func (p *Page) api(find func(context.Context) (store.Credential, error)) *client.Client {
+// client returns a client of the API in this process, which acts with a credential.
+func (p *Page) client(find func(context.Context) (store.Credential, error)) *client.Client {
 	return client.New("http://localhost", "", client.WithTransport(&inProcess{p.o.API, find}))
 }
 

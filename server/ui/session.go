@@ -178,7 +178,7 @@ func (p *Page) refuseKey(w http.ResponseWriter, r *http.Request, problem string)
 		p.showSignIn(w, r, http.StatusTooManyRequests, "Too many wrong keys came from this address. Wait a minute; a right key is accepted at once.")
 		return
 	}
-	p.o.Logger.Warn("sign-in refused", "address", p.client(r).String(), "reason", problem)
+	p.o.Logger.Warn("sign-in refused", "address", p.peer(r).String(), "reason", problem)
 	p.showSignIn(w, r, http.StatusUnauthorized, problem)
 }
 
@@ -201,7 +201,7 @@ func (p *Page) begin(w http.ResponseWriter, r *http.Request, tenant, key, to, wi
 		p.broken(w, r, nil, err)
 		return
 	}
-	p.o.Logger.Info("signed in", "tenant", tenant, "key", key, "with", with, "address", p.client(r).String())
+	p.o.Logger.Info("signed in", "tenant", tenant, "key", key, "with", with, "address", p.peer(r).String())
 	p.setCookie(w, r, s)
 	http.Redirect(w, r, own(to), http.StatusSeeOther)
 }

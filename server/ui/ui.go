@@ -141,6 +141,7 @@ func (p *Page) dispatch(w http.ResponseWriter, r *http.Request, methods map[stri
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
+		r.Header.Del("Accept") // a stream would not end
 	}
 	if h, known := methods[method]; known {
 		h(w, r)
@@ -289,7 +290,7 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 		return
 	}
 	v := &visit{Request: r, w: w, page: p, at: pl, cred: cred, now: p.o.Now(), token: s.token()}
-	v.api = p.api(p.keep(s, cred))
+	v.api = p.client(p.keep(s, cred))
 	digest := s.digest()
 	if wait := p.requests.Take(string(digest[:]), v.now); wait > 0 {
 		setRetryAfter(w, wait)

@@ -220,6 +220,9 @@ func (c *call) enforcers() (enforcers, error) {
 	if err != nil {
 		return nil, err
 	}
+	if list == nil {
+		list = enforcers{}
+	}
 	signed := slices.ContainsFunc(list, func(g store.GatewayInstance) bool { return g.PublicKey != "" })
 	return slices.DeleteFunc(list, func(g store.GatewayInstance) bool {
 		return g.Stopped || g.Silent(c.now, c.server.began) || signed && g.PublicKey == ""
@@ -233,9 +236,11 @@ func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
 	switch {
 	case err != nil:
 		c.server.log.Warn("it was not checked whether gateways enforce the policy", "request_id", c.id, "error", err)
-	case !enabled || len(by) == 0: // without any gateway, enforcedBy says so
+	case !enabled || by == nil: // nobody should, or the key may not see who does
+	case len(by) == 0:
+		warnings = []string{"no gateway runs, so nobody enforces the policy: start one that has control_plane.governance.enabled"}
 	case !slices.ContainsFunc(by, func(g store.GatewayInstance) bool { return g.Governed }):
-		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set governance.enabled in their configuration", len(by))}
+		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set control_plane.governance.enabled in their configuration", len(by))}
 	}
 	return by, warnings
 }

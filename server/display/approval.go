@@ -79,3 +79,20 @@ func ArgumentNotes(a *api.ApprovalArgument) (notes []string) {
 	}
 	return notes
 }
+
+// DecisionAdvice returns what to do when a key may not decide, by the reason that the API gives; empty: it is not
+// known.
+func DecisionAdvice(message string) string {
+	for _, h := range decisionAdvice {
+		if strings.Contains(message, h.part) {
+			return h.advice
+		}
+	}
+	return ""
+}
+
+var decisionAdvice = [...]struct{ part, advice string }{
+	{"own call", "another person must decide, with a key of that person"},
+	{"who the caller is", "name the person with auth.keys[].owner or a token's claims, or set not_self: true in the rule"},
+	{"made after", "use a key that existed before the request, or let the caller ask again after the approval has ended"},
+}

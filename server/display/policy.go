@@ -72,3 +72,26 @@ func Enforced(by *api.EnforcedBy, fresh bool) (text, level string) {
 	}
 	return fmt.Sprintf("%s of %s", Count(int64(by.Gateways)), Count(int64(by.Of))), "warn"
 }
+
+// Governed counts the running instances of gateways, and those of them that enforce policies. Where instances sign
+// their reports, only those count, as in EnforcedBy. The list has stopped instances too.
+func Governed(list []api.Gateway) (n, of int) {
+	signed := false
+	for i := range list {
+		for j := range list[i].Instances {
+			signed = signed || list[i].Instances[j].Signed
+		}
+	}
+	for i := range list {
+		for j := range list[i].Instances {
+			g := &list[i].Instances[j]
+			if g.State != api.GatewayRunning || signed && !g.Signed {
+				continue
+			}
+			if of++; g.Governance.Enabled {
+				n++
+			}
+		}
+	}
+	return n, of
+}

@@ -229,6 +229,9 @@ func (c *call) enforcers() (enforcers, error) {
 	}), nil
 }
 
+// noGatewayRuns is the warning about a policy that no gateway can enforce.
+const noGatewayRuns = "no gateway runs, so nobody enforces policies: start one with control_plane.governance.enabled"
+
 // enforcing returns who may enforce a policy that is created or enabled, and a warning when nobody does. A store
 // that cannot be read gives neither.
 func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
@@ -238,7 +241,7 @@ func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
 		c.server.log.Warn("it was not checked whether gateways enforce the policy", "request_id", c.id, "error", err)
 	case !enabled || by == nil: // nobody should, or the key may not see who does
 	case len(by) == 0:
-		warnings = []string{"no gateway runs, so nobody enforces the policy: start one that has control_plane.governance.enabled"}
+		warnings = []string{noGatewayRuns}
 	case !slices.ContainsFunc(by, func(g store.GatewayInstance) bool { return g.Governed }):
 		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set control_plane.governance.enabled in their configuration", len(by))}
 	}

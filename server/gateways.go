@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -74,6 +76,7 @@ func (s *Server) reportGateway(c *call) error {
 	if err != nil {
 		return err
 	}
+	s.fleets.changed(c.tenant.ID(), &report)
 	return c.deleted()
 }
 
@@ -134,6 +137,7 @@ func (s *Server) forgetGateway(c *call) error {
 	if err := c.tenant.ForgetGateway(c.Context(), c.PathValue("name")); err != nil {
 		return err
 	}
+	s.fleets.changed(c.tenant.ID(), nil)
 	return c.deleted()
 }
 
@@ -207,26 +211,80 @@ func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayIn
 	return out, nil
 }
 
-// enforcers are the instances of gateways that count for who enforces a policy: those that run, and of a
-// tenant with signed reports only those that sign.
-type enforcers []store.GatewayInstance
+// enforcer is an instance of a gateway that counts for who enforces a policy.
+type enforcer struct {
+	instance, key string // key is the public key that signs its reports
+	governed      bool
+	revision      int64
+}
+
+// enforcers are the instances that count: those that run, and of a tenant with signed reports only those that sign.
+type enforcers []enforcer
+
+// fleetFor is how long it is remembered who enforces policies: all instances are read for it.
+const fleetFor = time.Second
+
+// fleets remembers the enforcers of tenants. The zero value is ready for use; it is safe for concurrent use.
+type fleets struct {
+	mu  sync.Mutex
+	all map[string]fleet
+}
+
+type fleet struct {
+	at time.Time
+	by enforcers
+}
+
+// get returns the enforcers of a tenant if they were read a moment ago.
+func (f *fleets) get(tenant string, now time.Time) (enforcers, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, ok := f.all[tenant]
+	return known.by, ok && now.Sub(known.at).Abs() < fleetFor
+}
+
+// set notes the enforcers of a tenant, and drops what is too old.
+func (f *fleets) set(tenant string, now time.Time, by enforcers) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.all, func(_ string, known fleet) bool { return now.Sub(known.at).Abs() >= fleetFor })
+	if f.all == nil {
+		f.all = map[string]fleet{}
+	}
+	f.all[tenant] = fleet{now, by}
+}
+
+// changed forgets the enforcers of a tenant unless a report, nil for another change, says what is known already.
+func (f *fleets) changed(tenant string, r *store.GatewayReport) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r == nil || r.Stopped || !slices.Contains(f.all[tenant].by, enforcer{r.Instance, r.PublicKey, r.Governed, r.Revision}) {
+		delete(f.all, tenant)
+	}
+}
 
 // enforcers returns those that count; nil for a key that may not see gateways.
 func (c *call) enforcers() (enforcers, error) {
 	if c.missingScope([]string{"traces:read"}) != "" {
 		return nil, nil
 	}
+	f := &c.server.fleets
+	if by, ok := f.get(c.tenant.ID(), c.now); ok {
+		return by, nil
+	}
 	list, err := c.tenant.ListGateways(c.Context())
 	if err != nil {
 		return nil, err
 	}
-	if list == nil {
-		list = enforcers{}
-	}
 	signed := slices.ContainsFunc(list, func(g store.GatewayInstance) bool { return g.PublicKey != "" })
-	return slices.DeleteFunc(list, func(g store.GatewayInstance) bool {
-		return g.Stopped || g.Silent(c.now, c.server.began) || signed && g.PublicKey == ""
-	}), nil
+	by := enforcers{}
+	for i := range list {
+		if g := &list[i]; !g.Stopped && !g.Silent(c.now, c.server.began) && (!signed || g.PublicKey != "") {
+			by = append(by, enforcer{g.Instance, g.PublicKey, g.Governed, g.Revision})
+		}
+	}
+	f.set(c.tenant.ID(), c.now, by)
+	return by, nil
 }
 
 // noGatewayRuns is the warning about a policy that no gateway can enforce.
@@ -242,7 +300,7 @@ func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
 	case !enabled || by == nil: // nobody should, or the key may not see who does
 	case len(by) == 0:
 		warnings = []string{noGatewayRuns}
-	case !slices.ContainsFunc(by, func(g store.GatewayInstance) bool { return g.Governed }):
+	case !slices.ContainsFunc(by, func(e enforcer) bool { return e.governed }):
 		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set control_plane.governance.enabled in their configuration", len(by))}
 	}
 	return by, warnings
@@ -255,7 +313,7 @@ func (e enforcers) of(p *store.Policy) *api.EnforcedBy {
 	}
 	out := &api.EnforcedBy{Of: len(e)}
 	for i := range e {
-		if e[i].Governed && e[i].Revision >= p.Revision {
+		if e[i].governed && e[i].revision >= p.Revision {
 			out.Gateways++
 		}
 	}

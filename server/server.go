@@ -98,6 +98,7 @@ type Server struct {
 	// Reports of gateways, per key and per instance.
 	allReports, reports *windows
 	refusedReports      retry.Repeats
+	fleets              fleets
 	began               time.Time // before it, this process has heard of no gateway
 	addresses           *windows  // requests per client address without a valid key
 	shared              SharedWindows

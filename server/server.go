@@ -67,6 +67,8 @@ type Options struct {
 	IdentitySecret string
 	// WebhookHTTP allows webhooks with http URLs, whose messages are sent to allowed addresses only.
 	WebhookHTTP bool
+	// PageHost is the name under which people reach the page; empty: messages have no links.
+	PageHost string
 	// Deliveries returns the number of messages to webhooks since the start by result, and how many
 	// wait; nil where this process sends none.
 	Deliveries func() background.DeliveryCounts
@@ -87,6 +89,7 @@ type Server struct {
 	log            *slog.Logger
 	identitySecret []byte
 	webhookHTTP    bool
+	pageHost       string
 	// refusedEvents bounds the log of refused deliveries.
 	refusedEvents refusedEvents
 
@@ -133,6 +136,7 @@ func New(o Options) (*Server, error) {
 		log:            o.Logger,
 		identitySecret: []byte(o.IdentitySecret),
 		webhookHTTP:    o.WebhookHTTP,
+		pageHost:       o.PageHost,
 		largePageSlots: make(chan struct{}, maxLongPages),
 		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}

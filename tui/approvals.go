@@ -125,15 +125,7 @@ func reasonsOf(r api.ApprovalRecord) string {
 
 // approval returns the status of an approval as a word and a color.
 func (p *styles) approval(status string) (string, style) {
-	switch status {
-	case api.ApprovalPending:
-		return "▲ pending", p.warn
-	case api.ApprovalGranted:
-		return "● granted", p.good
-	case api.ApprovalDenied:
-		return "✕ denied", p.bad
-	}
-	return "○ " + clean(status), p.dim
+	return p.word(display.ApprovalState(status))
 }
 
 // selfCheck colors a check that could not be made.

@@ -20,6 +20,19 @@ func Decisions(status string) []string {
 	return nil
 }
 
+// ApprovalState returns the status of an approval.
+func ApprovalState(status string) Word {
+	switch status {
+	case api.ApprovalPending:
+		return Word{"▲ pending", Warn}
+	case api.ApprovalGranted:
+		return Word{"● granted", Good}
+	case api.ApprovalDenied:
+		return Word{"✕ denied", Bad}
+	}
+	return Word{"○ " + status, Dim}
+}
+
 // ApprovalAge returns how long an approval has waited for a decision, or a grant for its use.
 func ApprovalAge(r *api.ApprovalRecord, now time.Time) string {
 	switch n := len(r.Decisions); {

@@ -1,7 +1,6 @@
 package display
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -54,23 +53,24 @@ func Condition(c *api.Condition) string {
 	return c.Type
 }
 
-// Enforced says how many of the running gateways enforce a policy, and whether that is good, warn or bad; both are
-// empty where it is not known, or nobody should. fresh is set shortly after a change: gateways report it within
-// 10 seconds.
-func Enforced(by *api.EnforcedBy, fresh bool) (text, level string) {
-	switch {
-	case by == nil:
-		return "", ""
-	case by.Of == 0:
-		return "no gateway runs", "warn"
-	case by.Gateways == by.Of:
-		return fmt.Sprintf("%s of %s", Count(int64(by.Gateways)), Count(int64(by.Of))), "good"
-	case fresh:
-		return fmt.Sprintf("%s of %s so far", Count(int64(by.Gateways)), Count(int64(by.Of))), "dim"
-	case by.Gateways == 0:
-		return "none of " + Count(int64(by.Of)), "bad"
+// Enforced says how many of the running gateways enforce a policy; empty where it is not known, or nobody should. fresh
+// is set shortly after a change: gateways report it within 10 seconds.
+func Enforced(by *api.EnforcedBy, fresh bool) Word {
+	if by == nil {
+		return Word{}
 	}
-	return fmt.Sprintf("%s of %s", Count(int64(by.Gateways)), Count(int64(by.Of))), "warn"
+	text := Count(int64(by.Gateways)) + " of " + Count(int64(by.Of))
+	switch {
+	case by.Of == 0:
+		return Word{"no gateway runs", Warn}
+	case by.Gateways == by.Of:
+		return Word{text, Good}
+	case fresh:
+		return Word{text + " so far", Dim}
+	case by.Gateways == 0:
+		return Word{"none of " + Count(int64(by.Of)), Bad}
+	}
+	return Word{text, Warn}
 }
 
 // Governed counts the running instances of gateways, and those of them that enforce policies. Where instances sign

@@ -33,14 +33,16 @@ type approvalsData struct {
 type approvalData struct {
 	*api.ApprovalRecord
 	now time.Time
-	// May reports whether the key of the session may decide, as far as that is known before it does.
-	May bool
+	// May reports whether the key of the session may decide, as far as that is known before it does, and Traces whether
+	// it may see traces.
+	May, Traces bool
 	// Decide is the decision that is confirmed on the page; empty: none.
 	Decide, Note, Problem string
 	Own                   string // id of the session's key
 }
 
 func (a approvalData) Why() []display.Reason { return display.Reasons(a.ApprovalRecord) }
+func (a approvalData) State() display.Word   { return display.ApprovalState(a.Status) }
 func (a approvalData) Age() string           { return display.ApprovalAge(a.ApprovalRecord, a.now) }
 func (a approvalData) Check() string         { return display.SelfCheck(a.SelfCheck) }
 func (a approvalData) Size() string          { return display.ArgumentsSize(a.ApprovalRecord) }
@@ -61,19 +63,6 @@ func (a approvalData) Ends() string {
 		return ""
 	}
 	return display.Span(a.ExpiresAt.Sub(a.now))
-}
-
-// Level is the class of the status.
-func (a approvalData) Level() string {
-	switch a.Status {
-	case api.ApprovalPending:
-		return "warn"
-	case api.ApprovalGranted:
-		return "good"
-	case api.ApprovalDenied:
-		return "bad"
-	}
-	return "dim"
 }
 
 // Means says what a status does to the call.
@@ -165,7 +154,8 @@ const changedApproval = "The approval has changed since you read it: it has othe
 // approval reads the approval of the path.
 func (v *visit) approval() (approvalData, error) {
 	r, err := v.api.GetApproval(v.Context(), v.PathValue("id"))
-	return approvalData{ApprovalRecord: &r, now: v.now, May: v.may("POST", "/api/approvals/{id}/decision"), Own: v.cred.Key.ID}, err
+	return approvalData{ApprovalRecord: &r, now: v.now, Own: v.cred.Key.ID,
+		May: v.may("POST", "/api/approvals/{id}/decision"), Traces: v.may("GET", "/api/traces")}, err
 }
 
 // decideApproval makes a decision about the version that the form was made for.

@@ -119,8 +119,10 @@ func TestApprovalRefusals(t *testing.T) {
 	w.get("/approvals").want(t, 200, `href="`+theirs+`"`, "!"+ours)
 	w.get(ours).want(t, 404)
 	w.post(ours, form...).want(t, 404)
-	w.get(theirs).want(t, 200, "a…b", "?decide=grant")
+	w.get(theirs).want(t, 200, "a…b", "?decide=grant", "!href=\"/traces")
 	w.post(theirs, form...).want(t, 303)
+	w.post(theirs, form...).want(t, 303) // a second click changes nothing
+	admin.post(theirs, form...).want(t, 409, "the approval is granted")
 	// Keys that may only read, or neither.
 	rd := r.signIn(reader)
 	rd.get("/approvals").want(t, 200, "!"+theirs)

@@ -42,16 +42,7 @@ func (p policyData) For() string  { return display.OnAgent(p.On) }
 // Observes reports whether the policy changes nothing: it only records what it matches.
 func (p policyData) Observes() bool { return p.Action == "warn" }
 
-// Enforcers says who enforces the policy, and EnforcersLevel is its class.
-func (p policyData) Enforcers() string {
-	text, _ := display.Enforced(p.EnforcedBy, p.fresh())
-	return text
-}
-
-func (p policyData) EnforcersLevel() string {
-	_, level := display.Enforced(p.EnforcedBy, p.fresh())
-	return level
-}
+func (p policyData) Enforcers() display.Word { return display.Enforced(p.EnforcedBy, p.fresh()) }
 
 // fresh reports whether gateways may not have reported the last change yet.
 func (p policyData) fresh() bool { return p.now.Sub(p.UpdatedAt) < time.Minute }

@@ -10,8 +10,8 @@ import (
 	"svc/store/api"
 )
 
-// hostile is a name that tries to be markup, a script and text of another direction.
-const hostile = `</bdi><script>alert(1)</script>" onmouseover="x" 'y' {{.Token}} ` + "\u202edrowssap\u2066\u200b\U000e0041\u00a0"
+// hostileName is a name that tries to be markup, a script and text of another direction.
+const hostileName = `</bdi><script>alert(1)</script>" onmouseover="x" 'y' {{.Token}} ` + "\u202edrowssap\u2066\u200b\U000e0041\u00a0"
 
 // approval asks for the approval of a call; change changes the request.
 func (r *rig) approval(gateway string, digest int, change func(*api.ApprovalRequest)) string {
@@ -154,7 +154,7 @@ func TestApprovalRefusals(t *testing.T) {
 func TestHostileApproval(t *testing.T) {
 	r := newRig(t)
 	gateway := r.key("ingest")
-	evil := strings.ReplaceAll(hostile, "\u00a0", "")
+	evil := strings.ReplaceAll(hostileName, "\u00a0", "")
 	long := evil + strings.Repeat("x", 300) + "THE END"
 	id := r.approval(gateway, 1, func(in *api.ApprovalRequest) {
 		in.Tool, in.AgentName, in.Principal, in.Client, in.Upstream, in.View, in.Gateway, in.Environment, in.RequestID = long, evil, long, evil, evil, evil, evil, evil, evil

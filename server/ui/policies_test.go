@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"svc/store"
+	"svc/store/api"
 )
 
 // policy makes a policy that blocks a tool; more are members of its body.
@@ -107,4 +110,38 @@ func TestPolicyAccess(t *testing.T) {
 	ask := w.get("/policies/"+id+"?change=disable").want(t, 200, "stop to enforce it within seconds")
 	w.post("/policies/"+id, "change", "disable", "etag", field(t, ask)).want(t, 303)
 	w.get("/policies/"+id+"?change=enable").want(t, 200, "Gateways that enforce policies do so within seconds")
+}
+
+// BenchmarkDecisionPages measures the pages of approvals and policies with 1,000 gateways, 250 open approvals with the
+// longest arguments, and 60 policies.
+func BenchmarkDecisionPages(b *testing.B) {
+	r := newRig(b)
+	for i := range store.MaxGatewayInstances {
+		report := store.GatewayReport{Gateway: fmt.Sprint("gateway-", i), Instance: fmt.Sprintf("%032x", i), Seq: 1, Governed: true, Report: []byte(`{}`)}
+		if err := r.store.Tenant("one").ReportGateway(b.Context(), report); err != nil {
+			b.Fatal(err)
+		}
+	}
+	gateway, policy, approval := r.key("ingest"), "", ""
+	for i := range 60 {
+		policy = r.policy(fmt.Sprint("policy ", i), "")
+	}
+	for i := range store.MaxOpenApprovalsKey {
+		approval = r.approval(gateway, i+1, func(in *api.ApprovalRequest) {
+			in.Principal, in.Arguments = fmt.Sprint("key:", i/10), nil
+			for j := range api.MaxApprovalArguments {
+				in.Arguments = append(in.Arguments, api.ApprovalArgument{Pointer: fmt.Sprint("/", j), Value: strings.Repeat("'", 1000)})
+			}
+		})
+	}
+	browser := r.signIn(r.admin)
+	for _, path := range []string{"/approvals", "/approvals/" + approval, "/policies", "/policies/" + policy} {
+		b.Run(strings.Trim(path, "/"), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				n = len(browser.get(path).want(b, 200).body)
+			}
+			b.ReportMetric(float64(n), "bytes")
+		})
+	}
 }

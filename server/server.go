@@ -68,6 +68,8 @@ type Options struct {
 	IdentitySecret string
 	// WebhookHTTP allows webhooks with http URLs, whose messages are sent to allowed addresses only.
 	WebhookHTTP bool
+	// PageHost is the name under which people reach the page; empty: messages have no links.
+	PageHost string
 	// Deliveries returns the number of messages to webhooks since the start by result, and how many
 	// wait; nil where this process sends none.
 	Deliveries func() background.DeliveryCounts
@@ -88,6 +90,7 @@ type Server struct {
 	log            *slog.Logger
 	identitySecret []byte
 	webhookHTTP    bool
+	pageHost       string
 	// refusedEvents bounds the log of refused deliveries.
 	refusedEvents refusedEvents
 
@@ -99,6 +102,7 @@ type Server struct {
 	// Reports of gateways, per key and per instance.
 	allReports, reports *windows
 	refusedReports      retry.Repeats
+	fleets              fleets
 	began               time.Time // before it, this process has heard of no gateway
 	addresses           *windows  // requests per client address without a valid key
 	shared              SharedWindows
@@ -133,6 +137,7 @@ func New(o Options) (*Server, error) {
 		log:            o.Logger,
 		identitySecret: []byte(o.IdentitySecret),
 		webhookHTTP:    o.WebhookHTTP,
+		pageHost:       o.PageHost,
 		largePageSlots: make(chan struct{}, maxLongPages),
 		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}

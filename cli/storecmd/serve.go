@@ -158,6 +158,14 @@ func (o *ServeOptions) check() error {
 	return nil
 }
 
+// pageHost returns the name under which people reach the page, for links in messages; empty: it is not known.
+func (o *ServeOptions) pageHost() string {
+	if !o.UI || len(o.uiHosts) == 0 {
+		return ""
+	}
+	return o.uiHosts[0]
+}
+
 // webhooks returns how messages are sent; own returns the ports of this process.
 func (o *ServeOptions) webhooks(own func() []uint16) (post background.PostOptions, err error) {
 	post.Own = own
@@ -337,9 +345,12 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if err != nil {
 		return err
 	}
-	p.sender = background.NewSender(p.upkeep(), background.NewPost(post))
+	sending := p.upkeep()
+	sending.PageHost = p.O.pageHost()
+	p.sender = background.NewSender(sending, background.NewPost(post))
 	p.Srv, err = server.New(server.Options{
 		WebhookHTTP:     len(post.Allow) > 0,
+		PageHost:        p.O.pageHost(),
 		Deliveries:      p.sender.Counts,
 		Writable:        p.prober.Err,
 		ClockJump:       p.retention.ClockJump,

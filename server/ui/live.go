@@ -27,6 +27,8 @@ var livePace = struct {
 // credential of the visit for that, because the session can end meanwhile.
 func liveTraces(v *visit) error {
 	if !strings.Contains(v.Header.Get("Accept"), "text/event-stream") { // a trace can have the id live
+		at := *v.at
+		at.title, v.at = "Trace", &at
 		v.SetPathValue("id", "live")
 		return showTrace(v)
 	}

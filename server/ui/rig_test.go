@@ -30,6 +30,7 @@ type rig struct {
 	store        store.Engine
 	url          string
 	api          *server.Server
+	page         *Page
 	passed       atomic.Int64 // time since epoch
 	admin, other string       // keys of scope api: of tenant one, of tenant two
 }
@@ -55,7 +56,8 @@ func newRig(t testing.TB) *rig {
 	r.api = api
 	ts := httptest.NewUnstartedServer(nil)
 	_, port, _ := strings.Cut(ts.Listener.Addr().String(), ":")
-	ts.Config.Handler = New(Options{API: api, Records: st, Name: "127.0.0.1", Port: port, Now: r.now})
+	r.page = New(Options{API: api, Records: st, Name: "127.0.0.1", Port: port, Now: r.now})
+	ts.Config.Handler = r.page
 	ts.Start()
 	t.Cleanup(ts.Close)
 	r.url = ts.URL

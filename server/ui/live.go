@@ -46,9 +46,7 @@ func liveTraces(v *visit) error {
 		return v.failLive(err)
 	}
 	defer stream.Close()
-	if conn, ok := v.w.(interface{ Identified() }); ok { // it may have more streams
-		conn.Identified()
-	}
+	identify(v.w)
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no")
 	l := &live{v: v, control: http.NewResponseController(v.w)}
@@ -71,6 +69,21 @@ func liveTraces(v *visit) error {
 		l.write([]byte("event: signedout\ndata:\n\n"))
 	}
 	return nil
+}
+
+// identify reports to the connection that its sender is known: it may have more streams.
+func identify(w http.ResponseWriter) {
+	for {
+		if conn, ok := w.(interface{ Identified() }); ok {
+			conn.Identified()
+			return
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = inner.Unwrap()
+	}
 }
 
 // failLive answers a stream that cannot begin, in one line that the script shows.

@@ -22,9 +22,14 @@ type traceData struct {
 	MayAgents, MayPolicies, MayApprovals bool
 }
 
-// Decision returns what was decided as a sentence.
-func (d traceData) Decision() string {
-	return strings.ToUpper(d.Why.Decision[:1]) + d.Why.Decision[1:] + "."
+// sentences returns the words of a decision for the page: longer than those of a cell, and the names in them cannot hide
+// anything.
+func sentences(w display.Why) display.Why {
+	w.Decision = strings.ToUpper(w.Decision[:1]) + w.Decision[1:] + "."
+	for _, s := range []*string{&w.Decision, &w.Cause, &w.Told, &w.Do} {
+		*s = visible(*s, false)
+	}
+	return w
 }
 
 // Share returns a part of the time of the trace in percent.
@@ -46,7 +51,7 @@ func showTrace(v *visit) error {
 		return err
 	}
 	d := display.DecisionOf(&t)
-	data := traceData{Trace: t, Outcome: d.Outcome, Class: classOf(d), Why: d.Why(),
+	data := traceData{Trace: t, Outcome: d.Outcome, Class: classOf(d), Why: sentences(d.Why()),
 		MayAgents: v.may("GET", "/api/agents/{id}"), MayPolicies: v.may("GET", "/api/policies/{id}"), MayApprovals: v.may("GET", "/api/approvals/{id}")}
 	data.Stages, data.Total = display.Waterfall(&t)
 	return v.show("trace", data)

@@ -152,6 +152,8 @@ func TestTracePage(t *testing.T) {
 	b.get("/traces/t1").want(t, 200, `Not approved; rule &#34;large payments&#34; asks for approval.`, "A person refused the call.", `The caller got the error &#34;approval_denied&#34;: a person refused this call.`, "What to do: ",
 		`href="/traces?ruleId=large&#43;payments"`, `href="/traces?sessionId=s&#43;1"`, `href="/approvals/apr_1"`, `href="/policies/pol_1"`, `href="/agents/agt_`, "1,200 in, 34 out", "100 read", "helpful", "0.75", "private", "untrusted", "req-1",
 		`<rect x="10" y="0" width="70" height="10" class="long"/>`, `class="rest"`, "70.0 %", "!style=")
+	r.traces(api.TraceInput{ID: "t2", AgentName: "bot", Status: "error", ErrorKind: "session_not_found", CreatedAt: r.now()})
+	b.get("/traces/t2").want(t, 200, "could not open it again.") // the end of a long cause
 	key, _ := r.teamKey("readers", "traces:read")
 	r.signIn(key).get("/traces/t1").want(t, 200, "this key may not see them", "!/approvals/apr_1", "!/policies/pol_1", "!/agents/agt_", `href="/traces?policyId=pol_1"`)
 }
@@ -159,7 +161,7 @@ func TestTracePage(t *testing.T) {
 // Names with markup, scripts, right-to-left marks and escapes are shown as text, wherever they come from.
 func TestHostileTraces(t *testing.T) {
 	r := newRig(t)
-	evil := "</bdi><script>alert(1)</script>\u202e\x1b[2J\r\n\ndata: x\n\"onload=\"x\" javascript:alert(1) 日本\u200b"
+	evil := "</bdi><script>alert(1)</script>\u202e\x1b[2J\r\n\ndata: x\n\"onload=\"x\" javascript:alert(1) 日本\u200b\ufe0f"
 	st := store.Trace{ID: "e1", AgentName: evil, Status: "error", Environment: evil, SessionID: evil, ModelProvider: evil, ModelName: evil, PIIDetected: []string{evil},
 		PoliciesFired: []store.PolicyFired{{ID: evil, Name: evil, Action: evil}}, ToolName: evil, RequestID: evil, Principal: evil, ClientName: evil, ClientVersion: evil, RuleID: evil, Reason: evil, ErrorKind: evil, Blocked: true,
 		Approval: store.TraceApproval{Status: "denied", ID: evil, By: evil}, Labels: []string{evil}, Sets: []string{evil}, Spans: []store.Span{{Stage: evil, Duration: time.Second}}, QualityScores: []store.QualityScore{{Scorer: evil, Score: 1}}, CreatedAt: r.now()}
@@ -174,7 +176,7 @@ func TestHostileTraces(t *testing.T) {
 	for i, got := range pages {
 		got.want(t, 200, "&lt;script&gt;", "!<script>alert", "!\"onload", `!href="javascript`)
 		if i != 2 { // which has it as it was typed, in a field of the form
-			got.want(t, 200, `\u{202E}`, `\u{1B}`, "!\u202e", "!\x1b", "!\u200b")
+			got.want(t, 200, `\u{202E}`, `\u{1B}`, "!\u202e", "!\x1b", "!\u200b", "!\ufe0f")
 		}
 	}
 	if strings.Count(row.data, "<tr>") != 1 || !strings.HasSuffix(row.data, "</tr>") {

@@ -133,7 +133,7 @@ func (l *live) pump(ctx context.Context, stream *client.TraceStream) {
 	}()
 	var rows []api.TraceItem // newest last
 	var last string
-	skipped := 0
+	most, skipped := tracesPage, 0 // what a browser missed while it was away comes at once
 	var due <-chan time.Time
 	for {
 		select {
@@ -147,7 +147,7 @@ func (l *live) pump(ctx context.Context, stream *client.TraceStream) {
 				}
 				continue
 			case !ev.moved && !l.listed[ev.Trace.ID]:
-				if rows = append(rows, ev.Trace); len(rows) > livePace.most {
+				if rows = append(rows, ev.Trace); len(rows) > most {
 					rows, skipped = rows[1:], skipped+1
 				}
 			}
@@ -158,7 +158,7 @@ func (l *live) pump(ctx context.Context, stream *client.TraceStream) {
 			if skipped > 0 && !l.write([]byte("event: skipped\ndata: "+strconv.Itoa(skipped)+"\n\n")) || !l.send("rows", last, rows) {
 				return
 			}
-			rows, skipped, due = nil, 0, nil
+			rows, most, skipped, due = nil, livePace.most, 0, nil
 		}
 	}
 }

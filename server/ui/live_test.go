@@ -7,15 +7,34 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"svc/server"
 	"svc/store/api"
 )
 
-// stream is an open stream of new rows.
+// second starts another server of the page over the store, which browsers use from then on.
+func (r *rig) second() (*server.Server, *Page) {
+	r.t.Helper()
+	srv, err := server.New(server.Options{Records: r.store, Traces: r.store, Now: r.now, RateLimit: 1_000_000, IngestRateLimit: 1_000_000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ts := httptest.NewUnstartedServer(nil)
+	_, port, _ := strings.Cut(ts.Listener.Addr().String(), ":")
+	page := New(Options{API: srv, Records: r.store, Name: "127.0.0.1", Port: port, Now: r.now})
+	ts.Config.Handler = page
+	ts.Start()
+	r.t.Cleanup(ts.Close)
+	r.url = ts.URL
+	return srv, page
+}
+
+// openStream is an open stream of new rows.
 type openStream struct {
 	t     testing.TB
 	lines *bufio.Reader
@@ -173,20 +192,21 @@ func TestLiveSkips(t *testing.T) {
 
 // An open stream ends with its session within a second and the pace of the API, however the session ends.
 func TestLiveEndsWithTheSession(t *testing.T) {
-	for name, end := range map[string]func(r *rig, b *browser, key, team string){
-		"signed out": func(r *rig, b *browser, _, _ string) { b.post("/signout") },
-		"12 hours":   func(r *rig, b *browser, _, _ string) { r.advance(13 * time.Hour) },
-		"key deleted": func(r *rig, b *browser, key, _ string) {
+	for name, end := range map[string]func(r *rig, srv *server.Server, b *browser, key, team string){
+		"signed out": func(_ *rig, _ *server.Server, b *browser, _, _ string) { b.post("/signout") },
+		"12 hours":   func(r *rig, _ *server.Server, _ *browser, _, _ string) { r.advance(13 * time.Hour) },
+		"key deleted": func(r *rig, _ *server.Server, _ *browser, key, _ string) {
 			r.decode(r.admin, "DELETE", "/api/keys/"+key, "", &struct{}{})
 		},
-		"scope lost": func(r *rig, b *browser, _, team string) {
+		"scope lost": func(r *rig, _ *server.Server, _ *browser, _, team string) {
 			r.ask(r.admin, "PUT", "/api/teams/"+team+"/scopes", `{"scopes":["agents:read"]}`)
 		},
-		"server stops": func(r *rig, b *browser, _, _ string) { r.api.Drain() },
+		"server stops": func(_ *rig, srv *server.Server, _ *browser, _, _ string) { srv.Drain() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
+			srv, _ := r.second()
 			secret, team := r.teamKey("readers", "traces:read", "agents:read")
 			b := r.signIn(secret)
 			s := b.live("/traces/live", "")
@@ -200,7 +220,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			end(r, b, id, team)
+			end(r, srv, b, id, team)
 			last := s.end()
 			if took := time.Since(began); took > 2500*time.Millisecond {
 				t.Errorf("ended after %v", took)
@@ -268,6 +288,7 @@ func TestSlowBrowser(t *testing.T) {
 	livePace.write = 200 * time.Millisecond
 	t.Cleanup(func() { livePace = usual })
 	r := newRig(t)
+	_, served := r.second()
 	b := r.signIn(r.admin)
 	u := strings.TrimPrefix(r.url, "http://")
 	page, browser := net.Pipe() // nothing is written that is not read
@@ -283,7 +304,7 @@ func TestSlowBrowser(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.page.ServeHTTP(&pipeWriter{page, http.Header{}}, req)
+		served.ServeHTTP(&pipeWriter{page, http.Header{}}, req)
 	}()
 	r.traces(r.someTraces(500)...)
 	select {

@@ -29,8 +29,6 @@ type rig struct {
 	t            testing.TB
 	store        store.Engine
 	url          string
-	api          *server.Server
-	page         *Page
 	passed       atomic.Int64 // time since epoch
 	admin, other string       // keys of scope api: of tenant one, of tenant two
 }
@@ -53,11 +51,9 @@ func newRig(t testing.TB) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.api = api
 	ts := httptest.NewUnstartedServer(nil)
 	_, port, _ := strings.Cut(ts.Listener.Addr().String(), ":")
-	r.page = New(Options{API: api, Records: st, Name: "127.0.0.1", Port: port, Now: r.now})
-	ts.Config.Handler = r.page
+	ts.Config.Handler = New(Options{API: api, Records: st, Name: "127.0.0.1", Port: port, Now: r.now})
 	ts.Start()
 	t.Cleanup(ts.Close)
 	r.url = ts.URL

@@ -41,12 +41,12 @@ type Options struct {
 	// Name is the host of the address at which the process listens, and Port its port, which the name of the cookie
 	// has. The page is served under that name too, under loopback names and under IP addresses.
 	Name, Port string
-	// TraceRetention is how long traces are kept; 0: forever.
-	TraceRetention time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger gets the messages for operators; nil means no logging.
 	Logger *slog.Logger
+	// TraceRetention is how long traces are kept; 0: forever.
+	TraceRetention time.Duration
 }
 
 // Page is the page of the control plane as an http.Handler. It is safe for concurrent use. Its only goroutines

@@ -50,8 +50,8 @@ type traceFilter struct {
 	Problems []string
 }
 
-// filterOf reads the filter of a request. The control plane checks it.
-func filterOf(v *visit) *traceFilter {
+// typedFilter reads the filter of a request. The control plane checks it.
+func typedFilter(v *visit) *traceFilter {
 	f := &traceFilter{typed: v.URL.Query()}
 	f.typed.Del("after")
 	for name, values := range f.typed {
@@ -175,7 +175,7 @@ func listTraces(v *visit) error {
 		http.Redirect(v.w, v.Request, path("traces", id), http.StatusSeeOther)
 		return nil
 	}
-	f, after := filterOf(v), v.FormValue("after")
+	f, after := typedFilter(v), v.FormValue("after")
 	f.typed.Del("id")
 	data := tracesData{traceFilter: f}
 	if len(f.Problems) == 0 {

@@ -54,38 +54,39 @@ type Why struct{ Decision, Cause, Told, Do string }
 
 // Why explains the decision.
 func (d *Decision) Why() Why {
-	w := d.words()
-	return Why{d.decided(), w.Cause, d.told(), w.Do}
+	cause, do := d.words()
+	return Why{d.decided(), cause, d.told(), do}
 }
 
-func (d *Decision) words() refusal.Words {
+// words returns why it was decided, and what to do.
+func (d *Decision) words() (cause, do string) {
 	if d.Listens && d.Outcome == Succeeded {
-		return refusal.Words{Cause: d.listened(), Do: "Nothing."}
+		return d.listened(), "Nothing."
 	}
 	if words, ok := refusal.WordsOf(d.ErrorKind); ok {
-		return words
+		return words.Cause, words.Do
 	}
 	switch {
 	case d.ErrorKind != "":
-		return refusal.Words{Cause: fmt.Sprintf("The error_kind %q is not known to this version of svc.", d.ErrorKind), Do: "Ask a version of svc that is as new as the gateway."}
+		return fmt.Sprintf("The error_kind %q is not known to this version of svc.", d.ErrorKind), "Ask a version of svc that is as new as the gateway."
 	case d.Outcome == Succeeded:
-		return refusal.Words{Cause: "The request was allowed and answered.", Do: "Nothing."}
+		return "The request was allowed and answered.", "Nothing."
 	case d.Rule == policy.DefaultDenyID:
-		return refusal.Words{Cause: "No rule matches the call, and default_action denies it.", Do: "Add a rule that allows it, if it is to be allowed; svc policy explain FILE --tool NAME shows how the rules decide."}
+		return "No rule matches the call, and default_action denies it.", "Add a rule that allows it, if it is to be allowed; svc policy explain FILE --tool NAME shows how the rules decide."
 	case d.Reason == refusal.Rate.Reason:
-		return refusal.Words{Cause: "The caller is over the limit of the rule.", Do: "Try again after the time in Retry-After, or raise tokens_per_second and burst of the rule."}
+		return "The caller is over the limit of the rule.", "Try again after the time in Retry-After, or raise tokens_per_second and burst of the rule."
 	case d.Outcome == Blocked && d.Verdict == string(guardrail.Reject):
-		return refusal.Words{Cause: fmt.Sprintf("The guardrail %q, which the rule asks, rejected the message.", d.Guardrail), Do: "Look at the log of the guardrail; if it is wrong, correct it, or let the rule match fewer messages."}
+		return fmt.Sprintf("The guardrail %q, which the rule asks, rejected the message.", d.Guardrail), "Look at the log of the guardrail; if it is wrong, correct it, or let the rule match fewer messages."
 	case d.Outcome == Blocked && d.Rule != "":
-		return refusal.Words{Cause: "The rule denies the call.", Do: "Do without the call, or change the rule; svc policy explain FILE --tool NAME shows how the rules decide."}
+		return "The rule denies the call.", "Do without the call, or change the rule; svc policy explain FILE --tool NAME shows how the rules decide."
 	case d.Outcome == Blocked && len(d.Policies) > 0:
-		return refusal.Words{Cause: "A policy of the control plane blocked the message.", Do: "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."}
+		return "A policy of the control plane blocked the message.", "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."
 	case d.Outcome == Blocked:
-		return refusal.Words{Cause: "The request was blocked; the producer of the trace did not give the reason.", Do: "Look at the producer's own log."}
+		return "The request was blocked; the producer of the trace did not give the reason.", "Look at the producer's own log."
 	case d.HTTPStatus >= 400:
-		return refusal.Words{Cause: fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", d.HTTPStatus), Do: "Look at the tool server."}
+		return fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", d.HTTPStatus), "Look at the tool server."
 	}
-	return refusal.Words{Cause: "The tool or its server answered with an error, which was passed on.", Do: "Look at the answer that the client got, and at the tool server."}
+	return "The tool or its server answered with an error, which was passed on.", "Look at the answer that the client got, and at the tool server."
 }
 
 // listened describes how a stream that a client opened to listen ended.

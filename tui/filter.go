@@ -187,7 +187,7 @@ func (r *row) field(name string) string {
 	case "rule":
 		return r.trace.RuleID
 	case "why":
-		return r.trace.Reason + " " + r.trace.ErrorKind
+		return r.why + " " + r.trace.Reason + " " + r.trace.ErrorKind
 	case "principal":
 		return r.trace.Principal
 	case "client":

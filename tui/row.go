@@ -17,6 +17,16 @@ const (
 	blocked
 )
 
+func outcomeOf(d *display.Decision) outcome {
+	switch d.Outcome {
+	case display.Blocked:
+		return blocked
+	case display.Failed:
+		return failed
+	}
+	return succeeded
+}
+
 func (o outcome) String() string { return [...]string{"ok", "failed", "blocked"}[o] }
 
 // row is a trace as the list shows it. Its strings are cleaned once.
@@ -26,7 +36,7 @@ type row struct {
 	outcome outcome
 
 	agent, tool, model, env, session, id string
-	policies, pii                        string
+	policies, pii, why                   string
 	ms, cost, tokens                     string
 	// text is the lower-case text that a term without a field is searched in.
 	text string
@@ -50,12 +60,8 @@ func newRow(ev Event) *row {
 	if r.agent == "" {
 		r.agent = clean(t.AgentID)
 	}
-	switch {
-	case t.Blocked:
-		r.outcome = blocked
-	case t.Status != "success":
-		r.outcome = failed
-	}
+	d := display.DecisionOf(&t)
+	r.outcome, r.why = outcomeOf(d), clean(d.Short())
 	if n := t.InputTokens + t.OutputTokens; n > 0 {
 		r.tokens = display.Short(float64(n))
 	} else if t.CostUSD == 0 {
@@ -70,7 +76,7 @@ func newRow(ev Event) *row {
 		fired = append(fired, name+":"+p.Action)
 	}
 	r.policies = clean(strings.Join(fired, ","))
-	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String(),
+	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String(), r.why,
 		clean(t.RuleID), clean(t.Reason), clean(t.ErrorKind), clean(t.Principal), clean(t.Client.String())}, "\x00"))
 	return r
 }

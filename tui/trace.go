@@ -161,6 +161,15 @@ func (t *tracePage) fields() []field {
 		{name: "Environment", value: display.OrDash(r.env)},
 		{name: "Injection", value: injection, style: injectionStyle},
 	}
+	if d := display.DecisionOf(&tr); d.Outcome != display.Succeeded {
+		w := d.Why()
+		for _, f := range []field{{name: "Why", value: w.Decision, style: p.of(r.outcome)}, {name: "Cause", value: w.Cause}, {name: "Caller got", value: w.Told}, {name: "What to do", value: w.Do}} {
+			if f.wide = true; f.value != "" {
+				f.value = clean(f.value)
+				fields = append(fields, f)
+			}
+		}
+	}
 	if r.pii != "" {
 		fields = append(fields, field{name: "PII", value: strings.ReplaceAll(r.pii, ",", ", "), style: p.warn, wide: true})
 	}

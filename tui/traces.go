@@ -61,6 +61,7 @@ func (t *tracesPage) columns() []column[*row] {
 		text("TOOL", 17, 40, 100, func(r *row) string { return display.OrDash(r.tool) }),
 		right(text("LATENCY", 8, 9, 70, func(r *row) string { return r.ms })),
 		right(text("COST", 8, 0, 50, func(r *row) string { return r.cost })),
+		{title: "WHY", min: 18, max: 44, priority: 45, cell: func(r *row, _ int) (string, style) { return r.why, p.of(r.outcome) }},
 		{title: "POLICIES", min: 18, max: 44, priority: 40, cell: func(r *row, _ int) (string, style) { return r.policies, p.warn }},
 		text("MODEL", 18, 36, 30, func(r *row) string { return r.model }),
 		right(text("TOKENS", 6, 0, 28, func(r *row) string { return r.tokens })),

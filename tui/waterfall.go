@@ -7,8 +7,7 @@ import (
 	"svc/server/display"
 )
 
-// waterfall draws the spans one after the other: they have a duration and an
-// order, but no start.
+// waterfall draws the spans one after the other.
 func (t *tracePage) waterfall(w int) []string {
 	p, tr := t.s.styles, t.trace()
 	if len(tr.Spans) == 0 {
@@ -21,11 +20,7 @@ func (t *tracePage) waterfall(w int) []string {
 		}
 		return []string{p.dim.paint(cut(" "+text, w))}
 	}
-	sum := 0.0
-	for _, s := range tr.Spans {
-		sum += s.DurationMs
-	}
-	total := max(tr.DurationMs, sum)
+	stages, total := display.Waterfall(&tr)
 	names := 8
 	for _, s := range tr.Spans {
 		names = max(names, min(28, width(clean(s.Stage))))
@@ -41,25 +36,19 @@ func (t *tracePage) waterfall(w int) []string {
 			l.add(style, stretch(from, ms, total, room))
 			l.add(p.faint, "│")
 		}
-		share := 0.0
-		if total > 0 {
-			share = 100 * ms / total
-		}
 		l.add(p.plain, fit(display.Millis(ms), 10, true))
-		l.add(p.dim, fit(display.Percent(share), 8, true))
+		l.add(p.dim, fit(display.Percent(display.Share(ms, total)), 8, true))
 		lines = append(lines, l.fit(w))
 	}
-	from := 0.0
-	for _, s := range tr.Spans {
+	for _, g := range stages {
 		style := p.accent
-		if total > 0 && s.DurationMs/total >= 0.5 {
+		switch {
+		case g.Rest:
+			style = p.faint
+		case g.Long:
 			style = p.warn
 		}
-		draw(clean(s.Stage), from, s.DurationMs, style)
-		from += s.DurationMs
-	}
-	if rest := total - sum; total > 0 && rest/total >= 0.01 {
-		draw("(rest)", from, rest, p.faint)
+		draw(clean(g.Name), g.From, g.Ms, style)
 	}
 	return lines
 }

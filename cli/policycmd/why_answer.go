@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"svc/cli/command"
 	"svc/gateway/audit"
-	"svc/gateway/policy"
-	"svc/gateway/policy/guardrail"
 	"svc/gateway/refusal"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -81,17 +79,11 @@ func countsText(m map[string]int) string {
 
 func ofTrace(t *api.Trace) *decidedRequest {
 	q := &decidedRequest{Request: t.RequestID, ID: t.ID, At: t.CreatedAt, Principal: t.Principal, Client: t.Client, Agent: t.AgentName,
-		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs, Outcome: t.Status,
+		Environment: t.Environment, Session: t.SessionID, Tool: t.ToolName, DurationMs: t.DurationMs,
 		Rule: t.RuleID, Reason: t.Reason, ErrorKind: t.ErrorKind, Approval: t.Approval, Labels: t.Labels, Sets: t.Sets, Policies: t.PoliciesFired}
-	if t.Status == "error" {
-		q.Outcome = "failed"
-	}
-	if t.Blocked {
-		q.Outcome = "blocked"
-	}
-	if n := len(t.Spans); n > 0 && t.Spans[n-1].Stage == audit.StageListening {
-		q.Listens = true
-		q.DurationMs += t.Spans[n-1].DurationMs
+	d := display.DecisionOf(t)
+	if q.Outcome, q.Listens = d.Outcome, d.Listens; q.Listens {
+		q.DurationMs += t.Spans[len(t.Spans)-1].DurationMs
 	}
 	return q
 }
@@ -133,92 +125,10 @@ type why struct {
 
 // explain describes the decision in words.
 func explain(q *decidedRequest) *why {
-	w := &why{decidedRequest: q, Decision: decisionWords(q)}
-	if q.Listens && q.Outcome == "success" {
-		w.Cause, w.Do = listenCause(q), "Nothing."
-		return w
-	}
-	if words, ok := refusal.WordsOf(q.ErrorKind); ok {
-		w.Cause, w.Do = words.Cause, words.Do
-		return w
-	}
-	switch {
-	case q.ErrorKind != "":
-		w.Cause, w.Do = fmt.Sprintf("The error_kind %q is not known to this version of svc.", q.ErrorKind), "Ask a version of svc that is as new as the gateway."
-	case q.Outcome == "success":
-		w.Cause, w.Do = "The request was allowed and answered.", "Nothing."
-	case q.Rule == policy.DefaultDenyID:
-		w.Cause, w.Do = "No rule matches the call, and default_action denies it.", "Add a rule that allows it, if it is to be allowed; svc policy explain FILE --tool NAME shows how the rules decide."
-	case q.Reason == refusal.Rate.Reason:
-		w.Cause, w.Do = "The caller is over the limit of the rule.", "Try again after the time in Retry-After, or raise tokens_per_second and burst of the rule."
-	case q.Outcome == "blocked" && q.Verdict == string(guardrail.Reject):
-		w.Cause, w.Do = fmt.Sprintf("The guardrail %q, which the rule asks, rejected the message.", q.Guardrail), "Look at the log of the guardrail; if it is wrong, correct it, or let the rule match fewer messages."
-	case q.Outcome == "blocked" && q.Rule != "":
-		w.Cause, w.Do = "The rule denies the call.", "Do without the call, or change the rule; svc policy explain FILE --tool NAME shows how the rules decide."
-	case q.Outcome == "blocked" && len(q.Policies) > 0:
-		w.Cause, w.Do = "A policy of the control plane blocked the message.", "svc policies get ID; if the policy is wrong, svc policies disable ID, or let it warn first."
-	case q.Outcome == "blocked":
-		w.Cause, w.Do = "The request was blocked; the producer of the trace did not give the reason.", "Look at the producer's own log."
-	case q.HTTPStatus >= 400:
-		w.Cause, w.Do = fmt.Sprintf("The tool server answered with the status %d, which the gateway passed on.", q.HTTPStatus), "Look at the tool server."
-	default:
-		w.Cause, w.Do = "The tool or its server answered with an error, which was passed on.", "Look at the answer that the client got, and at the tool server."
-	}
-	return w
-}
-
-// listenCause describes how a stream that a client opened to listen ended.
-func listenCause(q *decidedRequest) string {
-	end := "The tool server ended it."
-	switch {
-	case q.Open:
-		end = "It was still open when its gateway last wrote to the file, or the gateway was killed."
-	case q.ErrorKind == refusal.ClientClosed.Kind:
-		end = "The client closed it, which is how such a stream ends."
-	case q.ErrorKind == refusal.Shutdown.Kind:
-		end = "The gateway stopped; a client opens it again."
-	case q.ErrorKind != "":
-		words, _ := refusal.WordsOf(q.ErrorKind)
-		end = words.Cause
-	}
-	return "The client opened an event stream to listen; it carried no answer. " + end
-}
-
-// decisionWords describes what was decided, and by which rule or policy.
-func decisionWords(q *decidedRequest) string {
-	switch {
-	case q.Approval.Status != "" && strings.HasPrefix(q.ErrorKind, "approval_"):
-		if q.Rule == "" {
-			return "not approved; a policy asks for approval"
-		}
-		return fmt.Sprintf("not approved; rule %q asks for approval", q.Rule)
-	case q.Outcome == "blocked" && q.Rule == policy.DefaultDenyID:
-		return "blocked by default_action"
-	case q.Outcome == "blocked" && q.Rule != "":
-		return fmt.Sprintf("blocked by rule %q", q.Rule)
-	case q.Outcome == "blocked" && len(q.Policies) > 0:
-		return fmt.Sprintf("blocked by policy %q", cmp.Or(q.Policies[0].Name, q.Policies[0].ID))
-	case q.Outcome == "success" && q.Rule != "":
-		return fmt.Sprintf("allowed by rule %q", q.Rule)
-	case q.Outcome == "success":
-		return "allowed"
-	case q.Outcome == "failed" && q.Rule != "":
-		return fmt.Sprintf("%s; rule %q decided", failedWords(q), q.Rule)
-	case q.Outcome == "failed":
-		return failedWords(q)
-	}
-	return q.Outcome
-}
-
-// failedWords describes a request that failed: the gateway refused some of them with a status that
-// clients take for a decision.
-func failedWords(q *decidedRequest) string {
-	for _, r := range refusal.All() {
-		if q.ErrorKind != "" && r.Kind == q.ErrorKind && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
-			return "refused by the gateway"
-		}
-	}
-	return "failed, not blocked"
+	d := display.Decision{Outcome: q.Outcome, Rule: q.Rule, Reason: q.Reason, ErrorKind: q.ErrorKind, Approval: q.Approval, Policies: q.Policies,
+		Listens: q.Listens, Open: q.Open, HTTPStatus: q.HTTPStatus, Guardrail: q.Guardrail, Verdict: q.Verdict}
+	w := d.Why()
+	return &why{decidedRequest: q, Decision: w.Decision, Cause: w.Cause, Do: w.Do}
 }
 
 func writeWhy(w io.Writer, y *why) error {

@@ -87,25 +87,33 @@ func (c *Client) StreamTraces(ctx context.Context, f TraceFilter, lastEventID st
 // not even a keep-alive. The caller may open the stream again after LastEventID.
 func (s *TraceStream) Next() (TraceEvent, error) {
 	for {
-		data, err := s.event()
-		if err != nil && s.silent.Load() {
-			return TraceEvent{}, fmt.Errorf("the stream received no data: %w", context.DeadlineExceeded)
+		if ev, moved, err := s.Receive(); !moved || err != nil {
+			return ev, err
 		}
-		if err != nil {
-			return TraceEvent{}, err
-		}
-		if s.quiet != nil {
-			s.quiet.Reset(s.silence)
-		}
-		if len(data) == 0 {
-			continue // a comment, or an event that only moves the cursor
-		}
-		ev := TraceEvent{ID: s.lastID}
-		if err := json.Unmarshal(data, &ev.Trace); err != nil {
-			return TraceEvent{}, fmt.Errorf("event %q is not a trace: %w", s.lastID, err)
-		}
-		return ev, nil
 	}
+}
+
+// Receive is Next for callers that pass the stream on: it also returns when the control plane has sent a position without
+// a trace (moved), which it does at the start and at least every 15 s.
+func (s *TraceStream) Receive() (ev TraceEvent, moved bool, err error) {
+	data, err := s.event()
+	if err != nil && s.silent.Load() {
+		return TraceEvent{}, false, fmt.Errorf("the stream received no data: %w", context.DeadlineExceeded)
+	}
+	if err != nil {
+		return TraceEvent{}, false, err
+	}
+	if s.quiet != nil {
+		s.quiet.Reset(s.silence)
+	}
+	ev.ID = s.lastID
+	if len(data) == 0 {
+		return ev, true, nil // a comment, or an event that only moves the cursor
+	}
+	if err := json.Unmarshal(data, &ev.Trace); err != nil {
+		return TraceEvent{}, false, fmt.Errorf("event %q is not a trace: %w", s.lastID, err)
+	}
+	return ev, false, nil
 }
 
 // LastEventID is the id of the last event received, with or without a trace.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -34,16 +36,21 @@ type TraceFilter struct {
 	Principal         string
 	Client            string
 	RequestID         string
+	// Typed are parameters as a person typed them, by their names in the query string: they replace the fields, and the
+	// control plane checks them.
+	Typed url.Values
 }
 
 func (f TraceFilter) add(q query) query {
-	return q.set("agentId", f.AgentID).set("status", f.Status).set("environment", f.Environment).
+	q.set("agentId", f.AgentID).set("status", f.Status).set("environment", f.Environment).
 		moment("startDate", f.Start).moment("endDate", f.End).
 		number("minCostUsd", f.MinCostUSD).number("maxCostUsd", f.MaxCostUSD).
 		number("minInjectionScore", f.MinInjectionScore).number("minDurationMs", f.MinDurationMs).
 		set("sessionId", f.SessionID).set("agentName", f.AgentName).set("modelName", f.ModelName).
 		set("toolName", f.ToolName).set("ruleId", f.RuleID).set("policyId", f.PolicyID).set("pii", f.PII).
 		set("principal", f.Principal).set("client", f.Client).set("requestId", f.RequestID)
+	maps.Copy(q, query(f.Typed))
+	return q
 }
 
 // TraceQuery selects a page of a filtered list of traces.

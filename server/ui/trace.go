@@ -1,3 +1,93 @@
 package ui
 
-func showTrace(v *visit) error { return v.show("trace", nil) }
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"svc/server/client"
+	"svc/server/display"
+	"svc/store/api"
+)
+
+// traceData is what the page of a trace shows.
+type traceData struct {
+	api.Trace
+	Outcome, Class string
+	Why            display.Why
+	Stages         []display.Stage
+	Total          float64
+	// May* report whether the key of the session may see what the page links to.
+	MayAgents, MayPolicies, MayApprovals bool
+}
+
+// sentences returns the words of a decision for the page: longer than those of a cell, and the names in them cannot hide
+// anything.
+func sentences(w display.Why) display.Why {
+	w.Decision = strings.ToUpper(w.Decision[:1]) + w.Decision[1:] + "."
+	for _, s := range []*string{&w.Decision, &w.Cause, &w.Told, &w.Do} {
+		*s = visible(*s, false)
+	}
+	return w
+}
+
+// Share returns a part of the time of the trace in percent.
+func (d traceData) Share(ms float64) float64 { return display.Share(ms, d.Total) }
+
+// Bar returns the width of a stage in a picture that is 100 wide: the shortest one can still be seen.
+func (d traceData) Bar(s display.Stage) float64 { return max(0.5, d.Share(s.Ms)) }
+
+// At returns where a stage begins in that picture.
+func (d traceData) At(s display.Stage) float64 { return min(d.Share(s.From), 99.5) }
+
+func showTrace(v *visit) error {
+	id := v.PathValue("id")
+	t, err := v.api.GetTrace(v.Context(), id)
+	if isMissing(err) {
+		return v.findRequest(id)
+	}
+	if err != nil {
+		return err
+	}
+	d := display.DecisionOf(&t)
+	data := traceData{Trace: t, Outcome: d.Outcome, Class: classOf(d), Why: sentences(d.Why()),
+		MayAgents: v.may("GET", "/api/agents/{id}"), MayPolicies: v.may("GET", "/api/policies/{id}"), MayApprovals: v.may("GET", "/api/approvals/{id}")}
+	data.Stages, data.Total = display.Waterfall(&t)
+	return v.show("trace", data)
+}
+
+// findRequest shows the trace of a request id.
+func (v *visit) findRequest(id string) error {
+	page, err := v.api.ListTraces(v.Context(), client.TraceQuery{Page: client.Page{Limit: 1}, TraceFilter: client.TraceFilter{RequestID: id}})
+	var answer *client.Error
+	switch {
+	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest: // too long, or no text
+	case err != nil:
+		return err
+	case len(page.Data) > 0:
+		http.Redirect(v.w, v.Request, path("traces", page.Data[0].ID), http.StatusSeeOther)
+		return nil
+	}
+	kept := "Traces are not removed by their age."
+	if keep := v.page.o.TraceRetention; keep > 0 {
+		kept = "Traces are kept for " + spell(keep) + "."
+	}
+	v.page.fail(v.w, v.Request, v, http.StatusNotFound, "No trace has this id or request id. "+kept+
+		" Requests that a gateway refuses before it reads them have none: svc why ID --audit FILE searches its audit file.")
+	return nil
+}
+
+// spell returns a duration in words.
+func spell(d time.Duration) string {
+	if days := int(d / (24 * time.Hour)); d%(24*time.Hour) == 0 {
+		return display.Plural(days, "day", "days")
+	}
+	return display.Span(d)
+}
+
+// isMissing reports whether the API has no such thing.
+func isMissing(err error) bool {
+	var answer *client.Error
+	return errors.As(err, &answer) && answer.Status == http.StatusNotFound
+}

@@ -53,6 +53,8 @@ type Options struct {
 	Now func() time.Time
 	// Logger gets the messages for operators; nil means no logging.
 	Logger *slog.Logger
+	// TraceRetention is how long traces are kept; 0: forever.
+	TraceRetention time.Duration
 }
 
 // Page is the page of the control plane as an http.Handler. It is safe for concurrent use. Its only goroutines

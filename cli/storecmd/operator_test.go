@@ -35,7 +35,7 @@ func TestTheOperatorSocketAsksForItsSecret(t *testing.T) {
 	}
 	handler := operatorHandler(newStoreOperator(&countedStore{asked: &asked}, "", time.Now), secret)
 	for _, given := range []string{"", bearer, bearer + secret[1:], secret, bearer + secret + secret} {
-		for _, target := range []string{"GET /store", "GET /info", "GET /tenants", "POST /tenants", "POST /keys", "GET /backup"} {
+		for _, target := range []string{"GET /store", "GET /info", "GET /tenants", "POST /tenants", "POST /keys", "POST /links", "GET /backup"} {
 			method, path, _ := strings.Cut(target, " ")
 			r := httptest.NewRequest(method, path, strings.NewReader(`{"tenant":"default","name":"more"}`))
 			r.Header.Set("Authorization", given)

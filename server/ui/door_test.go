@@ -198,7 +198,7 @@ func TestCookie(t *testing.T) {
 		"no cookie": "", "empty": name + "=", "two": first + "; " + first, "another's beside it": name + "=two.key_1.X; " + first,
 		"another port": "svc-8081=" + value, "with the prefix of TLS": "__Host-" + first, "another tenant": name + "=two." + parts[1] + "." + parts[2],
 		"an unknown tenant": name + "=nobody." + parts[1] + "." + parts[2], "another key": name + "=one.key_x." + parts[2], "no key": name + "=one.." + parts[2],
-		"another secret": name + "=one." + parts[1] + ".X" + parts[2][1:], "a cut secret": first[:len(first)-1], "more": first + ".x", "a long one": first + strings.Repeat("x", 5000),
+		"another secret": name + "=one." + parts[1] + ".0" + parts[2][1:], "a cut secret": first[:len(first)-1], "more": first + ".x", "a long one": first + strings.Repeat("x", 5000),
 		"the API key as its secret": name + "=one." + parts[1] + "." + d.admin, "the API key": name + "=" + d.admin, "a zero byte": name + "=one.a\x00b." + parts[2],
 	} {
 		w := d.send(d.request("GET", "/policies?q=1", nil, "Cookie", cookie))
@@ -744,7 +744,7 @@ func TestStreamEndsWithItsSession(t *testing.T) {
 		if _, err := bufio.NewReader(resp.Body).WriteTo(&bytes.Buffer{}); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 1500*time.Millisecond {
+		if took := time.Since(began); took > 3*time.Second { // a second on an idle machine
 			t.Errorf("%s: the stream ended after %s", end, took)
 		}
 	}

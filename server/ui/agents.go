@@ -9,15 +9,20 @@ import (
 	"svc/store/api"
 )
 
+// Name is how a form calls the period, Title how people do.
+func (p period) Name() string  { return p.name }
+func (p period) Title() string { return p.title }
+
 // agentsData is what the list of agents shows.
 type agentsData struct {
-	Environment, Team, Period string // the filters
-	Periods                   []string
-	Teams                     []api.Team // nil: the key may not see teams
-	Stats                     bool       // the key may see traces
-	Rows                      []agentRow
-	Total                     int
-	Pages                     pager
+	Environment, Team string // the filters
+	Period            period
+	Periods           []period
+	Teams             []api.Team // nil: the key may not see teams
+	Stats             bool       // the key may see traces
+	Rows              []agentRow
+	Total             int
+	Pages             pager
 }
 
 // agentRow is an agent with its statistics, nil without traces.
@@ -42,9 +47,9 @@ func (v *visit) teams() (list []api.Team, names map[string]string, err error) {
 
 func listAgents(v *visit) error {
 	q := v.URL.Query()
-	d := agentsData{Environment: q.Get("environment"), Team: q.Get("teamId"), Period: q.Get("period"), Periods: api.StatsPeriods, Stats: v.may("GET", "/api/traces/stats")}
-	if !slices.Contains(d.Periods, d.Period) {
-		d.Period = api.DefaultStatsPeriod
+	d := agentsData{Environment: q.Get("environment"), Team: q.Get("teamId"), Period: periods[1], Periods: periods, Stats: v.may("GET", "/api/traces/stats")}
+	if i := slices.IndexFunc(periods, func(p period) bool { return p.name == q.Get("period") }); i >= 0 {
+		d.Period = periods[i]
 	}
 	teams, names, err := v.teams()
 	if err != nil {
@@ -57,7 +62,8 @@ func listAgents(v *visit) error {
 	}
 	of := map[string]*api.StatsGroup{}
 	if d.Stats {
-		stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Period: d.Period, GroupBy: "agent"})
+		from, to := d.Period.window(v.now)
+		stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Start: from, End: to.Add(-1), GroupBy: "agent"})
 		if err != nil {
 			return err
 		}
@@ -107,12 +113,14 @@ func showAgent(v *visit) error {
 	}
 	d := agentData{Agent: agent, TeamName: cmp.Or(names[agent.TeamID], agent.TeamID), Traces: v.may("GET", "/api/traces/stats"), Costs: v.may("GET", "/api/costs/budgets")}
 	if d.Traces {
-		for _, p := range agentPeriods(v) {
-			stats, err := v.api.TraceStats(v.Context(), p.StatsQuery)
+		for _, p := range periods[1:4] { // 24 hours, yesterday, 7 days
+			from, to := p.window(v.now)
+			stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Start: from, End: to.Add(-1), AgentID: id})
 			if err != nil {
 				return err
 			}
-			d.Stats = append(d.Stats, agentPeriod{p.name, p.query, stats.Summary})
+			within := query("agentId", id, "startDate", from.Format(time.RFC3339), "endDate", to.Add(-1).Format(time.RFC3339Nano))
+			d.Stats = append(d.Stats, agentPeriod{p.title, within, stats.Summary})
 		}
 	}
 	tools, err := v.api.ListAgentTools(v.Context(), id, client.Page{Limit: api.MaxLimit})
@@ -140,18 +148,4 @@ func showAgent(v *visit) error {
 		}
 	}
 	return v.show("agent", d)
-}
-
-// statsPeriod is a period of statistics, with the query that selects its traces.
-type statsPeriod struct {
-	client.StatsQuery
-	name, query string
-}
-
-func agentPeriods(v *visit) []statsPeriod {
-	id := v.PathValue("id")
-	of := func(name, period string, lasts time.Duration) statsPeriod {
-		return statsPeriod{client.StatsQuery{Period: period, AgentID: id}, name, query("agentId", id, "startDate", v.now.Add(-lasts).UTC().Format(time.RFC3339))}
-	}
-	return []statsPeriod{of("24 hours", "24h", 24*time.Hour), of("7 days", "7d", 7*24*time.Hour)}
 }

@@ -28,18 +28,7 @@ func init() {
 type pager struct{ First, Next string }
 
 // pager returns the links of a page that a cursor follows, empty for none.
-func (v *visit) pager(next string) (p pager) {
-	q := v.URL.Query()
-	if next != "" {
-		q.Set("after", next)
-		p.Next = "?" + q.Encode()
-	}
-	if v.URL.Query().Get("after") != "" {
-		q.Del("after")
-		p.First = "?" + q.Encode()
-	}
-	return p
-}
+func (v *visit) pager(next string) pager { return pager{v.firstPage(), v.pageAfter(next)} }
 
 // slice returns the rows that a page shows of a list that the API answers as a whole.
 func slice[T any](v *visit, list []T, most int) ([]T, pager) {

@@ -110,8 +110,8 @@ func TestManyGatewaysPage(t *testing.T) {
 	r := newRig(t)
 	r.fillGateways(250)
 	b := r.signIn(r.admin)
-	first := b.get("/gateways").want(t, 200, "250 gateways", "and 5 more", `href="?after=100" rel="next"`, `94 more</li>`)
-	last := b.get("/gateways?after=200&all=1").want(t, 200, "g0249", `href="?all=1">First page`, "!Next page")
+	first := b.get("/gateways").want(t, 200, "250 gateways", "and 5 more", `href="/gateways?after=100" rel="next"`, `94 more</li>`)
+	last := b.get("/gateways?after=200&all=1").want(t, 200, "g0249", `href="/gateways?all=1">First page`, "!Next page")
 	if n, m := strings.Count(first.body, "rowgroup"), strings.Count(last.body, "rowgroup"); n != 100 || m != 50 {
 		t.Errorf("%d rows, then %d", n, m)
 	}
@@ -138,9 +138,13 @@ func TestAgentsPage(t *testing.T) {
 	b.get("/agents").harmless(t).want(t, 200, "2 agents", "&lt;script&gt;", "$2.50", `<a href="/agents/`+id+`">`, "&lt;/option&gt;&lt;b&gt;team", "!<b>team")
 	b.get("/agents?environment=test").want(t, 200, "second", "1 agent with these filters", "!&lt;script&gt;")
 	b.get("/agents?environment="+url.QueryEscape(hostile)).want(t, 200, "!<script>alert", "No agent has these filters")
-	b.get("/agents?teamId="+team+"&period=7d").want(t, 200, "Traces 7d", "!second")
+	b.get("/agents?teamId="+team+"&period=7d").want(t, 200, "Traces, 7 d", "!second")
+	r.advance(24 * time.Hour)
+	r.signIn(r.admin).get("/agents?period=yesterday").want(t, 200, "Traces, Yesterday", "$2.50")
+	r.advance(-24 * time.Hour)
+	b = r.signIn(r.admin)
 	b.get("/agents?after=nonsense").want(t, 400, "invalid")
-	b.get("/agents/"+id).harmless(t).want(t, 200, "&lt;script&gt;", shownHostile[:20], `/traces?agentId=`+id, "a: &lt;b&gt;", "&lt;em&gt;limit", "$2.50 of $5.00", "24 hours", "&lt;u&gt;transfer", "toolName=%3Cu%3Etransfer%3C%2Fu%3E")
+	b.get("/agents/"+id).harmless(t).want(t, 200, "&lt;script&gt;", shownHostile[:20], `/traces?agentId=`+id, "a: &lt;b&gt;", "&lt;em&gt;limit", "$2.50 of $5.00", "24 h", "Yesterday", "startDate=2026-11-29T00%3A00%3A00Z", "&lt;u&gt;transfer", "toolName=%3Cu%3Etransfer%3C%2Fu%3E")
 	b.get("/agents/agt_unknown").want(t, 404)
 	b.get("/agents/%2e%2e").want(t, 404)
 	r.signIn(r.other).get("/agents/"+id).want(t, 404, "!script&gt;")
@@ -153,7 +157,7 @@ func TestAgentsPage(t *testing.T) {
 		r.ask(r.admin, "POST", "/api/agents", fmt.Sprintf(`{"name":"agent-%d"}`, i))
 	}
 	first := b.get("/agents").want(t, 200, "152 agents", `rel="next"`)
-	_, next, _ := strings.Cut(first.body, `<a href="?after=`)
+	_, next, _ := strings.Cut(first.body, `<a href="/agents?after=`)
 	next, _, _ = strings.Cut(next, `"`)
 	b.get("/agents?after="+next).want(t, 200, "First page", "!rel=\"next\"")
 }

@@ -92,7 +92,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/proto/otlp/...":           {"server/otlp", "gateway/audit", "gateway/telemetry"},
 	"google.golang.org/protobuf/...":               {"server/otlp", "gateway/audit", "gateway/telemetry"},
 	"github.com/prometheus/client_golang/...":      {"server", "gateway/telemetry"},
-	"github.com/go-json-experiment/json/...":       {"gateway/audit", "gateway/auth", "server", "store/api", "server/otlp"},
+	"github.com/go-json-experiment/json/...":       {"gateway/audit", "gateway/auth", "server", "server/client", "store/api", "server/otlp"},
 	"github.com/getkin/kin-openapi/...":            {},
 	"github.com/CycloneDX/cyclonedx-go":            {"cmd/sbom"},
 	"github.com/rogpeppe/go-internal/...":          {},

@@ -11,7 +11,7 @@ import (
 )
 
 // slowAnswer is the time after which a screen says that it waits for an answer.
-const slowAnswer = 450 * time.Millisecond
+const slowAnswer = 400 * time.Millisecond
 
 // result is the result of a command. It is applied in Update, which alone
 // changes the screens.

@@ -184,7 +184,7 @@ func TestRange(t *testing.T) {
 	s.Feed(events(0, 10)...)
 	s.View()
 	s.Key("w", "yesterday", "enter")
-	sees(t, s, " PAST ", "since:2026-11-01T00:00 until:2026-11-01T23:59:59", "▌ Nov 01 23:59")
+	sees(t, s, " PAST ", "since:2026-11-01 until:2026-11-01", "▌ Nov 01 23:59")
 	if q := plane.asked[0]; !q.Start.Equal(noon.Add(-36*time.Hour)) || !q.End.Equal(noon.Add(-12*time.Hour-time.Second)) {
 		t.Errorf("asked %+v", q)
 	}
@@ -205,16 +205,16 @@ func TestRange(t *testing.T) {
 func TestRangeTerms(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "last 2h": "since:2026-11-02T10:00", "90m": "since:2026-11-02T10:30", "last 2d": "since:2026-10-31T12:00",
-		"yesterday":                    "since:2026-11-01T00:00 until:2026-11-01T23:59:59",
-		"2026-10-30":                   "since:2026-10-30T00:00 until:2026-10-30T23:59:59",
+		"yesterday":                    "since:2026-11-01 until:2026-11-01",
+		"2026-10-30":                   "since:2026-10-30 until:2026-10-30",
 		"11:00..11:30":                 "since:2026-11-02T11:00 until:2026-11-02T11:30",
 		"..11:30:05":                   "until:2026-11-02T11:30:05",
 		"11:00 ..":                     "since:2026-11-02T11:00",
 		"3h..1h":                       "since:2026-11-02T09:00 until:2026-11-02T11:00",
-		"yesterday..":                  "since:2026-11-01T00:00",
-		"yesterday..9:00":              "since:2026-11-01T00:00 until:2026-11-01T09:00",
+		"yesterday..":                  "since:2026-11-01",
+		"yesterday..9:00":              "since:2026-11-01 until:2026-11-01T09:00",
 		"2026-10-30 14:00..15:00":      "since:2026-10-30T14:00 until:2026-10-30T15:00",
-		"2026-10-30T14:00..2026-10-31": "since:2026-10-30T14:00 until:2026-10-31T23:59:59",
+		"2026-10-30T14:00..2026-10-31": "since:2026-10-30T14:00 until:2026-10-31",
 		"2026-10-30T14:00:00+02:00..2026-10-31 1:00": "since:2026-10-30T12:00 until:2026-10-31T01:00",
 		"15:00..14:00": "", "14": "", "last": "", "-2h": "", "0d": "", "99999999999999999999d": "", "2026-02-30": "",
 	} {
@@ -321,5 +321,42 @@ func TestSlowAnswer(t *testing.T) {
 	l := loader[int]{have: true, busy: true, asked: noon.Add(-slowAnswer)}
 	if text, _ := l.state(s); text != "no answer yet, asked at 11:59:59 UTC" {
 		t.Errorf("%q", text)
+	}
+}
+
+// groupsPlane has a group of each kind.
+type groupsPlane struct {
+	Plane
+	asked []client.StatsQuery
+}
+
+func (p *groupsPlane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceStats, error) {
+	p.asked = append(p.asked, q)
+	name := "the " + q.GroupBy
+	g := api.StatsGroup{TraceCount: 7}
+	switch q.GroupBy {
+	case "tool":
+		g.ToolName = &name
+	case "rule":
+		g.RuleID = &name
+	default:
+		g.AgentName = &name
+	}
+	return api.TraceStats{Period: q.Period, Groups: []api.StatsGroup{g}}, nil
+}
+
+// The statistics of tools and of rules are reached with b, and their groups open the traces.
+func TestStatsOfToolsAndRules(t *testing.T) {
+	plane := &groupsPlane{}
+	s := NewScreen(Options{Output: io.Discard, Plane: plane, Now: func() time.Time { return noon }}, 150, 30)
+	for _, by := range []string{"tool", "rule"} {
+		for s.Key("s"); !strings.Contains(s.View(), "["+by+"]"); s.Key("b") {
+			if len(plane.asked) > 20 {
+				t.Fatalf("b does not come to %s:\n%s", by, s.View())
+			}
+		}
+		sees(t, s, "the "+by)
+		s.Key("enter")
+		sees(t, s, "match "+by+":\"the "+by+"\"")
 	}
 }

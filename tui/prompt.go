@@ -177,11 +177,13 @@ func rangeTerms(text string, now time.Time) (string, error) {
 	}
 	var terms []string
 	for _, term := range []struct {
-		name string
-		at   time.Time
-	}{{"since", since}, {"until", until}} {
+		name  string
+		at    time.Time
+		whole string // the time of a day that is shorter without it
+	}{{"since", since, "T00:00"}, {"until", until, "T23:59:59"}} {
 		if !term.at.IsZero() {
-			terms = append(terms, term.name+":"+strings.TrimSuffix(term.at.UTC().Format("2006-01-02T15:04:05"), ":00"))
+			text := strings.TrimSuffix(term.at.UTC().Format("2006-01-02T15:04:05"), ":00")
+			terms = append(terms, term.name+":"+strings.TrimSuffix(text, term.whole))
 		}
 	}
 	return strings.Join(terms, " "), nil

@@ -59,6 +59,9 @@ func (t *tracePage) tick() tea.Cmd {
 
 // step shows the next or previous trace that passes the filter.
 func (t *tracePage) step(by int) tea.Cmd {
+	if t.row.n == 0 { // it was found by its id, and is not in the list
+		return nil
+	}
 	m, at := t.traces.matches, t.traces.indexOf(t.row.n)
 	if by > 0 && (at >= len(m) || m[at] != t.row) {
 		by-- // the trace was removed from memory, so the search starts at its position

@@ -291,14 +291,18 @@ func (t *tracesPage) status(w int) string {
 	case t.filter.empty():
 		l.add(p.dim, " · "+display.Plural(t.history.len()+t.past(), "trace", "traces"))
 	case t.filter.ended(t.s.now()):
-		l.add(p.dim, " "+display.Count(int64(len(t.matches)))+" match ")
+		more := "+"
+		if t.older.end || t.s.plane == nil {
+			more = ""
+		}
+		l.add(p.dim, " "+display.Count(int64(len(t.matches)))+more+" match ")
 		l.add(p.accent, clean(t.text))
 	default:
 		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", display.Count(int64(len(t.matches))), display.Plural(max(t.history.len()+t.older.looked, len(t.matches)), "trace", "traces")))
 		l.add(p.accent, clean(t.text))
 	}
 	if t.filter.ended(t.s.now()) {
-		l.add(p.dim, " · w, enter: live again")
+		l.add(p.dim, " · w: live again")
 	}
 	if t.dropped > 0 {
 		l.add(p.warn, " · "+display.Count(int64(t.dropped))+" came too fast and are not shown")

@@ -148,7 +148,7 @@ func (p *Plane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceSta
 		return api.TraceStats{Period: q.Period, Groups: []api.StatsGroup{}}, p.Err
 	}
 	s := api.TraceStats{Period: q.Period, Summary: api.StatsSummary{
-		TotalTraces: 48213, SuccessCount: 46420, ErrorCount: 1793, ErrorRatePercent: 3.72, TotalInputTokens: 128_400_000, TotalOutputTokens: 17_900_000,
+		TotalTraces: 48213, SuccessCount: 46420, ErrorCount: 1793, BlockedCount: 1312, FailedCount: 481, ErrorRatePercent: 3.72, TotalInputTokens: 128_400_000, TotalOutputTokens: 17_900_000,
 		TotalCostUSD: 612.44, AvgDurationMs: 184.2, P50DurationMs: 96.4, P95DurationMs: 612.8, P99DurationMs: 1408.1,
 	}}
 	for i, g := range []struct {

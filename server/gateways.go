@@ -1,10 +1,9 @@
 package server
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -27,6 +26,10 @@ const behindAfter = time.Minute
 
 // refusedReportEvery is the time between two log lines about refused reports.
 const refusedReportEvery = time.Minute
+
+// maxGatewayLists bounds the upstreams and pending keys in an answer about gateways, in bytes: reports of 1,000
+// instances have up to 64 MB of them. Each instance has its share.
+const maxGatewayLists = 4 << 20
 
 // reportGateway serves PUT /api/gateways/{name}: a process of a gateway reports itself.
 func (s *Server) reportGateway(c *call) error {
@@ -149,6 +152,14 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 		return nil, err
 	}
 	changed := c.now.Sub(time.UnixMilli(revision)) > behindAfter
+	instances = slices.DeleteFunc(instances, func(g store.GatewayInstance) bool { return name != "" && name != g.Gateway })
+	share, total := math.MaxInt, 0
+	for i := range instances {
+		total += len(instances[i].Report)
+	}
+	if total > maxGatewayLists {
+		share = maxGatewayLists / len(instances)
+	}
 	list := []api.Gateway{}
 	for len(instances) > 0 {
 		n := slices.IndexFunc(instances, func(g store.GatewayInstance) bool { return g.Gateway != instances[0].Gateway })
@@ -157,9 +168,6 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 		}
 		of := instances[:n]
 		instances = instances[n:]
-		if name != "" && name != of[0].Gateway {
-			continue
-		}
 		out := api.Gateway{Name: of[0].Gateway, State: api.GatewayStopped}
 		if running, silent := store.GatewayRuns(of, c.now, s.began); running > 0 {
 			out.State = api.GatewayRunning
@@ -179,6 +187,9 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 			if err != nil {
 				return nil, fmt.Errorf("gateway %q: %w", g.Gateway, err)
 			}
+			if len(g.Report) > share {
+				shorten(&shown, share)
+			}
 			shown.Behind = changed && g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
 			out.Instances = append(out.Instances, shown)
 		}
@@ -189,9 +200,29 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 	return list, nil
 }
 
+// shorten leaves out upstreams and pending keys that take more than a number of bytes, upstreams that fail last.
+func shorten(g *api.GatewayInstance, most int) {
+	fails := func(u api.GatewayUpstream) int { return map[string]int{"open": -2, "failing": -1}[u.State] }
+	slices.SortStableFunc(g.Upstreams, func(a, b api.GatewayUpstream) int { return fails(a) - fails(b) })
+	was := len(g.Upstreams) + len(g.RestartPending)
+	g.RestartPending = fitting(g.RestartPending, most/4)
+	g.Upstreams = fitting(g.Upstreams, most/4*3)
+	g.LeftOut = was - len(g.Upstreams) - len(g.RestartPending)
+}
+
+// fitting returns the first items of a list whose JSON fits in a number of bytes.
+func fitting[L ~[]T, T any](list L, most int) L {
+	for i := range list {
+		if most -= len(encode(list[i])) + 1; most < 0 {
+			return slices.Clone(list[:i])
+		}
+	}
+	return list
+}
+
 func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayInstance, error) {
 	out := api.GatewayInstance{Signed: g.PublicKey != "", KeyID: g.KeyID, ReportedAt: g.ReportedAt.UTC(), SeenAt: g.SeenAt.UTC()}
-	if err := json.NewDecoder(bytes.NewReader(g.Report)).Decode(&out.GatewayReport); err != nil {
+	if err := jsonv2.Unmarshal(g.Report, &out.GatewayReport); err != nil {
 		return out, err
 	}
 	out.Instance, out.Seq = g.Instance, g.Seq

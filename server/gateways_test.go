@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,61 @@ func TestGatewayReportsAreBounded(t *testing.T) {
 	}
 	another, _ := r.key(r.admin, "ingest")
 	r.ask(another, "PUT", "/api/gateways/g", reportBody(3, 1)).want(200)
+}
+
+// TestManyLargeReports: answers about gateways stay so small that the page, the screens and the commands can use them,
+// have what fails, and say how much they leave out. One gateway is whole.
+func TestManyLargeReports(t *testing.T) {
+	r := newRig(t)
+	gateway, _ := r.key(r.admin, "ingest")
+	upstreams := strings.Repeat(fmt.Sprintf(`{"name":%q,"state":"ok","revision":""},`, strings.Repeat("<", 200)), api.MaxGatewayUpstreams-30) // each < is \u003c in an answer
+	pending := strings.Repeat(`"upstreams.bank.url",`, api.MaxGatewayPending-1)
+	const large = 60
+	for i := range large + 1 {
+		body := strings.Replace(reportBody(i+1, 1), `"restartPending":[`, `"restartPending":[`+pending+`"last"`, 1)
+		if i < large {
+			body = strings.Replace(body, `"upstreams":[`, `"upstreams":[`+upstreams+`{"name":"shop","state":"failing","revision":""},`, 1)
+		}
+		r.ask(gateway, "PUT", fmt.Sprintf("/api/gateways/g%02d", i), body).want(200)
+	}
+	answer := r.ask(r.admin, "GET", "/api/gateways", "").want(200)
+	if len(answer.raw) > maxGatewayLists*5/4 || len(answer.raw) < maxGatewayLists/2 {
+		t.Errorf("the list has %d bytes", len(answer.raw))
+	}
+	for i, g := range answer.list() {
+		in := toObject(t, g["instances"].([]any)[0])
+		shown := len(in["upstreams"].([]any)) + len(in["restartPending"].([]any))
+		if i == large {
+			if _, has := in["leftOut"]; has || shown != 1+api.MaxGatewayPending {
+				t.Errorf("a small report has %d, left out %v", shown, in["leftOut"])
+			}
+			break
+		}
+		if first := toObject(t, in["upstreams"].([]any)[0]); first["name"] != "shop" || in["leftOut"] != float64(api.MaxGatewayUpstreams-28+api.MaxGatewayPending-shown) {
+			t.Fatalf("%v of %d, left out %v", first, shown, in["leftOut"])
+		}
+	}
+	one := toObject(t, r.ask(r.admin, "GET", "/api/gateways/g00", "").want(200).data()["instances"].([]any)[0])
+	if _, has := one["leftOut"]; has || len(one["upstreams"].([]any)) != api.MaxGatewayUpstreams-28 {
+		t.Errorf("one gateway has %d upstreams, left out %v", len(one["upstreams"].([]any)), one["leftOut"])
+	}
+}
+
+// BenchmarkManyLargeReports lists 1,000 gateways with reports of 60 KB.
+func BenchmarkManyLargeReports(b *testing.B) {
+	r := newRig(b)
+	gateway, _ := r.key(r.admin, "ingest")
+	upstreams := strings.Repeat(fmt.Sprintf(`{"name":%q,"state":"ok","revision":"2026-07-28"},`, strings.Repeat("n", 180)), api.MaxGatewayUpstreams-1)
+	for i := range store.MaxGatewayInstances {
+		r.ask(gateway, "PUT", fmt.Sprintf("/api/gateways/g%03d", i), strings.Replace(reportBody(i+1, 1), `"upstreams":[`, `"upstreams":[`+upstreams, 1)).want(200)
+	}
+	for b.Loop() {
+		req := httptest.NewRequest("GET", "/api/gateways", nil)
+		req.Header.Set("Authorization", "Bearer "+r.admin)
+		w := httptest.NewRecorder()
+		r.srv.ServeHTTP(w, req)
+		b.ReportMetric(float64(w.Body.Len()), "B/answer")
+	}
 }
 
 // TestSignedReports: the first key binds a name, and what it has signed is not replaced by what it has not.

@@ -118,7 +118,7 @@ func routes() []route {
 		{method: "POST", path: "/api/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestTraces},
 		{method: "GET", path: "/api/traces/export", keys: readers, team: []string{"traces:read"}, query: []string{"format", "agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore", "sessionId", "agentName", "modelName", "toolName", "ruleId", "policyId", "pii", "minDurationMs", "principal", "client", "requestId"}, handle: (*Server).exportTraces},
 		{method: "GET", path: "/api/traces/{id}", keys: readers, team: []string{"traces:read"}, handle: (*Server).getTrace},
-		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "agentId", "groupBy"}, handle: (*Server).traceStats},
+		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "startDate", "endDate", "parts", "agentId", "groupBy"}, handle: (*Server).traceStats},
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, query: []string{"agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore", "sessionId", "agentName", "modelName", "toolName", "ruleId", "policyId", "pii", "minDurationMs", "principal", "client", "requestId"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
 		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, query: []string{"wait", "gateway"}, handle: (*Server).governance},

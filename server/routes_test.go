@@ -345,7 +345,7 @@ func TestUnknownRouteBeforePermission(t *testing.T) {
 // id; likewise the other literal segments beside an id.
 func TestLiteralPathsWin(t *testing.T) {
 	r := newRig(t)
-	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
+	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "from", "to", "summary", "groups")
 	r.ask(r.admin, "GET", "/api/policies/templates", "").want(200).object().has(t, "data")
 	r.ask(r.admin, "GET", "/api/costs/sla/violations", "").want(200).object().has(t, "data", "total")
 }

@@ -16,7 +16,7 @@ import (
 func TestStatsOfNothing(t *testing.T) {
 	r := newRig(t)
 	a := r.ask(r.admin, "GET", "/api/traces/stats", "").want(200)
-	o := a.object().has(t, "period", "summary", "groups").is(t, "period", "24h")
+	o := a.object().has(t, "period", "from", "to", "summary", "groups").is(t, "period", "24h")
 	if !strings.Contains(string(a.raw), `"groups":[]`) {
 		t.Errorf("groups of nothing: %s", a.raw)
 	}
@@ -175,4 +175,48 @@ func TestStatsOfOneAgent(t *testing.T) {
 	all := seed(r)
 	o := r.ask(r.admin, "GET", "/api/traces/stats?agentId="+all[1].AgentID, "").want(200).object()
 	toObject(t, o["summary"]).is(t, "totalTraces", 60)
+}
+
+// A window is that of startDate and endDate, both inclusive, and its parts have each trace once.
+func TestStatsWindow(t *testing.T) {
+	r := newRig(t)
+	all := seed(r) // one each minute of the last two hours
+	stamp := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+	from, to := all[30].CreatedAt, all[89].CreatedAt
+	for _, parts := range []int{1, 2, 7, 59, 60} {
+		o := r.ask(r.admin, "GET", fmt.Sprintf("/api/traces/stats?startDate=%s&endDate=%s&parts=%d&groupBy=agent", stamp(from), stamp(to), parts), "").want(200).object()
+		if _, some := o["period"]; some {
+			t.Error("a query with dates has a period")
+		}
+		o.is(t, "from", stamp(from), "to", stamp(to.Add(time.Minute)))
+		toObject(t, o["summary"]).is(t, "totalTraces", 60)
+		list := o["parts"].([]any)
+		if len(list) != parts {
+			t.Errorf("%d parts became %d", parts, len(list))
+		}
+		n, at := 0.0, stamp(from)
+		for _, v := range list {
+			p := toObject(t, v)
+			p.is(t, "from", at)
+			at, n = p["to"].(string), n+p["totalTraces"].(float64)
+		}
+		if n != 60 || at != stamp(to.Add(time.Minute)) {
+			t.Errorf("%d parts have %v traces until %v", parts, n, at)
+		}
+	}
+	// Parts are at least a minute.
+	short := r.ask(r.admin, "GET", "/api/traces/stats?parts=60&startDate="+stamp(from)+"&endDate="+stamp(from.Add(150*time.Second)), "").want(200).object()
+	if n := len(short["parts"].([]any)); n != 3 {
+		t.Errorf("60 parts of 2.5 minutes became %d", n)
+	}
+	toObject(t, r.ask(r.admin, "GET", "/api/traces/stats?startDate="+stamp(from), "").want(200).object()["summary"]).is(t, "totalTraces", 90)
+	if got := r.ask(r.admin, "GET", "/api/traces/stats?parts=24", "").want(200).object().is(t, "period", "24h")["parts"].([]any); len(got) != 24 {
+		t.Errorf("24 parts of 24 h became %d", len(got))
+	}
+	for query, field := range map[string]string{
+		"period=1h&startDate=2026-01-01": "period", "endDate=2026-01-01": "startDate", "startDate=2026-01-02&endDate=2026-01-01": "startDate",
+		"startDate=2024-01-01&endDate=2026-01-01": "startDate", "startDate=soon": "startDate", "parts=0": "parts", "parts=61": "parts", "parts=x": "parts", "parts=": "parts",
+	} {
+		r.ask(r.admin, "GET", "/api/traces/stats?"+query, "").wantDetail(field)
+	}
 }

@@ -64,7 +64,7 @@ func TestTraceNotFound(t *testing.T) {
 func TestTraceNamedStats(t *testing.T) {
 	r := newRig(t)
 	r.ask(r.admin, "POST", "/api/traces", `{"id":"stats","agentName":"a","status":"success"}`).wantDetail("id")
-	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "summary", "groups")
+	r.ask(r.admin, "GET", "/api/traces/stats", "").want(200).object().has(t, "period", "from", "to", "summary", "groups")
 }
 
 // seed stores 120 traces that differ in all fields with a filter.

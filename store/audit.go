@@ -53,6 +53,8 @@ type AuditKey struct {
 	Gateway   string
 	PublicKey string
 	BoundAt   time.Time
+	// HeardAt is when a process of the gateway last reported that was removed from the list since then.
+	HeardAt time.Time `json:",omitzero"`
 	// Offered are at most MaxOfferedKeys rejected keys, oldest first. A newer key
 	// replaces the last one.
 	Offered []OfferedKey

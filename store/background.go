@@ -139,7 +139,9 @@ type RetentionBounds struct {
 	// before ApprovalArguments.
 	Approvals, ApprovalArguments time.Time
 	Deliveries                   time.Time // deliveries of webhooks queued before it; those that wait too
-	Gateways                     time.Time // processes of gateways whose last report is older
+	// Gateways removes processes of gateways whose last report is older. The name of a gateway that is not known
+	// since then is no longer bound to its key, unless it has audit heads, or another key was refused.
+	Gateways time.Time
 	// AuditEvents created before it are removed, oldest first.
 	AuditEvents time.Time
 	// Answers of Idempotency are removed when they have expired before it and by the store's

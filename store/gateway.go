@@ -101,7 +101,8 @@ type Gateways interface {
 	// ListGateways returns all processes, sorted by the name of the gateway and the instance.
 	ListGateways(ctx context.Context) ([]GatewayInstance, error)
 	// ForgetGateway removes all processes of a gateway, or returns NotFound. The key of its name stays
-	// bound; a process that still runs is known again with its next report.
+	// bound, for GatewayKept or for ever: see ApplyRetention. A process that still runs is known again with
+	// its next report.
 	ForgetGateway(ctx context.Context, gateway string) error
 	// GatewayKey returns the public key that the name of a gateway is bound to; empty if it is not bound.
 	GatewayKey(ctx context.Context, gateway string) (string, error)

@@ -46,10 +46,10 @@ func agentsTable(s *shared) table[agentRow] {
 	columns := []column[agentRow]{
 		{title: "NAME", min: 18, max: 44, priority: 100, cell: text(func(r agentRow) string { return clean(r.Name) })},
 		{title: "ENVIRONMENT", min: 11, max: 20, priority: 50, cell: text(func(r agentRow) string { return display.OrDash(clean(r.Environment)) })},
-		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return display.OrDash(clean(modelOf(r.ModelProvider, r.ModelName))) })},
+		{title: "MODEL", min: 16, max: 44, priority: 40, cell: text(func(r agentRow) string { return display.OrDash(clean(display.Model(r.ModelProvider, r.ModelName))) })},
 		{title: "TRACES 24H", min: 10, right: true, priority: 90, cell: plain(func(g *api.StatsGroup) string { return display.Count(g.TraceCount) })},
 		{title: "ERRORS", min: 8, right: true, priority: 80, cell: figure(func(g *api.StatsGroup) (string, style) {
-			return display.Percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+			return p.word(display.ErrorRate(g.ErrorRatePercent))
 		})},
 		{title: "P95", min: 9, right: true, priority: 60, cell: plain(func(g *api.StatsGroup) string { return display.Millis(g.P95DurationMs) })},
 		{title: "COST", min: 9, right: true, priority: 70, cell: plain(func(g *api.StatsGroup) string { return display.USD(g.TotalCostUSD) })},
@@ -159,7 +159,7 @@ func (a *agentPage) fields(w int) []string {
 	r := a.agent
 	fields := []field{
 		{name: "Environment", value: display.OrDash(clean(r.Environment))},
-		{name: "Model", value: display.OrDash(clean(modelOf(r.ModelProvider, r.ModelName)))},
+		{name: "Model", value: display.OrDash(clean(display.Model(r.ModelProvider, r.ModelName)))},
 		{name: "Created", value: minute(r.CreatedAt)},
 		{name: "Updated", value: minute(r.UpdatedAt)},
 		{name: "Id", value: clean(r.ID), wide: true},

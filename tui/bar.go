@@ -3,6 +3,8 @@ package tui
 import (
 	"math"
 	"strings"
+
+	"svc/server/display"
 )
 
 // bar draws a share between 0 and 1 in w cells, in eighths of a cell.
@@ -27,12 +29,7 @@ func bar(share float64, w int) string {
 // spark draws values as a row of small bars, relative to the highest. NaN is a
 // gap.
 func spark(values []float64) string {
-	top := 0.0
-	for _, v := range values {
-		if v > top {
-			top = v
-		}
-	}
+	top := display.Top(values...)
 	var b strings.Builder
 	for _, v := range values {
 		switch {

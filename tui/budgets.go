@@ -17,8 +17,7 @@ func budgetsTable(s *shared) table[api.Budget] {
 	}
 	columns := []column[api.Budget]{
 		{title: "STATE", min: 9, priority: 90, cell: func(r api.Budget, _ int) (string, style) {
-			word, style := p.budget(r.PercentUsed)
-			return word, style
+			return p.word(display.BudgetState(r.PercentUsed))
 		}},
 		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.Budget) string { return clean(r.Name) })},
 		{title: "SCOPE", min: 11, priority: 35, cell: text(func(r api.Budget) string { return clean(r.Scope) })},
@@ -27,17 +26,17 @@ func budgetsTable(s *shared) table[api.Budget] {
 		{title: "SPENT", min: 9, right: true, priority: 80, cell: text(func(r api.Budget) string { return display.USD(r.CurrentUSD) })},
 		{title: "LIMIT", min: 9, right: true, priority: 60, cell: text(func(r api.Budget) string { return display.Price(r.LimitUSD) })},
 		{title: "USED", min: 7, right: true, priority: 85, cell: func(r api.Budget, _ int) (string, style) {
-			_, style := p.budget(r.PercentUsed)
+			_, style := p.word(display.BudgetState(r.PercentUsed))
 			return display.Percent(r.PercentUsed), style
 		}},
 		{title: "", min: 10, max: 70, priority: 70, cell: func(r api.Budget, w int) (string, style) {
-			_, style := p.budget(r.PercentUsed)
+			_, style := p.word(display.BudgetState(r.PercentUsed))
 			return track(r.PercentUsed/100, w), style
 		}},
 		{title: "RESETS IN", min: 11, priority: 30, cell: text(func(r api.Budget) string { return display.Span(r.ResetAt.Sub(s.now())) })},
 	}
 	detail := func(r api.Budget) []field {
-		_, style := p.budget(r.PercentUsed)
+		_, style := p.word(display.BudgetState(r.PercentUsed))
 		return []field{
 			{name: "Budget", value: clean(r.Name), wide: true},
 			{name: "Scope", value: strings.TrimSpace(clean(r.Scope + " " + r.Payer()))},
@@ -68,17 +67,6 @@ func budgetsTable(s *shared) table[api.Budget] {
 		},
 		tracesHint: "its traces",
 	}
-}
-
-// budget returns the state of a budget as a word and a color.
-func (p *styles) budget(percent float64) (string, style) {
-	switch {
-	case percent >= 100:
-		return "✕ over", p.bad
-	case percent >= 80:
-		return "▲ nearly", p.warn
-	}
-	return "● within", p.good
 }
 
 // track draws a bar whose empty part is visible too.

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -38,12 +37,12 @@ func gatewaysTable(s *shared) table[instance] {
 		},
 		every: 10 * time.Second,
 		columns: []column[instance]{
-			{title: "STATE", min: 9, priority: 95, cell: func(r instance, _ int) (string, style) { return p.gateway(r.State) }},
+			{title: "STATE", min: 9, priority: 95, cell: func(r instance, _ int) (string, style) { return p.word(display.GatewayState(r.State)) }},
 			{title: "NAME", min: 12, max: 40, priority: 100, cell: text(func(r instance) string { return r.gateway })},
-			{title: "POLICIES", min: 8, right: true, priority: 90, cell: func(r instance, _ int) (string, style) { return p.enforces(&r) }},
-			{title: "UPSTREAMS", min: 18, max: 40, priority: 85, cell: func(r instance, _ int) (string, style) { return p.reached(&r) }},
-			{title: "AUDIT", min: 10, priority: 80, cell: func(r instance, _ int) (string, style) { return p.audited(&r) }},
-			{title: "LICENSE", min: 8, right: true, priority: 60, cell: func(r instance, _ int) (string, style) { return p.licensed(&r) }},
+			{title: "POLICIES", min: 8, right: true, priority: 90, cell: func(r instance, _ int) (string, style) { return p.word(display.GatewayPolicies(r.GatewayInstance)) }},
+			{title: "UPSTREAMS", min: 18, max: 40, priority: 85, cell: func(r instance, _ int) (string, style) { return p.word(display.GatewayUpstreams(r.GatewayInstance)) }},
+			{title: "AUDIT", min: 10, priority: 80, cell: func(r instance, _ int) (string, style) { return p.word(display.GatewayAudit(r.GatewayInstance)) }},
+			{title: "LICENSE", min: 8, right: true, priority: 60, cell: func(r instance, _ int) (string, style) { return p.word(display.GatewayLicense(r.GatewayInstance)) }},
 			{title: "CALLS", min: 7, right: true, priority: 70, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Calls)), p.plain }},
 			{title: "BLOCKED", min: 7, right: true, priority: 50, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Blocked)), p.plain }},
 			{title: "FAILED", min: 7, right: true, priority: 45, cell: func(r instance, _ int) (string, style) { return display.Short(float64(r.Failed)), p.plain }},
@@ -51,7 +50,7 @@ func gatewaysTable(s *shared) table[instance] {
 			{title: "SEEN", min: 17, priority: 65, cell: func(r instance, _ int) (string, style) { return minute(r.SeenAt), p.dim }},
 		},
 		opened: func(r instance) []field {
-			state, style := p.gateway(r.State)
+			state, style := p.word(display.GatewayState(r.State))
 			fields := []field{
 				{name: "Gateway", value: clean(r.gateway)}, {name: "Instance", value: clean(r.Instance)},
 				{name: "State", value: state + ", last heard " + minute(r.SeenAt), style: style}, {name: "Started", value: minute(r.StartedAt)},
@@ -67,70 +66,4 @@ func gatewaysTable(s *shared) table[instance] {
 			return append(fields, field{name: "Config", value: display.OrDash(clean(r.ConfigDigest))}, field{name: "Signed", value: map[bool]string{true: "yes", false: "no, by API key " + clean(r.KeyID)}[r.Signed]})
 		},
 	}
-}
-
-// gateway returns the state of a gateway as a word and a color.
-func (p *styles) gateway(state string) (string, style) {
-	switch state {
-	case api.GatewayRunning:
-		return "● running", p.good
-	case api.GatewaySilent:
-		return "✕ silent", p.bad
-	case api.GatewayStopped:
-		return "○ stopped", p.dim
-	}
-	return clean(state), p.plain
-}
-
-// enforces says how many policies an instance enforces.
-func (p *styles) enforces(r *instance) (string, style) {
-	switch {
-	case !r.Governance.Enabled:
-		return "off", p.warn
-	case r.Behind:
-		return "behind", p.bad
-	}
-	return display.Count(r.Governance.Policies), p.plain
-}
-
-// reached counts the upstreams of an instance, those first that fail.
-func (p *styles) reached(r *instance) (string, style) {
-	counts := map[string]int{}
-	for _, u := range r.Upstreams {
-		counts[u.State]++
-	}
-	var parts []string
-	for _, state := range [...]string{"open", "failing", "ok", "unknown"} {
-		if counts[state] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
-		}
-	}
-	if counts["open"]+counts["failing"] > 0 {
-		return strings.Join(parts, ", "), p.bad
-	}
-	return display.OrDash(strings.Join(parts, ", ")), p.plain
-}
-
-func (p *styles) audited(r *instance) (string, style) {
-	switch {
-	case !r.Audit.Writable:
-		return "not writable", p.bad
-	case r.Audit.Lost > 0:
-		return "lost lines", p.bad
-	}
-	return "ok", p.plain
-}
-
-// licensed says how long a license is valid: warn about one that has to be renewed within a month.
-func (p *styles) licensed(r *instance) (string, style) {
-	days := fmt.Sprintf("%d d", r.License.DaysLeft)
-	switch {
-	case r.License.State == "":
-		return "-", p.dim
-	case r.License.DaysLeft < 7:
-		return days, p.bad
-	case r.License.DaysLeft < 30:
-		return days, p.warn
-	}
-	return days, p.plain
 }

@@ -40,7 +40,7 @@ func newRow(ev Event) *row {
 		notes:   ev.Notes,
 		agent:   clean(t.AgentName),
 		tool:    clean(t.ToolName),
-		model:   clean(modelOf(t.ModelProvider, t.ModelName)),
+		model:   clean(display.Model(t.ModelProvider, t.ModelName)),
 		env:     clean(t.Environment),
 		session: clean(t.SessionID),
 		id:      clean(t.ID),
@@ -74,16 +74,6 @@ func newRow(ev Event) *row {
 	r.text = strings.ToLower(strings.Join([]string{r.agent, r.tool, r.model, r.env, r.session, r.id, r.policies, r.pii, r.outcome.String(),
 		clean(t.RuleID), clean(t.Reason), clean(t.ErrorKind), clean(t.Principal), clean(t.Client.String())}, "\x00"))
 	return r
-}
-
-func modelOf(provider, name string) string {
-	switch {
-	case provider == "":
-		return name
-	case name == "":
-		return provider
-	}
-	return provider + "/" + name
 }
 
 // clock formats the start of a trace in UTC: the time if it is today, else the

@@ -3,6 +3,8 @@ package tui
 import (
 	"math"
 	"time"
+
+	"svc/server/display"
 )
 
 const (
@@ -115,18 +117,9 @@ func (s *series) charts(now time.Time, n int) (rate, errors, latency, cost chart
 	latency.lastMinute = p95(&minute.bins, minute.traces)
 	cost.lastMinute = minute.cost
 	for _, c := range []*chart{&rate, &errors, &latency, &cost} {
-		for _, v := range c.bars {
-			c.top = max(c.top, zeroNaN(v))
-		}
+		c.top = display.Top(c.bars...)
 	}
 	return rate, errors, latency, cost
-}
-
-func zeroNaN(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // draw draws the bars h lines high, scaled to the highest. Unknown and

@@ -30,16 +30,10 @@ func newSLAsPage(s *shared, title string) *slasPage {
 		return func(r api.SLATarget, _ int) (string, style) { return get(r), p.plain }
 	}
 	against := func(status string, current float64, target *float64, show func(float64) string) (string, style) {
-		switch {
-		case status == "no_data":
-			return "- / " + shown(target, show), p.dim
-		case target == nil:
-			return show(current) + " / -", p.dim
-		}
-		return show(current) + " / " + show(*target), p.measured(current, *target)
+		return p.word(display.Against(status, current, target, show))
 	}
 	columns := []column[api.SLATarget]{
-		{title: "STATE", min: 10, priority: 95, cell: func(r api.SLATarget, _ int) (string, style) { return p.sla(r.Status) }},
+		{title: "STATE", min: 10, priority: 95, cell: func(r api.SLATarget, _ int) (string, style) { return p.word(display.SLAState(r.Status)) }},
 		{title: "NAME", min: 14, max: 40, priority: 100, cell: text(func(r api.SLATarget) string { return clean(r.Name) })},
 		{title: "AGENT", min: 12, max: 30, priority: 50, cell: text(func(r api.SLATarget) string { return clean(r.AgentName) })},
 		{title: "OVER", min: 4, priority: 60, cell: text(func(r api.SLATarget) string { return clean(r.EvaluationPeriod) })},
@@ -57,7 +51,7 @@ func newSLAsPage(s *shared, title string) *slasPage {
 		}},
 	}
 	opened := func(r api.SLATarget) []field {
-		state, style := p.sla(r.Status)
+		state, style := p.word(display.SLAState(r.Status))
 		latency, latencyStyle := against(r.Status, r.CurrentP99Ms, r.P99LatencyMs, display.Millis)
 		errors, errorsStyle := against(r.Status, r.CurrentErrorRate, r.ErrorRatePercent, display.Percent)
 		return []field{
@@ -92,36 +86,9 @@ func usedUp(p *styles, current float64, target *float64, w int) (string, style) 
 	case target == nil:
 		return "-", p.dim
 	case *target <= 0:
-		return track(map[bool]float64{true: 1}[current > 0], w), p.measured(current, 0)
+		return track(map[bool]float64{true: 1}[current > 0], w), p.level(display.Measured(current, 0))
 	}
-	return track(current/(*target), w), p.measured(current, *target)
-}
-
-// measured colors a value by the rule of the control plane: within a tenth of
-// the target it is at risk.
-func (p *styles) measured(current, target float64) style {
-	switch {
-	case current > target:
-		return p.bad
-	case current > 0.9*target:
-		return p.warn
-	}
-	return p.good
-}
-
-// sla returns the state of a target as a word and a color.
-func (p *styles) sla(status string) (string, style) {
-	switch status {
-	case "healthy":
-		return "● healthy", p.good
-	case "at_risk":
-		return "▲ at risk", p.warn
-	case "breached":
-		return "✕ breached", p.bad
-	case "no_data":
-		return "○ no data", p.dim
-	}
-	return clean(status), p.plain
+	return track(current/(*target), w), p.level(display.Measured(current, *target))
 }
 
 func (t *slasPage) enter() tea.Cmd { return tea.Batch(t.tablePage.enter(), t.missed.load(t.s)) }
@@ -162,22 +129,11 @@ func (t *slasPage) violations(w, h int) []string {
 		if len(lines) >= h {
 			break
 		}
-		what := "p99 " + display.Millis(v.ActualP99Ms) + ", target " + shown(v.TargetP99Ms, display.Millis)
-		if v.ViolationType == "error_rate" {
-			what = "errors " + display.Percent(v.ActualErrorRate) + ", target " + shown(v.TargetErrorRate, display.Percent)
-		}
 		var l line
 		l.add(p.dim, " "+v.PeriodStart.UTC().Format("Jan 02 15:04")+" to "+v.PeriodEnd.UTC().Format("Jan 02 15:04")+"  ")
 		l.add(p.plain, fit(clean(v.SLAName), min(24, max(10, w/5)), false)+"  ")
-		l.add(p.bad, what)
+		l.add(p.bad, display.Missed(v))
 		lines = append(lines, l.fit(w))
 	}
 	return lines
-}
-
-func shown(v *float64, show func(float64) string) string {
-	if v == nil {
-		return "-"
-	}
-	return show(*v)
 }

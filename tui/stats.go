@@ -50,10 +50,12 @@ func (t *statsPage) columns() []column[api.StatsGroup] {
 			cell: func(g api.StatsGroup, _ int) (string, style) { return get(g), p.plain }}
 	}
 	return []column[api.StatsGroup]{
-		{title: "GROUP", min: 14, max: 44, priority: 100, cell: func(g api.StatsGroup, _ int) (string, style) { return groupName(g.GroupKey), p.plain }},
+		{title: "GROUP", min: 14, max: 44, priority: 100, cell: func(g api.StatsGroup, _ int) (string, style) {
+			return display.OrDash(clean(display.Group(g.GroupKey))), p.plain
+		}},
 		figure("TRACES", 10, 90, func(g api.StatsGroup) string { return display.Count(g.TraceCount) }),
 		{title: "ERRORS", min: 8, right: true, priority: 80, cell: func(g api.StatsGroup, _ int) (string, style) {
-			return display.Percent(g.ErrorRatePercent), p.rate(g.ErrorRatePercent)
+			return p.word(display.ErrorRate(g.ErrorRatePercent))
 		}},
 		figure("AVG", 9, 50, func(g api.StatsGroup) string { return display.Millis(g.AvgDurationMs) }),
 		figure("P50", 9, 40, func(g api.StatsGroup) string { return display.Millis(g.P50DurationMs) }),
@@ -64,36 +66,6 @@ func (t *statsPage) columns() []column[api.StatsGroup] {
 			return bar(float64(g.TraceCount)/float64(max(1, t.current().Summary.TotalTraces)), w), p.accent
 		}},
 	}
-}
-
-// rate colors an error rate in percent.
-func (p *styles) rate(percent float64) style {
-	switch {
-	case percent >= 5:
-		return p.bad
-	case percent >= 1:
-		return p.warn
-	}
-	return p.plain
-}
-
-// groupName returns the text for the group of a row.
-func groupName(k api.GroupKey) string {
-	text := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
-	}
-	switch {
-	case k.AgentName != nil && *k.AgentName != "":
-		return clean(*k.AgentName)
-	case k.AgentID != nil:
-		return clean(*k.AgentID)
-	case k.ModelName != nil || k.ModelProvider != nil:
-		return display.OrDash(clean(modelOf(text(k.ModelProvider), text(k.ModelName))))
-	}
-	return display.OrDash(clean(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName))) // at most one is set
 }
 
 // current returns the displayed statistics: those of the control plane, or
@@ -292,7 +264,7 @@ func (t *statsPage) summary(w int) []string {
 	}
 	fields := []field{
 		{name: "Traces", value: display.Count(sum.TotalTraces)},
-		{name: "Errors", value: display.Count(sum.BlockedCount) + " blocked, " + display.Count(sum.FailedCount) + " failed (" + display.Percent(sum.ErrorRatePercent) + ")", style: p.rate(sum.ErrorRatePercent)},
+		{name: "Errors", value: display.Count(sum.BlockedCount) + " blocked, " + display.Count(sum.FailedCount) + " failed (" + display.Percent(sum.ErrorRatePercent) + ")", style: p.level(display.ErrorRate(sum.ErrorRatePercent).Level)},
 		{name: "Cost", value: display.USD(sum.TotalCostUSD)},
 		{name: "Tokens", value: display.Short(float64(sum.TotalInputTokens)) + " in, " + display.Short(float64(sum.TotalOutputTokens)) + " out"},
 		{name: "Latency", value: "avg " + display.Millis(sum.AvgDurationMs) + ", p50 " + display.Millis(sum.P50DurationMs)},

@@ -6,6 +6,8 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
+
+	"svc/server/display"
 )
 
 // Theme is the background for which the colors are chosen.
@@ -45,6 +47,24 @@ type styles struct {
 	selected, tab, badge    style // bars
 	alert                   style // something needs attention
 }
+
+// level returns the color of a level.
+func (p *styles) level(l display.Level) style {
+	switch l {
+	case display.Good:
+		return p.good
+	case display.Warn:
+		return p.warn
+	case display.Bad:
+		return p.bad
+	case display.Dim:
+		return p.dim
+	}
+	return p.plain
+}
+
+// word returns a value in words with its color.
+func (p *styles) word(w display.Word) (string, style) { return clean(w.Text), p.level(w.Level) }
 
 // hue is one color in all color depths of terminals.
 func hue(light, light256, light16, dark, dark256, dark16 string) lipgloss.CompleteAdaptiveColor {

@@ -10,16 +10,9 @@ import (
 	"svc/cli/process"
 	"svc/cli/rest"
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
-
-// model joins provider and name.
-func model(provider, name string) string {
-	if provider == "" || name == "" {
-		return provider + name
-	}
-	return provider + "/" + name
-}
 
 var agents = rest.Resource[api.AgentItem]{
 	Noun: "agent", Path: "svc agents", ID: "agt_01k…",
@@ -27,7 +20,7 @@ var agents = rest.Resource[api.AgentItem]{
 	Columns: rest.Columns[api.AgentItem]{
 		Header: []string{"ID", "NAME", "ENVIRONMENT", "MODEL", "UPDATED"},
 		Row: func(a api.AgentItem) []string {
-			return []string{a.ID, a.Name, a.Environment, model(a.ModelProvider, a.ModelName), command.Stamp(a.UpdatedAt)}
+			return []string{a.ID, a.Name, a.Environment, display.Model(a.ModelProvider, a.ModelName), command.Stamp(a.UpdatedAt)}
 		},
 	},
 	Fetch: func(ctx context.Context, c *client.Client, p client.Page) (api.Page[api.AgentItem], error) {

@@ -9,6 +9,7 @@ import (
 	"svc/cli/process"
 	"svc/cli/rest"
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -45,7 +46,7 @@ func newBreakdownCmd(r *rest.Connection) *cobra.Command {
 			}
 			rows := make([][]string, 0, len(b.Data)+1)
 			for _, e := range b.Data {
-				rows = append(rows, []string{groupName(e.GroupKey), command.USD(e.TotalCostUSD), command.Count(e.TraceCount),
+				rows = append(rows, []string{command.Dash(display.Group(e.GroupKey)), command.USD(e.TotalCostUSD), command.Count(e.TraceCount),
 					command.Count(e.InputTokens), command.Count(e.OutputTokens), command.USD(e.AvgCostPerTrace)})
 			}
 			rows = append(rows, []string{fmt.Sprintf("all, %s", b.Period), command.USD(b.TotalCostUSD), "", "", "", ""})

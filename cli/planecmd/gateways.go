@@ -228,7 +228,8 @@ func newGatewayForgetCmd(r *rest.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "forget NAME", Short: "Remove a gateway that is gone from the list",
 		Long: `Remove a gateway with all of its instances from the list. A gateway that still runs is in the list
-again after its next report, and the key of its name stays bound (svc audit heads).`,
+again after its next report. The key of its name stays bound (svc audit heads), for 7 days if the gateway
+has no audit heads.`,
 		Example: `  svc gateways forget edge-1 --yes`,
 		Args:    command.WantArgs("the NAME of a gateway"), ValidArgsFunction: rest.CompleteIDs(r, completeGateways),
 		RunE: func(cmd *cobra.Command, args []string) error {

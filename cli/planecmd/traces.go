@@ -13,6 +13,7 @@ import (
 	"svc/cli/process"
 	"svc/cli/rest"
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -43,7 +44,7 @@ var traceColumns = rest.Columns[api.TraceItem]{
 	WideHeader: []string{"PRINCIPAL", "CLIENT", "SESSION", "ENVIRONMENT", "MODEL", "TOKENS IN", "TOKENS OUT", "PII", "RULE", "APPROVAL", "LABELS", "SETS", "REQUEST"},
 	WideRow: func(t api.TraceItem) []string {
 		return []string{command.Dash(t.Principal), command.Dash(t.Client.String()), command.Dash(t.SessionID), command.Dash(t.Environment),
-			command.Dash(model(t.ModelProvider, t.ModelName)), command.Count(t.InputTokens), command.Count(t.OutputTokens),
+			command.Dash(display.Model(t.ModelProvider, t.ModelName)), command.Count(t.InputTokens), command.Count(t.OutputTokens),
 			command.Dash(strings.Join(t.PIIDetected, ",")), command.Dash(t.RuleID), command.Dash(t.Approval.String()),
 			command.Dash(strings.Join(t.Labels, ",")), command.Dash(strings.Join(t.Sets, ",")), command.Dash(t.RequestID)}
 	},
@@ -135,7 +136,8 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 	f := command.FormatTable
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Show count, cost and latency of traces in a period",
-		Example: `  svc traces stats --period 7d --group-by agent`, Args: command.NoArgs,
+		Example: `  svc traces stats --period 7d --group-by agent
+  svc traces stats --since 2026-10-01 --until 2026-10-31T23:59:59Z --group-by tool`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.Client()
 			if err != nil {
@@ -152,6 +154,9 @@ func newTraceStatsCmd(r *rest.Connection) *cobra.Command {
 		},
 	}
 	command.EnumFlag(cmd, &q.Period, "period", api.StatsPeriods, "how far back (default 24h)")
+	cmd.Flags().Var(command.TimeValue{Value: &q.Start, Now: r.Env.Now}, "since", "start of the period: a time, a date, or how long ago (1h, 7d)")
+	cmd.Flags().Var(command.TimeValue{Value: &q.End, Now: r.Env.Now}, "until", "end of the period: a time, a date, or how long ago (default now)")
+	cmd.MarkFlagsMutuallyExclusive("period", "since")
 	command.EnumFlag(cmd, &q.GroupBy, "group-by", api.GroupBys, "one row for each")
 	cmd.Flags().StringVar(&q.AgentID, "agent-id", "", "only this agent")
 	agents.CompleteFlag(r, cmd, "agent-id")
@@ -168,28 +173,11 @@ func writeStats(env process.Env, s api.TraceStats) error {
 	}
 	rows := make([][]string, len(s.Groups))
 	for i, g := range s.Groups {
-		rows[i] = []string{groupName(g.GroupKey), command.Count(g.TraceCount), command.Count(g.BlockedCount), command.Count(g.FailedCount),
+		rows[i] = []string{command.Dash(display.Group(g.GroupKey)), command.Count(g.TraceCount), command.Count(g.BlockedCount), command.Count(g.FailedCount),
 			command.Number(g.ErrorRatePercent),
 			command.Number(g.AvgDurationMs), command.Number(g.P95DurationMs), command.USD(g.TotalCostUSD)}
 	}
 	return command.ShowTable(env, []string{"GROUP", "TRACES", "BLOCKED", "FAILED", "ERRORS %", "AVG MS", "P95 MS", "COST USD"}, rows)
-}
-
-// groupName formats the group of a row of statistics or costs.
-func groupName(k api.GroupKey) string {
-	text := func(p *string) string {
-		if p == nil {
-			return ""
-		}
-		return *p
-	}
-	switch {
-	case k.AgentName != nil || k.AgentID != nil:
-		return command.Dash(cmp.Or(text(k.AgentName), text(k.AgentID)))
-	case k.ModelName != nil || k.ModelProvider != nil:
-		return command.Dash(model(text(k.ModelProvider), text(k.ModelName)))
-	}
-	return command.Dash(text(k.Environment) + text(k.ToolName) + text(k.RuleID) + text(k.ClientName)) // at most one is set
 }
 
 // traceValues are the flags that compare a value of traces, with the function that

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"svc/store/api"
 )
 
@@ -251,7 +253,7 @@ func (c *Client) ask(ctx context.Context, base, method, path string, q query, in
 		*raw = body
 		return nil
 	}
-	if err := json.Unmarshal(body, out); err != nil {
+	if err := jsonv1.Unmarshal(body, out); err != nil { // as encoding/json, faster with lists of lists
 		return fmt.Errorf("%s %s: the response is not one of this API (is %s the control plane?): %w", method, path, base, err)
 	}
 	return nil

@@ -153,6 +153,9 @@ func TestEveryEndpoint(t *testing.T) {
 	if got := must[api.TraceStats](t)(c.TraceStats(ctx, client.StatsQuery{Period: "1h", GroupBy: "agent"})); got.Summary.TotalTraces != 2 || len(got.Groups) != 2 {
 		t.Errorf("stats %+v", got)
 	}
+	if got := must[api.TraceStats](t)(c.TraceStats(ctx, client.StatsQuery{Start: at.Add(-time.Hour), End: at, Parts: 6})); got.Summary.TotalTraces == 0 || len(got.Parts) != 6 || got.Period != "" {
+		t.Errorf("stats of a window %+v", got)
+	}
 
 	if got := must[api.CostBreakdown](t)(c.CostBreakdown(ctx, client.BreakdownQuery{Period: "1d", GroupBy: "agent", AgentID: agent.ID})); got.TotalCostUSD != 0.25 {
 		t.Errorf("breakdown %+v", got)

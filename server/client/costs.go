@@ -71,15 +71,18 @@ func (c *Client) DeleteSLA(ctx context.Context, id string) error {
 }
 
 // ViolationQuery has the parameters of GET /api/costs/sla/violations; zero
-// fields mean the server's defaults.
+// fields mean the server's defaults. Without a limit, the list has all of the period.
 type ViolationQuery struct {
+	Page
 	Period string
 	SLAID  string
 }
 
-// ListViolations calls GET /api/costs/sla/violations: all of the period, there
-// is no paging.
+// ListViolations calls GET /api/costs/sla/violations.
 func (c *Client) ListViolations(ctx context.Context, q ViolationQuery) (api.List[api.SLAViolation], error) {
-	values := query{}.set("period", q.Period).set("slaId", q.SLAID)
+	values := q.query().set("period", q.Period).set("slaId", q.SLAID)
+	if q.Limit != 0 && q.After == "" {
+		values["after"] = []string{""} // of the first page
+	}
 	return bare[api.List[api.SLAViolation]](ctx, c, "GET", path("costs", "sla", "violations"), values, nil)
 }

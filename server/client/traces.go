@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"svc/store/api"
@@ -128,16 +129,21 @@ func (c *Client) GetTrace(ctx context.Context, id string) (api.Trace, error) {
 }
 
 // StatsQuery has the parameters of GET /api/traces/stats; zero fields mean the
-// server's defaults.
+// server's defaults. Period and Start exclude each other.
 type StatsQuery struct {
-	Period  string
-	AgentID string
-	GroupBy string
+	Period     string
+	Start, End time.Time // inclusive
+	Parts      int       // at most api.MaxStatsParts
+	AgentID    string
+	GroupBy    string
 }
 
 // TraceStats calls GET /api/traces/stats.
 func (c *Client) TraceStats(ctx context.Context, q StatsQuery) (api.TraceStats, error) {
-	values := query{}.set("period", q.Period).set("agentId", q.AgentID).set("groupBy", q.GroupBy)
+	values := query{}.set("period", q.Period).moment("startDate", q.Start).moment("endDate", q.End).set("agentId", q.AgentID).set("groupBy", q.GroupBy)
+	if q.Parts > 0 {
+		values.set("parts", strconv.Itoa(q.Parts))
+	}
 	return bare[api.TraceStats](ctx, c, "GET", path("traces", "stats"), values, nil)
 }
 

@@ -25,7 +25,7 @@ var functions = template.FuncMap{
 	"text": text, "long": long, "path": path, "query": query,
 	"count": display.Count, "short": func(n int64) string { return display.Short(float64(n)) }, "millis": display.Millis, "usd": display.USD,
 	"price": display.Price, "percent": display.Percent, "plural": display.Plural, "dash": display.OrDash,
-	"time": when, "ago": ago,
+	"time": when, "ago": ago, "word": word, "plain": func(s string) string { return visible(s, false) },
 }
 
 // text returns a text from outside for one line: at most 256 characters, isolated from the direction of what stands
@@ -42,6 +42,14 @@ func text(s string) template.HTML {
 		}
 	}
 	return template.HTML(`<bdi dir="auto">` + template.HTMLEscapeString(visible(s, false)+cut) + `</bdi>`)
+}
+
+// word returns a value in words, of which a part may be from outside, with the class of its level.
+func word(w display.Word) template.HTML {
+	if w.Level == display.Plain {
+		return text(w.Text)
+	}
+	return `<span class="` + template.HTML(w.Level) + `">` + text(w.Text) + `</span>`
 }
 
 // long returns a text from outside of many lines: at most 64 KiB of it.

@@ -72,7 +72,7 @@ type place struct {
 // places lists every page that needs a session.
 func places() []place {
 	return []place{
-		{"GET /{$}", "Overview", [2]string{"GET", "/api/traces/stats"}, true, overview},
+		{"GET /{$}", "Overview", [2]string{"GET", "/api/whoami"}, true, overview},
 		{"GET /traces", "Traces", [2]string{"GET", "/api/traces"}, true, listTraces},
 		{"GET /traces/{id}", "Trace", [2]string{"GET", "/api/traces/{id}"}, false, showTrace},
 		{"GET /traces/live", "Live traces", [2]string{"GET", "/api/traces/stream"}, false, liveTraces},

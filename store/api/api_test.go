@@ -57,6 +57,7 @@ func TestFieldNames(t *testing.T) {
 		{TraceItem{}, "id agentId agentName status environment sessionId modelProvider modelName inputTokens outputTokens costUsd durationMs injectionScore piiDetected policiesFired createdAt", "toolName blocked requestId principal client ruleId reason errorKind approval labels sets cacheReadTokens cacheCreationTokens"},
 		{Trace{}, "id agentId agentName status environment sessionId modelProvider modelName inputTokens outputTokens costUsd durationMs injectionScore piiDetected policiesFired createdAt qualityScores spans", "toolName blocked requestId principal client ruleId reason errorKind approval labels sets cacheReadTokens cacheCreationTokens"},
 		{StatsSummary{}, "totalTraces successCount errorCount errorRatePercent totalInputTokens totalOutputTokens totalCostUsd avgDurationMs p50DurationMs p95DurationMs p99DurationMs", "blockedCount failedCount"},
+		{StatsPart{}, "totalTraces successCount errorCount errorRatePercent totalInputTokens totalOutputTokens totalCostUsd avgDurationMs p50DurationMs p95DurationMs p99DurationMs", "blockedCount failedCount from to"},
 		{StatsGroup{}, "agentName traceCount totalCostUsd errorRatePercent avgDurationMs", "blockedCount failedCount agentId modelProvider modelName environment toolName ruleId clientName p50DurationMs p95DurationMs p99DurationMs"},
 		{WebhookEvent{}, "type createdAt data", ""},
 		{WebhookUser{}, "userId email displayName orgId", ""},

@@ -230,6 +230,9 @@ type GatewayInstance struct {
 	KeyID  string `json:"keyId"`
 	// Behind is set when the instance enforces policies that have changed for more than a minute.
 	Behind bool `json:"behind"`
+	// LeftOut is how many upstreams and keys of RestartPending are left out because the answer would be large;
+	// upstreams that fail are the last.
+	LeftOut int `json:"leftOut,omitempty"`
 	// ReportedAt is when more than counters changed, SeenAt when the process last reported.
 	ReportedAt time.Time `json:"reportedAt"`
 	SeenAt     time.Time `json:"seenAt"`

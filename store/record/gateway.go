@@ -282,11 +282,25 @@ func (t *Tenant) roomForGateway(tx Tx, signed bool, now time.Time) error {
 	slices.SortFunc(list, func(a, b store.GatewayInstance) int {
 		return cmp.Or(cmp.Compare(min(len(a.PublicKey), 1), min(len(b.PublicKey), 1)), a.SeenAt.Compare(b.SeenAt))
 	})
-	keys := [][]byte{joined(list[0].Gateway, list[0].Instance)}
-	for i := 1; i < min(len(list), roomAtOnce) && ended(&list[i]) && (list[i].PublicKey == "") == (list[0].PublicKey == ""); i++ {
+	keys := [][]byte{}
+	for i := 0; i < min(len(list), roomAtOnce) && (i == 0 || ended(&list[i]) && (list[i].PublicKey == "") == (list[0].PublicKey == "")); i++ {
 		keys = append(keys, joined(list[i].Gateway, list[i].Instance))
+		if err := heardOf(tx, list[i].Gateway, list[i].SeenAt); err != nil {
+			return err
+		}
 	}
 	return tx.Delete(gatewayRows, keys...)
+}
+
+// heardOf notes when a process last reported that is removed, if the name of its gateway is bound to a key: the name
+// stays bound for GatewayKept from then on, whoever made the process give way.
+func heardOf(tx Tx, gateway string, at time.Time) error {
+	bound, known, err := get[store.AuditKey](tx, auditKeys, []byte(gateway))
+	if err != nil || !known || !at.After(bound.HeardAt) {
+		return err
+	}
+	bound.HeardAt = at
+	return put(tx, auditKeys, []byte(gateway), bound)
 }
 
 // gateways returns all processes, with what is buffered.
@@ -346,6 +360,9 @@ func (t *Tenant) ForgetGateway(ctx context.Context, gateway string) error {
 		if err := tx.Delete(gatewayRows, keys...); err != nil {
 			return err
 		}
+		if err := heardOf(tx, gateway, t.e.Now()); err != nil {
+			return err
+		}
 		return t.Changed(ctx, tx, store.GatewayObject(gateway, instances), nil, false)
 	})
 	if err == nil {
@@ -355,14 +372,15 @@ func (t *Tenant) ForgetGateway(ctx context.Context, gateway string) error {
 }
 
 // trimGateways removes the processes that have not reported since a time.
-func trimGateways(tx Tx, before time.Time, limit int) (int, error) {
+func (t *Tenant) trimGateways(tx Tx, before time.Time, limit int) (int, error) {
 	if before.IsZero() {
 		return 0, nil
 	}
 	var old [][]byte
 	err := each(tx, gatewayRows, Range{}, func(row *gatewayRow) (bool, error) {
-		if row.SeenAt.Before(before) {
-			old = append(old, joined(row.Gateway, row.Instance))
+		key := joined(row.Gateway, row.Instance)
+		if row.SeenAt.Before(before) && t.e.Fleet().last(t.id, key).at.Before(before) {
+			old = append(old, key)
 		}
 		return len(old) < limit, nil
 	})
@@ -370,4 +388,35 @@ func trimGateways(tx Tx, before time.Time, limit int) (int, error) {
 		return 0, err
 	}
 	return len(old), tx.Delete(gatewayRows, old...)
+}
+
+// unbindGateways unbinds the names of gateways of which nothing is known since a time, so that names of hosts that come
+// and go do not use up the names. A name that has audit heads stays bound, because only its key may continue them; and
+// so does one that another key was offered for, because somebody wants it.
+func unbindGateways(tx Tx, before time.Time, limit int) error {
+	if n, err := tx.Count(auditKeys, Range{}); err != nil || n == 0 || before.IsZero() {
+		return err
+	}
+	known := map[string]bool{}
+	for _, bucket := range [...]string{gatewayRows, auditHeads, auditUnsigned} {
+		err := tx.Scan(bucket, Range{Keys: true}, func(key, _ []byte) (bool, error) {
+			name, _, _ := bytes.Cut(key, []byte{0})
+			known[string(name)] = true
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var old [][]byte
+	err := each(tx, auditKeys, Range{}, func(k *store.AuditKey) (bool, error) {
+		if !known[k.Gateway] && len(k.Offered) == 0 && k.BoundAt.Before(before) && k.HeardAt.Before(before) {
+			old = append(old, []byte(k.Gateway))
+		}
+		return len(old) < limit, nil
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Delete(auditKeys, old...)
 }

@@ -49,7 +49,10 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	if err = trimSessions(tx, t.e.Now(), limit); err != nil {
 		return res, err
 	}
-	if res.Gateways, err = trimGateways(tx, b.Gateways, limit); err != nil {
+	if res.Gateways, err = t.trimGateways(tx, b.Gateways, limit); err != nil {
+		return res, err
+	}
+	if err = unbindGateways(tx, b.Gateways, limit); err != nil {
 		return res, err
 	}
 	if res.Deliveries, err = trimDeliveries(tx, b.Deliveries, limit); err != nil {

@@ -191,6 +191,62 @@ func testGatewayKeys(t testing.TB, o Opened) {
 	}
 }
 
+// testGatewayNames: the name of a gateway that is gone is free again after GatewayKept, unless it has audit heads, or
+// another key was offered for it.
+func testGatewayNames(t testing.TB, o Opened) {
+	tn := NewTenant(t, o, "t")
+	signed := func(gateway, key string, seq int64) store.GatewayReport {
+		r := reportOf(gateway, "i", seq)
+		r.PublicKey = key
+		return r
+	}
+	names := []string{"gone", "headed", "unsigned", "wanted", "forgotten", "runs"}
+	for _, name := range names {
+		if err := tn.ReportGateway(ctx, signed(name, "k1", 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, h := range []store.AuditHead{{Gateway: "headed", PublicKey: "k1"}, {Gateway: "unsigned"}} {
+		h.Trail, h.Seq, h.Hash = "t", 1, "h"
+		if _, _, err := tn.ReportAuditHead(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantKind(t, tn.ReportGateway(ctx, signed("wanted", "k2", 2)), store.Conflict, "publicKey")
+	// free are the names that are bound to no key. What is tried with another key is not, or is bound to it.
+	free := func() (free string) {
+		must(tn.ApplyRetention(ctx, store.RetentionBounds{Gateways: o.Clock.Now().Add(-store.GatewayKept)}))(t)
+		for _, name := range names {
+			if _, err := tn.AcceptAuditKey(ctx, name, "k1"); store.KindOf(err) == store.NotFound {
+				free += name + " "
+			}
+		}
+		return free
+	}
+	o.Clock.Advance(store.GatewayKept - time.Hour)
+	if err := tn.ForgetGateway(ctx, "forgotten"); err != nil {
+		t.Fatal(err)
+	}
+	if err := tn.ReportGateway(ctx, signed("runs", "k1", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := free(); got != "" {
+		t.Errorf("free before the time: %s", got)
+	}
+	o.Clock.Advance(2 * time.Hour)
+	if got := free(); got != "gone " {
+		t.Errorf("free after the time: %s", got)
+	}
+	if err := tn.ReportGateway(ctx, signed("gone", "k2", 1)); err != nil {
+		t.Errorf("a free name: %v", err)
+	}
+	wantKind(t, tn.ReportGateway(ctx, signed("headed", "k2", 2)), store.Conflict, "publicKey")
+	o.Clock.Advance(store.GatewayKept)
+	if got := free(); got != "forgotten runs " && got != "gone forgotten runs " {
+		t.Errorf("free a week later: %s", got)
+	}
+}
+
 // testGatewayBounds: when there is no room, what has ended gives way, and nothing signed to what is not.
 func testGatewayBounds(t testing.TB, o Opened) {
 	tn := NewTenant(t, o, "t")
@@ -234,6 +290,8 @@ func testGatewayBounds(t testing.TB, o Opened) {
 	if err := report("signed-more", "k", false); err != nil || have()["signed-old"] {
 		t.Errorf("a signed one in place of one that has stopped: %v", err)
 	}
+	must(tn.ApplyRetention(ctx, store.RetentionBounds{Gateways: o.Clock.Now().Add(-time.Hour)}))(t)
+	wantKind(t, report("signed-old", "k2", false), store.Conflict, "publicKey") // whoever makes it give way does not get its name
 	wantKind(t, report("signed-last", "k", false), store.Invalid, "gateway")
 	o.Clock.Advance(store.GatewaySilent + store.GatewayWritten + time.Second)
 	if err := report("signed-last", "k", false); err != nil || len(have()) > store.MaxGatewayInstances || len(have()) < store.MaxGatewayInstances*9/10 {

@@ -54,7 +54,7 @@ var groups = []group{
 	{"Ingest", testIngest}, {"Batches", testBatches}, {"IngestRefusals", testIngestRefusals}, {"AutoRegistration", testAutoRegistration}, {"AgentAliases", testAgentAliases},
 	{"ListTraces", testListTraces}, {"TraceDetails", testTraceDetails}, {"GetTrace", testGetTrace}, {"Streams", testStreams},
 	{"Stats", testStats}, {"StatsOfNames", testStatsOfNames}, {"BoundOfNames", testBoundOfNames}, {"QuantilesInBounds", testQuantilesInBounds}, {"LateArrivals", testLateArrivals}, {"Retention", testRetention},
-	{"AuditHeads", testAuditHeads}, {"Gateways", testGateways}, {"GatewaysMove", testGatewaysMove}, {"GatewayKeys", testGatewayKeys}, {"GatewayBounds", testGatewayBounds}, {"PolicyRevision", testPolicyRevision},
+	{"AuditHeads", testAuditHeads}, {"Gateways", testGateways}, {"GatewaysMove", testGatewaysMove}, {"GatewayKeys", testGatewayKeys}, {"GatewayNames", testGatewayNames}, {"GatewayBounds", testGatewayBounds}, {"PolicyRevision", testPolicyRevision},
 	{"AuditEvidence", testAuditEvidence},
 	{"AuditKeys", testAuditKeys},
 	{"AuditEvents", testAuditEvents}, {"IfMatch", testIfMatch}, {"Apply", testApply}, {"ApplyAtOnce", testApplyAtOnce}, {"ApplyFault", testApplyFault},

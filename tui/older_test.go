@@ -324,6 +324,11 @@ func TestSlowAnswer(t *testing.T) {
 	}
 }
 
+// ListTraces knows no older traces.
+func (p *groupsPlane) ListTraces(context.Context, client.TraceQuery) (out api.Page[api.TraceItem], err error) {
+	return out, nil
+}
+
 // groupsPlane has a group of each kind.
 type groupsPlane struct {
 	Plane
@@ -359,4 +364,24 @@ func TestStatsOfToolsAndRules(t *testing.T) {
 		s.Key("enter")
 		sees(t, s, "match "+by+":\"the "+by+"\"")
 	}
+}
+
+// The statistics are those of the time that the traces are shown of, until another period is chosen.
+func TestStatsOfARange(t *testing.T) {
+	plane := &groupsPlane{}
+	s := NewScreen(Options{Output: io.Discard, Plane: plane, Filter: "since:11:00 until:11:30", Now: func() time.Time { return noon }}, 150, 30)
+	s.Key("s")
+	sees(t, s, "2026-11-02 11:00Z to 2026-11-02 11:30Z, from the control plane")
+	if q := plane.asked[0]; q.Period != "" || !q.Start.Equal(noon.Add(-time.Hour)) || !q.End.Equal(noon.Add(-30*time.Minute)) {
+		t.Errorf("asked %+v", q)
+	}
+	s.Key("w")
+	sees(t, s, "Last 24h, from the control plane")
+	if q := plane.asked[1]; q.Period != "24h" || !q.Start.IsZero() || !q.End.IsZero() {
+		t.Errorf("asked %+v", q)
+	}
+	s.Key("1", "w", "last 2h", "enter", "s")
+	sees(t, s, "since 2026-11-02 10:00Z, from the control plane")
+	s.Key("1", "w", "enter", "s")
+	sees(t, s, "Last 24h, from the control plane")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -306,5 +307,18 @@ func TestDevKeysOutliveRestart(t *testing.T) {
 	}
 	if _, err := client.New(p.state.ControlPlaneURL, p.state.APIKey).ListAgents(t.Context(), client.AgentQuery{}); err != nil {
 		t.Errorf("the new key: %v", err)
+	}
+}
+
+// TestDevPrintsALink: the first screen has a link that signs a browser in.
+func TestDevPrintsALink(t *testing.T) {
+	p := startDev(t, t.TempDir())
+	found := regexp.MustCompile(regexp.QuoteMeta(p.state.ControlPlaneURL) + `/signin/link\?([A-Z2-7]{52})\n`).FindStringSubmatch(p.out.String())
+	if found == nil {
+		t.Fatalf("no link: %s", p.out.String())
+	}
+	b := newPageBrowser(t, p.state.ControlPlaneURL, nil)
+	if resp, text := b.open("/signin/link", url.Values{"link": {found[1]}}); resp.StatusCode != http.StatusOK || !strings.Contains(text, "<h1>Overview</h1>") {
+		t.Errorf("%s: %s", resp.Status, text)
 	}
 }

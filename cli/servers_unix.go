@@ -19,5 +19,5 @@ func serverCmds(env process.Env) []*cobra.Command {
 // storeCmds are the commands that work on the store of a server on this
 // machine.
 func storeCmds(env process.Env) []*cobra.Command {
-	return []*cobra.Command{storecmd.NewTenantCmd(env), storecmd.NewStoreCmd(env)}
+	return []*cobra.Command{storecmd.NewTenantCmd(env), storecmd.NewStoreCmd(env), storecmd.NewUICmd(env)}
 }

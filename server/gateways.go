@@ -77,6 +77,7 @@ func (s *Server) reportGateway(c *call) error {
 	if err != nil {
 		return err
 	}
+	s.fleets.changed(c.tenant.ID(), &report)
 	return c.deleted()
 }
 
@@ -137,6 +138,7 @@ func (s *Server) forgetGateway(c *call) error {
 	if err := c.tenant.ForgetGateway(c.Context(), c.PathValue("name")); err != nil {
 		return err
 	}
+	s.fleets.changed(c.tenant.ID(), nil)
 	return c.deleted()
 }
 
@@ -236,51 +238,4 @@ func wireInstance(g *store.GatewayInstance, now, began time.Time) (api.GatewayIn
 		out.State = api.GatewayRunning
 	}
 	return out, nil
-}
-
-// enforcers are the instances of gateways that count for who enforces a policy: those that run, and of a
-// tenant with signed reports only those that sign.
-type enforcers []store.GatewayInstance
-
-// enforcers returns those that count; nil for a key that may not see gateways.
-func (c *call) enforcers() (enforcers, error) {
-	if c.missingScope([]string{"traces:read"}) != "" {
-		return nil, nil
-	}
-	list, err := c.tenant.ListGateways(c.Context())
-	if err != nil {
-		return nil, err
-	}
-	signed := slices.ContainsFunc(list, func(g store.GatewayInstance) bool { return g.PublicKey != "" })
-	return slices.DeleteFunc(list, func(g store.GatewayInstance) bool {
-		return g.Stopped || g.Silent(c.now, c.server.began) || signed && g.PublicKey == ""
-	}), nil
-}
-
-// enforcing returns who may enforce a policy that is created or enabled, and a warning when nobody does. A store
-// that cannot be read gives neither.
-func (c *call) enforcing(enabled bool) (by enforcers, warnings []string) {
-	by, err := c.enforcers()
-	switch {
-	case err != nil:
-		c.server.log.Warn("it was not checked whether gateways enforce the policy", "request_id", c.id, "error", err)
-	case !enabled || len(by) == 0: // without any gateway, enforcedBy says so
-	case !slices.ContainsFunc(by, func(g store.GatewayInstance) bool { return g.Governed }):
-		warnings = []string{fmt.Sprintf("none of the %d running instances of gateways enforces policies: set governance.enabled in their configuration", len(by))}
-	}
-	return by, warnings
-}
-
-// of returns who enforces a policy as it is now; nil for a policy that nobody should enforce.
-func (e enforcers) of(p *store.Policy) *api.EnforcedBy {
-	if e == nil || !p.Enabled {
-		return nil
-	}
-	out := &api.EnforcedBy{Of: len(e)}
-	for i := range e {
-		if e[i].Governed && e[i].Revision >= p.Revision {
-			out.Gateways++
-		}
-	}
-	return out
 }

@@ -295,3 +295,59 @@ func TestEnforcedBy(t *testing.T) {
 		t.Errorf("a key that may not see gateways sees %v", seen)
 	}
 }
+
+// TestNobodyEnforces: a policy that is created or enabled while no gateway runs has a warning, for keys that may see
+// gateways.
+func TestNobodyEnforces(t *testing.T) {
+	r := newRig(t)
+	gateway, _ := r.key(r.admin, "ingest")
+	blind, _ := r.teamKey("limited", "policies:read", "policies:write")
+	warned := func(key, method, path, body string, want bool) *reply {
+		t.Helper()
+		a := r.ask(key, method, path, body)
+		if a.status > 299 || strings.Contains(string(a.raw), noGatewayRuns) != want {
+			t.Errorf("%s: warned is not %t: %d %s", a.what, want, a.status, a.raw)
+		}
+		return a
+	}
+	path := "/api/policies/" + warned(r.admin, "POST", "/api/policies", policyBody("p", ""), true).data().id(t)
+	warned(r.admin, "POST", "/api/policies", policyBody("off", `,"enabled":false`), false)
+	warned(blind, "POST", "/api/policies", policyBody("unseen", ""), false)
+	warned(r.admin, "POST", "/api/policies/templates/apply", `{"template":"cost-guard"}`, true)
+	warned(r.admin, "POST", "/api/policies/templates/apply", `{"template":"cost-guard","agentName":"a","enabled":false}`, false)
+	warned(r.admin, "PUT", path, `{"enabled":false}`, false)
+	warned(r.admin, "PUT", path, `{"message":"m"}`, false)
+	warned(r.admin, "PUT", path, `{"enabled":true}`, true)
+	r.ask(gateway, "PUT", "/api/gateways/edge", reportBody(1, 1)).want(200)
+	warned(r.admin, "PUT", path, `{"enabled":true}`, false)
+	stopped := strings.Replace(reportBody(1, 2), "running", "stopped", 1)
+	r.ask(gateway, "PUT", "/api/gateways/edge", stopped).want(200)
+	warned(r.admin, "PUT", path, `{"enabled":true}`, true)
+}
+
+// TestFleetIsRemembered: who enforces policies is read once a second, and again after a report that changes it.
+func TestFleetIsRemembered(t *testing.T) {
+	r := newRig(t)
+	gateway, _ := r.key(r.admin, "ingest")
+	path := "/api/policies/" + r.ask(r.admin, "POST", "/api/policies", policyBody("p", "")).want(201).data().id(t)
+	of := func(want string) {
+		t.Helper()
+		if got := fmt.Sprint(r.ask(r.admin, "GET", path, "").want(200).data()["enforcedBy"]); got != want {
+			t.Errorf("enforced by %s, want %s", got, want)
+		}
+	}
+	r.ask(gateway, "PUT", "/api/gateways/edge", reportBody(1, 1)).want(200)
+	of("map[gateways:1 of:1]")
+	// Another process of the control plane gets a report.
+	if err := r.store.Tenant("one").ReportGateway(t.Context(), store.GatewayReport{Gateway: "edge", Instance: "elsewhere", Seq: 1, Report: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	r.ask(gateway, "PUT", "/api/gateways/edge", reportBody(1, 2)).want(200) // counters alone
+	of("map[gateways:1 of:1]")
+	r.clock.advance(fleetFor)
+	of("map[gateways:1 of:2]")
+	r.ask(gateway, "PUT", "/api/gateways/edge", strings.Replace(reportBody(1, 3), `"enabled":true`, `"enabled":false`, 1)).want(200)
+	of("map[gateways:0 of:2]")
+	r.ask(r.admin, "DELETE", "/api/gateways/edge", "").want(200)
+	of("map[gateways:0 of:0]")
+}

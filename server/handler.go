@@ -205,13 +205,17 @@ func (c *call) flush() {
 	if c.w.began || c.status == 0 {
 		return
 	}
-	// A client that does not read a large response must not keep it in memory
-	// without limit.
-	if len(c.body) > smallAnswer {
-		writeDeadline := answerGrace + time.Duration(len(c.body))*time.Second/answerRate
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeDeadline)) // not every connection supports deadlines
-	}
+	LimitWrite(c.w, len(c.body))
 	writeJSON(c.w, c.status, c.body)
+}
+
+// LimitWrite bounds the time in which a client may read a response of a number of bytes: a client that does not read a
+// large one must not keep it in memory without limit.
+func LimitWrite(w http.ResponseWriter, size int) {
+	if size > smallAnswer {
+		writeDeadline := answerGrace + time.Duration(size)*time.Second/answerRate
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeDeadline)) // not every connection supports deadlines
+	}
 }
 
 // A client may take answerGrace for a response of more than smallAnswer bytes,

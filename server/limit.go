@@ -151,6 +151,19 @@ func (ws *windows) find(name string, now time.Time) *window {
 	return &w.window
 }
 
+// Windows are sliding windows of a minute for what the API does not count itself, such as wrong keys at a sign-in.
+// Its methods are safe for concurrent use.
+type Windows struct{ w *windows }
+
+// NewWindows returns windows in which limit events a minute and name are allowed. Many names share one window when
+// there are more of them than a server remembers.
+func NewWindows(limit int) *Windows { return &Windows{newWindows(limit, maxAddresses)} }
+
+// Take counts an event of name at now if the window has room, and returns 0; else how long to wait.
+func (ws *Windows) Take(name string, now time.Time) (wait time.Duration) {
+	return ws.w.take(name, now).wait
+}
+
 // setRateHeaders writes the headers that every response under /api carries
 // (control-plane specification, Limits). Retry-After is set on 429 only.
 func setRateHeaders(h http.Header, q quota) {
@@ -179,7 +192,12 @@ func clientAddress(r *http.Request) string {
 	if err != nil {
 		return r.RemoteAddr
 	}
-	addr := ap.Addr().Unmap().WithZone("")
+	return Subscriber(ap.Addr())
+}
+
+// Subscriber returns an address as windows count it: one of IPv6 as its /64.
+func Subscriber(addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
 		if p, err := addr.Prefix(64); err == nil {
 			return p.String()

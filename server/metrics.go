@@ -25,6 +25,8 @@ type metrics struct {
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
+	pages       *prometheus.CounterVec
+	pageSeconds *prometheus.HistogramVec
 	traces      *prometheus.CounterVec
 	outcomes    *prometheus.CounterVec
 	streams     prometheus.Gauge
@@ -52,6 +54,13 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		}, []string{"route", "method", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "svc_http_request_duration_seconds", Help: "Time to answer requests under /api; streams are left out.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"route", "method"}),
+		pages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "svc_page_requests_total", Help: "Requests for pages for browsers by route, method and status; the requests of the API that a page makes are counted as well.",
+		}, []string{"route", "method", "status"}),
+		pageSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "svc_page_request_duration_seconds", Help: "Time to answer requests for pages; streams are left out.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 		}, []string{"route", "method"}),
 		traces: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -136,7 +145,7 @@ func newMetrics(stores []store.Opened, bodies *bodyMemory, ready func(context.Co
 		return float64(open())
 	})
 	shards := prometheus.NewDesc("svc_trace_store_shard_up", "1 while a shard of ClickHouse responds; absent for other stores.", []string{"shard"}, nil)
-	m.registry.MustRegister(size, free, diskFree{disk, stores}, shardsUp{shards, stores}, held, writable, clock, expired, approvals, m.decisions, m.requests, m.seconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies, m.dropped, m.webhooks,
+	m.registry.MustRegister(size, free, diskFree{disk, stores}, shardsUp{shards, stores}, held, writable, clock, expired, approvals, m.decisions, m.requests, m.seconds, m.pages, m.pageSeconds, m.traces, m.outcomes, m.streams, m.slowStreams, m.bodies, m.dropped, m.webhooks,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, outcome := range []string{"accepted", "duplicate", "expired"} {
 		m.traces.WithLabelValues(outcome)
@@ -301,6 +310,21 @@ func (m *metrics) served(c *call, status int, took time.Duration) {
 // streamPath is the only route whose requests have no time limit; their
 // durations are not observed.
 const streamPath = "/api/traces/stream"
+
+// CountPage counts a request for a page for browsers: route is the pattern of its path, empty for none, and took is 0
+// for a stream.
+func (s *Server) CountPage(route, method string, status int, took time.Duration) {
+	if route == "" || route == "/" && status == http.StatusNotFound {
+		route = "unmatched"
+	}
+	if method != http.MethodGet && method != http.MethodHead && method != http.MethodPost {
+		method = "other"
+	}
+	s.metrics.pages.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	if took > 0 {
+		s.metrics.pageSeconds.WithLabelValues(route, method).Observe(took.Seconds())
+	}
+}
 
 // Metrics returns the handler of the metrics, in Prometheus's text format. It
 // needs no key and must be served by a separate listener.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -67,6 +68,8 @@ type Options struct {
 	IdentitySecret string
 	// WebhookHTTP allows webhooks with http URLs, whose messages are sent to allowed addresses only.
 	WebhookHTTP bool
+	// PageHost is the name under which people reach the page; empty: messages have no links.
+	PageHost string
 	// Deliveries returns the number of messages to webhooks since the start by result, and how many
 	// wait; nil where this process sends none.
 	Deliveries func() background.DeliveryCounts
@@ -87,6 +90,7 @@ type Server struct {
 	log            *slog.Logger
 	identitySecret []byte
 	webhookHTTP    bool
+	pageHost       string
 	// refusedEvents bounds the log of refused deliveries.
 	refusedEvents refusedEvents
 
@@ -98,6 +102,7 @@ type Server struct {
 	// Reports of gateways, per key and per instance.
 	allReports, reports *windows
 	refusedReports      retry.Repeats
+	fleets              fleets
 	began               time.Time // before it, this process has heard of no gateway
 	addresses           *windows  // requests per client address without a valid key
 	shared              SharedWindows
@@ -132,6 +137,7 @@ func New(o Options) (*Server, error) {
 		log:            o.Logger,
 		identitySecret: []byte(o.IdentitySecret),
 		webhookHTTP:    o.WebhookHTTP,
+		pageHost:       o.PageHost,
 		largePageSlots: make(chan struct{}, maxLongPages),
 		bodies:         newBodyMemory(maxBodiesInMemory, maxTenantBodiesInMemory),
 	}
@@ -215,6 +221,9 @@ func (s *Server) newMux(table []route) *http.ServeMux {
 	mux.HandleFunc("/api/", unknown)
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/readyz", s.readyz)
+	mux.HandleFunc("/favicon.ico", s.favicon)
+	mux.HandleFunc("/robots.txt", s.robots)
+	mux.HandleFunc("/{$}", s.noPage)
 	mux.HandleFunc("/", s.notFound)
 	return mux
 }
@@ -342,4 +351,35 @@ const readyTimeout = 2 * time.Second
 // notFound answers paths that are neither of the API nor a health check.
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusNotFound, encode(api.Error{Error: "not found; the API is under /api"}))
+}
+
+// noPage answers browsers at the address of the page that svc serve --ui serves.
+func (s *Server) noPage(w http.ResponseWriter, r *http.Request) {
+	if read := r.Method == http.MethodGet || r.Method == http.MethodHead; !read || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		s.notFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	_, _ = io.WriteString(w, noPageText) // the client has disconnected
+}
+
+const noPageText = `<!doctype html><html lang="en"><meta charset="utf-8"><title>svc</title>
+<p>This is the control plane of svc. Its REST API is under <code>/api</code>.</p>
+<p>It has no page for browsers here: <code>svc serve --ui</code> serves one.</p></html>
+`
+
+// favicon answers browsers that ask for the icon of an address: there is none.
+func (s *Server) favicon(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// robots keeps crawlers away.
+func (s *Server) robots(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "public, max-age=86400")
+	_, _ = io.WriteString(w, "User-agent: *\nDisallow: /\n") // the client has disconnected
 }

@@ -78,9 +78,9 @@ func (s *Server) streamTraces(c *call) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	holder, most := c.tenant.ID(), maxStreams
+	holder, most, tick := c.tenant.ID(), maxStreams, s.streams.pace.tick
 	if inProcess(c.Context()) != nil { // open pages leave the streams of programs their room
-		holder, most = "page "+holder, maxPageStreams
+		holder, most, tick = "page "+holder, maxPageStreams, tick/2 // the page asks the store again a little later
 	}
 	if !s.streams.enter(holder, most) {
 		c.w.Header().Set("Retry-After", "10")
@@ -110,16 +110,16 @@ func (s *Server) streamTraces(c *call) error {
 	}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
-	s.pump(ctx, c, traces, out)
+	s.pump(ctx, c, traces, out, tick)
 	return nil
 }
 
 // pump sends events until the client disconnects or lags, the key is no longer
 // valid, or the server drains.
-func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter) {
+func (s *Server) pump(ctx context.Context, c *call, traces store.TraceStream, out *eventWriter, tick time.Duration) {
 	lastSent := time.Now()
 	for {
-		wait, cancel := context.WithTimeout(ctx, s.streams.pace.tick)
+		wait, cancel := context.WithTimeout(ctx, tick)
 		events, err := traces.Next(wait)
 		cancel()
 		select {

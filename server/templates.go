@@ -117,6 +117,8 @@ func (s *Server) applyTemplate(c *call) error {
 		p.On, p.Enabled = agent, in.Enabled == nil || *in.Enabled
 	}
 	warnings := c.policyWarnings(each(policies, asPolicy)...)
+	_, about := c.enforcing(policies[0].Enabled)
+	warnings = append(warnings, about...)
 	err := create(c, func(ctx context.Context) ([]store.Policy, error) {
 		return c.tenant.CreatePolicies(ctx, policies...)
 	}, func(made []store.Policy) error {

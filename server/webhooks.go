@@ -178,7 +178,7 @@ func (s *Server) listDeliveries(c *call) error {
 
 func (c *call) wireDelivery(d store.Delivery) api.Delivery {
 	out := api.Delivery{ID: d.ID, WebhookID: d.WebhookID, State: d.State, Attempts: d.Attempts, Status: d.Status, Error: d.Error,
-		CreatedAt: d.Event.CreatedAt.UTC(), Event: background.WireEvent(c.tenant.ID(), &d)}
+		CreatedAt: d.Event.CreatedAt.UTC(), Event: background.WireEvent(c.tenant.ID(), c.server.pageHost, &d)}
 	if !d.NextAt.IsZero() {
 		out.NextAt = &d.NextAt
 	}

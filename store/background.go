@@ -164,14 +164,14 @@ func (b *RetentionBounds) AnswersExpired(now time.Time) time.Time {
 
 // RetentionResult counts what ApplyRetention removed.
 type RetentionResult struct {
-	Violations, Events, Answers, AuditEvents, Deliveries, Approvals, Gateways int
+	Violations, Events, Answers, AuditEvents, Deliveries, Approvals, Sessions, Gateways int
 
 	More bool // a kind reached its limit: call again
 }
 
 // Housekeeping is the maintenance of one tenant.
 type Housekeeping interface {
-	// ApplyRetention removes records that are too old, and expired responses of Idempotency,
+	// ApplyRetention removes records that are too old, expired responses of Idempotency and ended sessions,
 	// in one bounded transaction.
 	ApplyRetention(ctx context.Context, b RetentionBounds) (RetentionResult, error)
 	// RedactionKey returns the tenant's stable random key for the hash redaction strategy (32

@@ -21,7 +21,7 @@ type Sessions interface {
 	// CreateSession begins a session of a key. It returns Unauthorized when the key does not work.
 	CreateSession(ctx context.Context, keyID string, digest KeyDigest) error
 	// ResumeSession returns the credential of the key of a session. It returns Unauthorized when the session
-	// has ended, and when the key does not work any more.
+	// has ended, and when the key does not work any more. It reads also while the store takes no writes.
 	ResumeSession(ctx context.Context, keyID string, digest KeyDigest) (Credential, error)
 	// EndSession ends a session, if there is one.
 	EndSession(ctx context.Context, keyID string, digest KeyDigest) error

@@ -33,7 +33,7 @@ func newApprovalsPage(s *shared, title string) *approvalsPage {
 	columns := []column[api.ApprovalRecord]{
 		{title: "STATE", min: 9, priority: 95, cell: func(r api.ApprovalRecord, _ int) (string, style) { return p.approval(r.Status) }},
 		{title: "AGE", min: 15, max: 18, priority: 85, cell: func(r api.ApprovalRecord, _ int) (string, style) {
-			return display.OrDash(approvalAge(r, s.now())), p.dim
+			return display.OrDash(display.ApprovalAge(&r, s.now())), p.dim
 		}},
 		{title: "TOOL", min: 16, max: 50, priority: 100, cell: text(func(r api.ApprovalRecord) string { return r.Tool })},
 		{title: "PRINCIPAL", min: 14, max: 40, priority: 90, cell: text(func(r api.ApprovalRecord) string { return r.Principal })},
@@ -102,12 +102,8 @@ var decisions = map[string]string{"g": "grant", "d": "deny", "x": "revoke"}
 
 // decisionFor returns the decision of a key, if it can be made about an approval with a status.
 func decisionFor(key, status string) (decision string, ok bool) {
-	decision, ok = decisions[key]
-	needs := api.ApprovalPending
-	if decision == "revoke" {
-		needs = api.ApprovalGranted
-	}
-	return decision, ok && status == needs
+	decision = decisions[key]
+	return decision, slices.Contains(display.Decisions(status), decision)
 }
 
 func decisionHints(status string) (hints []hint) {
@@ -119,36 +115,17 @@ func decisionHints(status string) (hints []hint) {
 	return hints
 }
 
-// approvalAge returns how long an approval has waited for a decision, or a grant for its use.
-func approvalAge(r api.ApprovalRecord, now time.Time) string {
-	switch n := len(r.Decisions); {
-	case r.Status == api.ApprovalPending:
-		return "waits " + display.Span(now.Sub(r.CreatedAt))
-	case r.Status == api.ApprovalGranted && n > 0:
-		return "unused " + display.Span(now.Sub(r.Decisions[n-1].At))
-	}
-	return ""
-}
-
 func reasonsOf(r api.ApprovalRecord) string {
 	ids := make([]string, len(r.Reasons))
-	for i, reason := range r.Reasons {
-		ids[i] = cmp.Or(reason.RuleID, reason.PolicyID)
+	for i, reason := range display.Reasons(&r) {
+		ids[i] = reason.ID
 	}
 	return strings.Join(ids, ", ")
 }
 
 // approval returns the status of an approval as a word and a color.
 func (p *styles) approval(status string) (string, style) {
-	switch status {
-	case api.ApprovalPending:
-		return "▲ pending", p.warn
-	case api.ApprovalGranted:
-		return "● granted", p.good
-	case api.ApprovalDenied:
-		return "✕ denied", p.bad
-	}
-	return "○ " + clean(status), p.dim
+	return p.word(display.ApprovalState(status))
 }
 
 // selfCheck colors a check that could not be made.
@@ -173,12 +150,9 @@ type approvalPage struct {
 	changing bool
 }
 
-// maxNote bounds the note of a decision, in characters.
-const maxNote = 512
-
 func newApprovalPage(s *shared, id string) *approvalPage {
 	t := &approvalPage{s: s, id: id, note: textinput.New()}
-	t.note.CharLimit = maxNote
+	t.note.CharLimit = api.MaxMessage
 	t.load.every = 5 * time.Second
 	t.load.fetch = func(ctx context.Context) (api.ApprovalRecord, error) { return s.plane.GetApproval(ctx, id) }
 	return t
@@ -341,13 +315,10 @@ func (t *approvalPage) view(w, h int) []string {
 		t.version = r.Version
 	}
 	state, stateStyle := p.approval(r.Status)
-	if age := approvalAge(r, t.s.now()); age != "" {
+	if age := display.ApprovalAge(&r, t.s.now()); age != "" {
 		state += ", " + age
 	}
-	check, checkStyle := p.selfCheck(r.SelfCheck)
-	if r.SelfCheck == "unknown" {
-		check += ": the caller's person is not known"
-	}
+	_, checkStyle := p.selfCheck(r.SelfCheck)
 	fields := []field{
 		{name: "Tool", value: clean(r.Tool), wide: true},
 		{name: "State", value: state, style: stateStyle},
@@ -360,17 +331,13 @@ func (t *approvalPage) view(w, h int) []string {
 		{name: "Gateway", value: clean(r.Gateway)},
 		{name: "Asked by", value: clean(r.RequestedBy.Name) + " " + clean(r.RequestedBy.Prefix) + "…"},
 		{name: "Requested", value: minute(r.CreatedAt)},
-		{name: "Self check", value: check, style: checkStyle},
+		{name: "Self check", value: clean(display.SelfCheck(r.SelfCheck)), style: checkStyle},
 	}
 	if r.ExpiresAt != nil {
 		fields = append(fields, field{name: "Ends", value: minute(*r.ExpiresAt)})
 	}
-	for _, reason := range r.Reasons {
-		name := "Rule"
-		if reason.PolicyID != "" {
-			name = "Policy"
-		}
-		fields = append(fields, field{name: name, value: strings.TrimSuffix(clean(reason.RuleID+reason.PolicyID)+": "+clean(reason.Note), ": "), wide: true})
+	for _, reason := range display.Reasons(&r) {
+		fields = append(fields, field{name: reason.Kind, value: clean(reason.Text()), wide: true})
 	}
 	for _, d := range r.Decisions {
 		fields = append(fields, field{name: clean(d.Decision), value: strings.TrimSuffix(minute(d.At)+" by "+clean(d.UserID)+": "+clean(d.Note), ": "), wide: true})
@@ -381,14 +348,7 @@ func (t *approvalPage) view(w, h int) []string {
 
 // argumentLines draws the arguments of a call: nothing of a value is left out, and blanks stay.
 func argumentLines(p *styles, r api.ApprovalRecord, w int) []string {
-	size := fmt.Sprintf(" Arguments  %s, %s bytes", display.Plural(len(r.Arguments), "value", "values"), display.Count(int64(r.ArgumentsBytes)))
-	switch {
-	case len(r.Arguments) == 0 && r.ArgumentsBytes > 0:
-		size = fmt.Sprintf(" Arguments  %s bytes, not shown: by its rule, or to this key", display.Count(int64(r.ArgumentsBytes)))
-	case r.Truncated:
-		size += ", shortened"
-	}
-	lines := []string{p.bold.paint(cut(size, w))}
+	lines := []string{p.bold.paint(cut(" Arguments  "+display.ArgumentsSize(&r), w))}
 	for _, arg := range r.Arguments {
 		name, value := broken(cmp.Or(arg.Pointer, "(all)"), w-2), broken(arg.Value, w-4)
 		if len(name) == 1 && len(value) == 1 && !strings.Contains(name[0], " ") && width(name[0])+width(value[0])+4 <= w {
@@ -401,11 +361,8 @@ func argumentLines(p *styles, r api.ApprovalRecord, w int) []string {
 		for _, part := range value {
 			lines = append(lines, "   "+part)
 		}
-		if arg.Omitted > 0 {
-			lines = append(lines, p.warn.paint(cut(fmt.Sprintf("   %s characters left out", display.Count(int64(arg.Omitted))), w)))
-		}
-		if arg.Restored != "" {
-			lines = append(lines, p.warn.paint(cut("   restored: "+clean(arg.Restored), w)))
+		for _, note := range display.ArgumentNotes(&arg) {
+			lines = append(lines, p.warn.paint(cut("   "+clean(note), w)))
 		}
 	}
 	return lines

@@ -3,8 +3,6 @@ package tui
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -44,9 +42,9 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 		}},
 		{title: "NAME", min: 18, max: 50, priority: 100, cell: text(func(r api.Policy) string { return clean(r.Name) })},
 		{title: "PHASE", min: 8, priority: 88, cell: text(func(r api.Policy) string { return clean(r.Phase) })},
-		{title: "ACTION", min: 15, max: 17, priority: 90, cell: func(r api.Policy, _ int) (string, style) { return actionOf(r), p.action(r) }},
-		{title: "WHEN", min: 12, max: 60, priority: 70, cell: text(func(r api.Policy) string { return conditionOf(r.Condition) })},
-		{title: "AGENT", min: 8, max: 28, priority: 50, cell: text(func(r api.Policy) string { return agentOf(r.On) })},
+		{title: "ACTION", min: 15, max: 17, priority: 90, cell: func(r api.Policy, _ int) (string, style) { return clean(display.Action(&r)), p.action(r) }},
+		{title: "WHEN", min: 12, max: 60, priority: 70, cell: text(func(r api.Policy) string { return clean(display.Condition(&r.Condition)) })},
+		{title: "AGENT", min: 8, max: 28, priority: 50, cell: text(func(r api.Policy) string { return clean(display.OnAgent(r.On)) })},
 		{title: "FIRED", min: 6, right: true, priority: 80, cell: text(func(r api.Policy) string { return display.Count(r.FireCount) })},
 		{title: "", min: 10, max: 40, priority: 30, cell: func(r api.Policy, w int) (string, style) {
 			most := int64(1)
@@ -64,9 +62,9 @@ func newPoliciesPage(s *shared, title string) *policiesPage {
 		}
 		return []field{
 			{name: "Policy", value: clean(r.Name), wide: true},
-			{name: "When", value: conditionOf(r.Condition) + ", in the " + clean(r.Phase), wide: true},
-			{name: "Action", value: actionOf(r), style: p.action(r)},
-			{name: "Agent", value: agentOf(r.On)},
+			{name: "When", value: clean(display.Condition(&r.Condition)) + ", in the " + clean(r.Phase), wide: true},
+			{name: "Action", value: clean(display.Action(&r)), style: p.action(r)},
+			{name: "Agent", value: clean(display.OnAgent(r.On))},
 			{name: "State", value: state + ", fired " + display.Count(r.FireCount) + " times"},
 			{name: "Changed", value: minute(r.UpdatedAt)},
 			{name: "Id", value: clean(r.ID), wide: true},
@@ -100,50 +98,6 @@ func (p *styles) action(r api.Policy) style {
 		return p.accent
 	}
 	return p.warn
-}
-
-func actionOf(r api.Policy) string {
-	if r.Approval != nil {
-		return clean(r.Action + ", approval")
-	}
-	if r.RedactionStrategy != "" {
-		return clean(r.Action + ": " + r.RedactionStrategy)
-	}
-	return clean(r.Action)
-}
-
-func agentOf(on string) string {
-	if on == "" || on == api.AllAgents {
-		return "all"
-	}
-	return clean(on)
-}
-
-// conditionOf describes the condition of a policy in words.
-func conditionOf(c api.Condition) string {
-	switch c.Type {
-	case "injection_score":
-		if c.Threshold != nil {
-			return "injection ≥ " + strconv.FormatFloat(*c.Threshold, 'g', 4, 64)
-		}
-	case "pii_detected":
-		if len(c.Entities) == 0 {
-			return "any PII"
-		}
-		return "PII " + clean(strings.Join(c.Entities, ", "))
-	case "tool_name":
-		return "tool " + clean(c.ToolName)
-	case "tool_arguments":
-		return "tool " + clean(c.ToolName) + " with " + clean(string(c.Arguments))
-	case "data_flow":
-		if c.ToolName != "" {
-			return clean(c.Labels() + " at tool " + c.ToolName)
-		}
-		return clean(c.Labels())
-	case "budget_exceeded":
-		return "budget exceeded"
-	}
-	return clean(c.Type)
 }
 
 func (t *policiesPage) enter() tea.Cmd {
@@ -251,7 +205,7 @@ func (t *policiesPage) footer(w int) (string, bool) {
 		verb = "Disable"
 	}
 	tail := " [y/N] "
-	text := fmt.Sprintf(" %s %s (%s, %s)?", verb, clean(r.Name), actionOf(r), conditionOf(r.Condition))
+	text := fmt.Sprintf(" %s %s (%s, %s)?", verb, clean(r.Name), clean(display.Action(&r)), clean(display.Condition(&r.Condition)))
 	return t.s.styles.badge.paint(cut(text, w-width(tail)) + tail), true
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -68,7 +69,7 @@ func TestScreensWithoutAControlPlane(t *testing.T) {
 
 // A policy that blocks until a person grants is not shown as one that blocks.
 func TestActionOfPolicyWithApproval(t *testing.T) {
-	if got := actionOf(api.Policy{Action: "block", Approval: &api.Approval{}}); got != "block, approval" {
+	if got := display.Action(&api.Policy{Action: "block", Approval: &api.Approval{}}); got != "block, approval" {
 		t.Errorf("%q", got)
 	}
 }

@@ -164,13 +164,22 @@ func (s *server) cut(patience time.Duration) error {
 // HTTP/2), without one plain HTTP/1.1. It returns the bound address, which has the
 // port when addr has port 0.
 func (d *Daemon) Listen(name, addr string, h http.Handler, conf *tls.Config, opts ...ListenOption) (net.Addr, error) {
+	ln, err := Bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	d.Serve(name, ln, h, conf, opts...)
+	return ln.Addr(), nil
+}
+
+// Bind binds an address for Serve, for handlers that must know the bound port.
+func Bind(addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, explainListen(addr, err)
 	}
-	d.Serve(name, ln, h, conf, opts...)
-	return ln.Addr(), nil
+	return ln, nil
 }
 
 // Serve is Listen for a listener that is already bound. The daemon closes it.

@@ -84,6 +84,7 @@ type devStack struct {
 	vars     map[string]string
 	started  time.Time
 	shownDir string   // the data directory as it was given
+	link     string   // to the page, for one sign-in
 	context  string   // result of saving the context of 'svc dev'
 	moved    []string // servers that did not get their usual port
 }
@@ -167,7 +168,7 @@ func (s *devStack) openControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.d.Serve("api", ln, s.cp.Handler(ln.Addr().String()), nil)
+	s.d.Serve("api", ln, s.cp.Handler("localhost", ln.Addr()), nil)
 	s.cp.Listens(ln.Addr())
 	s.state.ControlPlaneURL = daemon.BaseURL(ln.Addr(), false)
 	s.cp.AddUpkeep(s.d)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"svc/cli/command"
+	"svc/store"
 )
 
 // Calls of the demo tools, as one POST each.
@@ -36,7 +37,14 @@ func (s *devStack) welcome(ctx context.Context) error {
 		return fmt.Errorf("the first call through the gateway: %w", err)
 	}
 	took := s.env.Now().Sub(s.started)
-	_, err := io.WriteString(s.env.Stdout, s.screen(took))
+	cred, err := s.cp.St.Authenticate(ctx, store.DigestKey(s.state.APIKey))
+	if err == nil {
+		s.link, err = s.cp.Link(cred.TenantID, cred.Key.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("a link to the page: %w", err)
+	}
+	_, err = io.WriteString(s.env.Stdout, s.screen(took))
 	return err
 }
 
@@ -113,6 +121,10 @@ func (s *devStack) screen(took time.Duration) string {
 	line("")
 	row("Gateway", s.state.GatewayURL, "MCP, for agents")
 	row("Control plane", s.state.ControlPlaneURL, "REST, for you")
+	if s.link != "" {
+		row("Page", s.link, "")
+		row("", "opens once within a minute, later asks for the API key", "")
+	}
 	row("Demo shop", s.vars["SVC_DEV_SHOP_URL"], "a mail-order back office, behind the gateway")
 	row("Demo handbook", s.vars["SVC_DEV_HANDBOOK_URL"], "its staff's handbook, behind the same URL")
 	line("")

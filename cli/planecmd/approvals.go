@@ -20,6 +20,7 @@ import (
 	"svc/cli/rest"
 	"svc/gateway/base/retry"
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -262,13 +263,6 @@ func newDecisionCmd(r *rest.Connection, verb, short, done string) *cobra.Command
 	return cmd
 }
 
-// decisionHints are the hints for the reasons why a key may not decide, by a part of the reason.
-var decisionHints = [...]struct{ part, hint string }{
-	{"own call", "another person must decide, with a key of that person"},
-	{"who the caller is", "name the person with auth.keys[].owner or a token's claims, or set not_self: true in the rule"},
-	{"made after", "use a key that existed before the request, or let the caller ask again after the approval has ended"},
-}
-
 // explainDecision adds advice to an error about an approval.
 func explainDecision(r *rest.Connection, err error) error {
 	var answer *client.Error
@@ -277,10 +271,8 @@ func explainDecision(r *rest.Connection, err error) error {
 	}
 	switch answer.Status {
 	case http.StatusForbidden:
-		for _, h := range decisionHints {
-			if strings.Contains(answer.Message, h.part) {
-				return command.Failed(errors.New(answer.Message), h.hint)
-			}
+		if advice := display.DecisionAdvice(answer.Message); advice != "" {
+			return command.Failed(errors.New(answer.Message), advice)
 		}
 	case http.StatusConflict:
 		if strings.Contains(answer.Message, "its version is") {

@@ -55,10 +55,12 @@ type storeOperator struct {
 	st   store.Engine
 	path string // absolute path of its file, or its URL without secrets
 	now  func() time.Time
+	// link makes a link for one sign-in on the page; nil where no server serves one.
+	link func(tenant, key string) (string, error)
 }
 
 func newStoreOperator(st store.Engine, path string, now func() time.Time) storeOperator {
-	return storeOperator{storeReader{st}, st, path, now}
+	return storeOperator{storeReader: storeReader{st}, st: st, path: path, now: now}
 }
 
 func (o storeOperator) createTenant(ctx context.Context, in api.TenantCreate) (api.Tenant, error) {
@@ -92,26 +94,35 @@ func (o storeOperator) createTenantKey(ctx context.Context, in api.TenantKeyCrea
 	if wrong := in.Validate(); len(wrong) > 0 {
 		return api.Tenant{}, &store.Error{Kind: store.Invalid, Message: "invalid input", Fields: wrong}
 	}
-	infos, err := o.st.ListTenants(ctx)
+	info, err := o.tenant(ctx, in.Tenant)
 	if err != nil {
 		return api.Tenant{}, err
 	}
-	at := slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.ID == in.Tenant })
-	for _, name := range []string{in.Tenant, api.NormalizeName(in.Tenant)} {
+	secret := server.NewSecret(store.ScopeAPI)
+	if _, err := o.st.CreateTenantKey(ctx, info.ID, *NewKeyRecord(in.Name, secret, store.ScopeAPI)); err != nil {
+		return api.Tenant{}, err
+	}
+	t := wireTenant(info)
+	t.APIKey = secret
+	return t, nil
+}
+
+// tenant returns the tenant with an id or, when no tenant has that id, a name.
+func (o storeOperator) tenant(ctx context.Context, text string) (store.TenantInfo, error) {
+	infos, err := o.st.ListTenants(ctx)
+	if err != nil {
+		return store.TenantInfo{}, err
+	}
+	at := slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.ID == text })
+	for _, name := range []string{text, api.NormalizeName(text)} {
 		if at < 0 {
 			at = slices.IndexFunc(infos, func(t store.TenantInfo) bool { return t.Name == name })
 		}
 	}
 	if at < 0 {
-		return api.Tenant{}, store.FieldError(store.NotFound, "tenant not found", "tenant", "is neither the id nor the name of a tenant; svc tenant list shows them")
+		return store.TenantInfo{}, store.FieldError(store.NotFound, "tenant not found", "tenant", "is neither the id nor the name of a tenant; svc tenant list shows them")
 	}
-	secret := server.NewSecret(store.ScopeAPI)
-	if _, err := o.st.CreateTenantKey(ctx, infos[at].ID, *NewKeyRecord(in.Name, secret, store.ScopeAPI)); err != nil {
-		return api.Tenant{}, err
-	}
-	t := wireTenant(infos[at])
-	t.APIKey = secret
-	return t, nil
+	return infos[at], nil
 }
 
 func (o storeReader) tenants(ctx context.Context) ([]api.Tenant, error) {
@@ -189,6 +200,7 @@ func operatorHandler(o storeOperator, secret string) http.Handler {
 	})
 	mux.HandleFunc("POST /tenants", created(o.createTenant))
 	mux.HandleFunc("POST /keys", created(o.createTenantKey))
+	mux.HandleFunc("POST /links", created(o.pageLink))
 	mux.HandleFunc("GET /backup", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := o.st.(backupStore); !ok {
 			answer(w, http.StatusNotImplemented, nil, errNoBackup)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +106,7 @@ certificate.`,
 	f.StringVar(&o.webhookProxy, "webhook-proxy", "", "HTTP proxy for messages to webhooks, http://host:3128; it resolves their names itself, so restrict it (default: none, also not from the environment)")
 	f.StringSliceVar(&o.webhookAllow, "webhook-allow", nil, "network that webhooks of all tenants may reach although it is not public, as CIDR or CIDR:PORT; comma-separated; also over http")
 	f.BoolVar(&o.UI, "ui", false, "also serve the page for browsers, at / of the same address")
-	f.StringSliceVar(&o.uiHosts, "ui-host", nil, "name under which a TLS proxy serves the page, as browsers send it; comma-separated; also for links in messages")
+	f.StringSliceVar(&o.uiHosts, "ui-host", nil, "host under which a TLS proxy serves the page, such as svc.example or svc.example:8443; comma-separated; messages to webhooks link to the first")
 	f.IntVar(&o.MaxAutoAgents, "max-auto-agents", store.DefaultMaxAutoAgents, "highest number of agents that traces register automatically, for each tenant")
 	command.DurationFlag(f, &o.Retention, "trace-retention", 90*24*time.Hour, "how long traces are kept; 0 keeps them forever; statistics are kept longer")
 	command.DurationFlag(f, &o.AuditRetention, "audit-retention", background.DefaultAuditRetention, "how long the record of administrators' changes is kept; 0 keeps it forever")
@@ -133,10 +135,19 @@ func (o *ServeOptions) check() error {
 		{(o.tlsCert == "") != (o.tlsKey == ""), "tls-cert and tls-key belong together"},
 		{o.Retention != 0 && o.Retention < time.Hour, "trace-retention must be at least 1h, or 0 to keep traces for ever"},
 		{o.AuditRetention != 0 && o.AuditRetention < 24*time.Hour, "audit-retention must be at least 1d, or 0 to keep events for ever"},
+		{o.UI && o.tlsCert == "" && len(o.uiHosts) == 0 && !o.onLoopback(), "with ui, listen must be a loopback address, or tls-cert and tls-key must be set, " +
+			"or ui-host must name the host under which a TLS proxy serves the page: keys must not cross a network in the clear"},
 	} {
 		if c.bad {
 			problems = append(problems, errors.New(c.what))
 		}
+	}
+	for i, text := range o.uiHosts {
+		host, err := ui.ParseHost(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("ui-host: %w", err))
+		}
+		o.uiHosts[i] = host
 	}
 	if _, err := o.webhooks(nil); err != nil {
 		problems = append(problems, err)
@@ -145,6 +156,14 @@ func (o *ServeOptions) check() error {
 		return command.Usage(errors.Join(problems...), "")
 	}
 	return nil
+}
+
+// pageHost returns the name under which people reach the page, for links in messages; empty: it is not known.
+func (o *ServeOptions) pageHost() string {
+	if !o.UI || len(o.uiHosts) == 0 {
+		return ""
+	}
+	return o.uiHosts[0]
 }
 
 // webhooks returns how messages are sent; own returns the ports of this process.
@@ -167,11 +186,16 @@ func (o *ServeOptions) webhooks(own func() []uint16) (post background.PostOption
 	return post, nil
 }
 
-// warnExposed logs a warning if keys would cross a network unencrypted.
-func (o *ServeOptions) warnExposed(log *slog.Logger) {
+// onLoopback reports whether the API listens on a loopback address only, or the address is invalid.
+func (o *ServeOptions) onLoopback() bool {
 	host, _, err := net.SplitHostPort(o.listen)
 	ip := net.ParseIP(host)
-	if err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) && o.tlsCert == "" {
+	return err != nil || strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// warnExposed logs a warning if keys would cross a network unencrypted.
+func (o *ServeOptions) warnExposed(log *slog.Logger) {
+	if !o.onLoopback() && o.tlsCert == "" {
 		log.Warn("API keys cross the network in the clear", "listen", o.listen, "fix", "set tls-cert and tls-key, or put a TLS proxy in front")
 	}
 }
@@ -206,14 +230,15 @@ func runServe(ctx context.Context, env process.Env, o ServeOptions) (err error) 
 
 // ControlPlane combines the parts of the control plane.
 type ControlPlane struct {
-	Env  process.Env
-	O    ServeOptions
-	Log  *slog.Logger
-	St   store.Engine
-	Tr   store.Traces // the same as St unless the traces are in another store
-	Srv  *server.Server
-	Page *ui.Page            // nil without --ui
-	cert *daemon.Certificate // nil for plain HTTP
+	Env     process.Env
+	O       ServeOptions
+	Log     *slog.Logger
+	St      store.Engine
+	Tr      store.Traces // the same as St unless the traces are in another store
+	Srv     *server.Server
+	Page    *ui.Page            // nil without --ui
+	address *net.TCPAddr        // where the page is served
+	cert    *daemon.Certificate // nil for plain HTTP
 
 	prober    *background.Prober
 	retention *background.Retention
@@ -260,16 +285,22 @@ func (p *ControlPlane) start(ctx context.Context, d *daemon.Daemon) error {
 		}
 		conf = p.cert.TLSConfig()
 	}
-	addr, err := d.Listen("api", p.O.listen, p.Handler(p.O.listen), conf)
+	ln, err := daemon.Bind(p.O.listen)
 	if err != nil {
 		return command.Failed(err, "choose another address with --listen")
 	}
-	p.Listens(addr)
+	host, _, err := net.SplitHostPort(p.O.listen)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	d.Serve("api", ln, p.Handler(host, ln.Addr()), conf)
+	p.Listens(ln.Addr())
 	if p.O.metricsListen != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", p.Srv.Metrics())
 		mux.Handle("GET /readyz", p.Srv.Readiness())
-		if addr, err = d.Listen("metrics", p.O.metricsListen, mux, nil); err != nil {
+		addr, err := d.Listen("metrics", p.O.metricsListen, mux, nil)
+		if err != nil {
 			return command.Failed(err, "choose another address with --metrics-listen")
 		}
 		p.Listens(addr)
@@ -314,9 +345,12 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	if err != nil {
 		return err
 	}
-	p.sender = background.NewSender(p.upkeep(), background.NewPost(post))
+	sending := p.upkeep()
+	sending.PageHost = p.O.pageHost()
+	p.sender = background.NewSender(sending, background.NewPost(post))
 	p.Srv, err = server.New(server.Options{
 		WebhookHTTP:     len(post.Allow) > 0,
+		PageHost:        p.O.pageHost(),
 		Deliveries:      p.sender.Counts,
 		Writable:        p.prober.Err,
 		ClockJump:       p.retention.ClockJump,
@@ -335,16 +369,16 @@ func (p *ControlPlane) Open(ctx context.Context, d *daemon.Daemon) (err error) {
 	return err
 }
 
-// Handler returns what the listener at an address serves: the API, and the page with --ui.
-func (p *ControlPlane) Handler(listen string) http.Handler {
-	if !p.O.UI {
+// Handler returns what a listener serves: the API, and the page with --ui. host is the name of the address in the
+// settings.
+func (p *ControlPlane) Handler(host string, addr net.Addr) http.Handler {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !p.O.UI || !ok {
 		return p.Srv
 	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return p.Srv // nothing listens there
-	}
-	p.Page = ui.New(ui.Options{API: p.Srv, Records: p.St, Hosts: p.O.uiHosts, Name: host, Port: port, Now: p.Env.Now, Logger: p.Log})
+	p.Page = ui.New(ui.Options{API: p.Srv, Records: p.St, Hosts: p.O.uiHosts, Name: host, Port: strconv.Itoa(tcp.Port),
+		Count: p.Srv.CountPage, Now: p.Env.Now, Logger: p.Log})
+	p.address = tcp
 	return p.Page
 }
 
@@ -414,7 +448,9 @@ func (p *ControlPlane) addOperator(ctx context.Context, d *daemon.Daemon) {
 		p.Log.Warn("no operator socket: 'svc tenant' and 'svc store backup' need the server stopped", "error", err)
 		return
 	}
-	d.Serve("operator", ln, operatorHandler(newStoreOperator(p.St, path, p.Env.Now), secret), nil)
+	o := newStoreOperator(p.St, path, p.Env.Now)
+	o.link = p.Link
+	d.Serve("operator", ln, operatorHandler(o, secret), nil)
 }
 
 // reload reads the TLS certificate again.

@@ -35,6 +35,8 @@ type EvaluatorOptions struct {
 	Logger *slog.Logger
 	// Interval is the time from one pass to the next; 0 means the worker's default.
 	Interval time.Duration
+	// PageHost is the name under which people reach the page, for links in messages; empty: there are none.
+	PageHost string
 }
 
 // worker makes a pass in each interval while it holds a lease.

@@ -249,7 +249,7 @@ func (s *Sender) attempt(ctx context.Context, tenant string, h *store.Webhook, i
 		return r
 	}
 	r.event = d.Event.Type
-	body, err := messageOf(tenant, h.Format, &d)
+	body, err := messageOf(tenant, s.PageHost, h.Format, &d)
 	if err == nil {
 		var a Answer
 		sending, cancel := context.WithTimeout(ctx, answerTimeout)

@@ -416,7 +416,7 @@ func TestSignature(t *testing.T) {
 func TestSlack(t *testing.T) {
 	e := store.Event{Type: store.EventApprovalRequested, Subject: store.Subject{Kind: "approval", ID: "apr_1", Name: "<!channel> a&b\r\n@here `x` \u202e" + strings.Repeat("é", 400)},
 		Data: map[string]any{"agentName": "planner", "principal": "oauth:a…@x.example"}}
-	body, err := messageOf("one", "slack", &store.Delivery{Event: e, Dropped: 3})
+	body, err := messageOf("one", "", "slack", &store.Delivery{Event: e, Dropped: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,14 +439,51 @@ func TestSlack(t *testing.T) {
 	}
 	for _, typ := range []string{store.EventApprovalDecided, store.EventApprovalExpired, store.EventBudgetThreshold, store.EventBudgetExceeded, store.EventSLABreached, store.EventSLARecovered,
 		store.EventPolicyFired, store.EventToolChanged, store.EventAgentCreated, store.EventGatewaySilent, store.EventGatewayBack, store.EventWebhookTest} {
-		e := WireEvent("one", &store.Delivery{Event: store.Event{Type: typ, Subject: store.Subject{Name: "NAME"}}})
+		e := WireEvent("one", "", &store.Delivery{Event: store.Event{Type: typ, Subject: store.Subject{Name: "NAME"}}})
 		if text := slackText(&e); !strings.Contains(text, "NAME") || strings.HasPrefix(text, typ) {
 			t.Errorf("%s: %q", typ, text)
 		}
 	}
-	unused := WireEvent("one", &store.Delivery{Event: store.Event{Type: store.EventApprovalExpired, Data: map[string]any{"decision": store.DecisionGrant}}})
+	unused := WireEvent("one", "", &store.Delivery{Event: store.Event{Type: store.EventApprovalExpired, Data: map[string]any{"decision": store.DecisionGrant}}})
 	if text := slackText(&unused); !strings.Contains(text, "was granted and not used in time") {
 		t.Errorf("a grant that nobody used: %q", text)
+	}
+}
+
+// TestLinks: messages link to the page of their subject where people can reach it, whatever is in its name.
+func TestLinks(t *testing.T) {
+	const evil = "a b/../?x=1#<!channel>|@here&`"
+	const escaped = "a%20b%2F..%2F%3Fx%3D1%23%3C%21channel%3E%7C%40here%26%60"
+	for _, c := range []struct{ typ, kind, id, want string }{
+		{store.EventApprovalRequested, "approval", "apr_1", "approvals/apr_1"},
+		{store.EventApprovalDecided, "approval", "apr_1", "approvals/apr_1"},
+		{store.EventApprovalExpired, "approval", evil, "approvals/" + escaped},
+		{store.EventBudgetThreshold, "budget", "bud_1", "budgets"},
+		{store.EventBudgetExceeded, "budget", "bud_1", "budgets"},
+		{store.EventSLABreached, "slaTarget", "sla_1", "budgets"},
+		{store.EventSLARecovered, "slaTarget", "sla_1", "budgets"},
+		{store.EventPolicyFired, "policy", "pol_1", "policies/pol_1"},
+		{store.EventToolChanged, "tool", evil, "traces?requestId=" + escaped},
+		{store.EventAgentCreated, "agent", "agt_1", "agents/agt_1"},
+		{store.EventGatewaySilent, "gateway", evil, "gateways/" + escaped},
+		{store.EventGatewayBack, "gateway", evil, "gateways/" + escaped},
+		{store.EventWebhookTest, "webhook", "whk_1", ""},
+	} {
+		d := store.Delivery{Event: store.Event{Type: c.typ, Subject: store.Subject{Kind: c.kind, ID: c.id, Name: evil}, Data: map[string]any{"requestId": evil}}}
+		want := "https://svc.example.com/" + c.want
+		var got struct{ Text, Link string }
+		for _, format := range []string{"slack", "json"} {
+			body, err := messageOf("one", "svc.example.com", format, &d)
+			if err != nil || json.Unmarshal(body, &got) != nil {
+				t.Fatal(err, string(body))
+			}
+		}
+		if got.Link != want || !strings.HasSuffix(got.Text, " <"+want+">") || strings.Contains(got.Text, "`svc ") || strings.ContainsAny(strings.TrimSuffix(got.Text, "<"+want+">"), "<>\n") || strings.Contains(got.Text, "@here") {
+			t.Errorf("%s: link %q in %q, want %q", c.typ, got.Link, got.Text, want)
+		}
+		if body, err := messageOf("one", "", "json", &d); err != nil || strings.Contains(string(body), "link") {
+			t.Errorf("%s: without a page: %s, %v", c.typ, body, err)
+		}
 	}
 }
 

@@ -196,7 +196,12 @@ func TestEveryEndpoint(t *testing.T) {
 	if bundle, again, err := c.Governance(ctx, etag); err != nil || again == etag || len(bundle.Policies) != 1 {
 		t.Errorf("changed bundle: %+v, %q, %v", bundle, again, err)
 	}
-	must[api.Policy](t)(c.GetPolicy(ctx, policy.ID))
+	read := must[api.Policy](t)(c.GetPolicy(ctx, policy.ID))
+	must[api.Policy](t)(c.UpdatePolicy(ctx, policy.ID, api.PolicyUpdate{Message: ptr("no"), IfMatch: read.ETag}))
+	var outdated *client.Error
+	if _, err := c.UpdatePolicy(ctx, policy.ID, api.PolicyUpdate{Message: ptr("never"), IfMatch: read.ETag}); !errors.As(err, &outdated) || outdated.Status != http.StatusPreconditionFailed {
+		t.Errorf("a change of another state: %v", err)
+	}
 	if got := must[[]api.PolicyTemplate](t)(c.ListPolicyTemplates(ctx)); len(got) < 5 {
 		t.Errorf("templates %+v", got)
 	}

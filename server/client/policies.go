@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 
 	"svc/store/api"
@@ -30,19 +31,25 @@ func (c *Client) CreatePolicy(ctx context.Context, in api.PolicyCreate, opts ...
 
 // GetPolicy calls GET /api/policies/:id.
 func (c *Client) GetPolicy(ctx context.Context, id string) (api.Policy, error) {
-	return single[api.Policy](ctx, c, "GET", path("policies", id), nil)
+	return policy(ctx, c, "GET", path("policies", id), nil)
 }
 
-// UpdatePolicy calls PUT /api/policies/:id.
+// UpdatePolicy calls PUT /api/policies/:id. An Error with status 412 means that the policy is not in the state of
+// in.IfMatch any more.
 func (c *Client) UpdatePolicy(ctx context.Context, id string, in api.PolicyUpdate) (api.Policy, error) {
-	return policy(ctx, c, "PUT", path("policies", id), in)
+	return policy(ctx, c, "PUT", path("policies", id), in, func(r *http.Request) {
+		if in.IfMatch != "" {
+			r.Header.Set("If-Match", in.IfMatch)
+		}
+	})
 }
 
-// policy calls for one policy with its warnings.
+// policy calls for one policy with its warnings and its ETag.
 func policy(ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (api.Policy, error) {
 	var out api.Single[api.Policy]
-	err := c.do(ctx, method, path, nil, in, &out, opts...)
-	out.Data.Warnings = out.Warnings
+	etag := ""
+	err := c.doHeader(ctx, method, path, nil, in, &out, func(h http.Header) { etag = h.Get("ETag") }, opts...)
+	out.Data.Warnings, out.Data.ETag = out.Warnings, etag
 	return out.Data, err
 }
 

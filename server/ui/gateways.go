@@ -41,8 +41,8 @@ func (v *visit) pager(next string) (p pager) {
 	return p
 }
 
-// part returns the rows that a page shows of a list that the API answers as a whole.
-func part[T any](v *visit, list []T, most int) ([]T, pager) {
+// slice returns the rows that a page shows of a list that the API answers as a whole.
+func slice[T any](v *visit, list []T, most int) ([]T, pager) {
 	from := min(max(v.number("after", 0), 0), len(list))
 	to, next := min(from+most, len(list)), ""
 	if to < len(list) {
@@ -93,7 +93,7 @@ func listGateways(v *visit) error {
 	d.enforcing(list.Data)
 	// What is wrong comes first, with all of what belongs to one gateway.
 	slices.SortStableFunc(list.Data, func(a, b api.Gateway) int { return cmp.Compare(v.rank(a), v.rank(b)) })
-	shown, pages := part(v, list.Data, listed)
+	shown, pages := slice(v, list.Data, listed)
 	d.Pages = pages
 	for _, g := range shown {
 		slices.SortStableFunc(g.Instances, func(a, b api.GatewayInstance) int {
@@ -172,6 +172,6 @@ func showGateway(v *visit) error {
 	if n := len(d.Checks) - listedChecks; n > 0 {
 		d.Checks, d.More = d.Checks[:listedChecks], n
 	}
-	d.Shown, d.Pages = part(v, g.Instances, listedOfOne)
+	d.Shown, d.Pages = slice(v, g.Instances, listedOfOne)
 	return v.show("gateway", d)
 }

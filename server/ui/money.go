@@ -59,7 +59,7 @@ func listBudgets(v *visit) error {
 			d.Near++
 		}
 	}
-	shown, pages := part(v, list.Data, listed)
+	shown, pages := slice(v, list.Data, listed)
 	d.Pages = pages
 	for _, b := range shown {
 		row := budgetRow{Budget: b}

@@ -16,12 +16,17 @@ package ui
 
 import (
 	"bytes"
-	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
+	"maps"
 	"net/http"
+	slashed "path"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +46,9 @@ type Options struct {
 	// Name is the host of the address at which the process listens, and Port its port, which the name of the cookie
 	// has. The page is served under that name too, under loopback names and under IP addresses.
 	Name, Port string
+	// Count gets every request that was answered: the pattern of its path, empty for none, its method, the status, and
+	// how long it took, 0 for streams; nil means no counting.
+	Count func(route, method string, status int, took time.Duration)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger gets the messages for operators; nil means no logging.
@@ -53,6 +61,10 @@ type Page struct {
 	o   Options
 	mux *http.ServeMux
 	all *template.Template
+
+	wrong    *server.Windows // wrong keys, by address
+	requests *server.Windows // of sessions
+	links    links
 }
 
 //go:embed templates/*.html
@@ -99,18 +111,52 @@ func New(o Options) *Page {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html"))}
-	p.mux.HandleFunc("GET /signin", p.signInForm)
-	p.mux.HandleFunc("POST /signin", p.signIn)
-	p.mux.HandleFunc("POST /signout", p.signOut)
-	p.mux.HandleFunc("GET /static/{name}", p.static)
-	for _, pl := range places() {
-		p.mux.HandleFunc(pl.pattern, func(w http.ResponseWriter, r *http.Request) { p.visit(w, r, &pl) })
+	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html")),
+		wrong: server.NewWindows(wrongKeys), requests: server.NewWindows(sessionRequests)}
+	handlers := map[string]http.HandlerFunc{
+		"GET /signin": p.signInForm, "POST /signin": p.signIn, "POST /signout": p.signOut,
+		"GET /signin/link": p.showLink, "POST /signin/link": p.spendLink, "GET /static/{name}": p.static,
 	}
-	p.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		p.fail(w, r, nil, http.StatusNotFound, "There is no such page.")
-	})
+	for _, pl := range places() {
+		handlers[pl.pattern] = func(w http.ResponseWriter, r *http.Request) { p.visit(w, r, &pl) }
+	}
+	// Each path is registered once, without a method, so that the mux never answers with its own plain text.
+	paths := map[string]map[string]http.HandlerFunc{}
+	for pattern, h := range handlers {
+		method, path, _ := strings.Cut(pattern, " ")
+		if paths[path] == nil {
+			paths[path] = map[string]http.HandlerFunc{}
+		}
+		paths[path][method] = h
+	}
+	for path, methods := range paths {
+		p.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { p.dispatch(w, r, methods) })
+	}
+	p.mux.HandleFunc("/", p.notFound)
 	return p
+}
+
+// dispatch calls the handler of a method.
+func (p *Page) dispatch(w http.ResponseWriter, r *http.Request, methods map[string]http.HandlerFunc) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+		r.Header.Del("Accept") // a stream would not end
+	}
+	if h, known := methods[method]; known {
+		h(w, r)
+		return
+	}
+	allow := slices.Sorted(maps.Keys(methods))
+	if methods[http.MethodGet] != nil {
+		allow = slices.Insert(allow, 1, http.MethodHead)
+	}
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	p.fail(w, r, nil, http.StatusMethodNotAllowed, "This page does not take the method of the request.")
+}
+
+func (p *Page) notFound(w http.ResponseWriter, r *http.Request) {
+	p.fail(w, r, nil, http.StatusNotFound, "There is no such page.")
 }
 
 // policy is the Content-Security-Policy of every page: nothing from elsewhere, nothing inline.
@@ -130,16 +176,87 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if !p.known(r.Host) {
-		p.fail(w, r, nil, http.StatusMisdirectedRequest, "The page is not served under this name. Name it with --ui-host.")
-		return
+	h.Set("X-Request-Id", "req_"+rand.Text())
+	out, began := &writer{ResponseWriter: w}, time.Now()
+	defer func() { p.count(r, out, time.Since(began)) }()
+	defer p.recover(out, r)
+	switch {
+	case !p.known(r.Host):
+		p.fail(out, r, nil, http.StatusMisdirectedRequest, "The page is not served under this name. If a TLS proxy serves it under the name, start svc serve with --ui-host and the name.")
+	case slashed.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(): // the mux would redirect
+		p.notFound(out, r)
+	default:
+		p.mux.ServeHTTP(out, r)
 	}
-	p.mux.ServeHTTP(w, r)
 }
 
 // forAPI reports whether a path belongs to the API or is a probe.
 func forAPI(path string) bool {
-	return path == "/api" || strings.HasPrefix(path, "/api/") || path == "/healthz" || path == "/readyz"
+	for _, path := range []string{path, slashed.Clean(path)} {
+		switch {
+		case path == "/api", strings.HasPrefix(path, "/api/"):
+			return true
+		case path == "/healthz", path == "/readyz", path == "/favicon.ico", path == "/robots.txt":
+			return true
+		}
+	}
+	return false
+}
+
+// writer records the status of a response.
+type writer struct {
+	http.ResponseWriter
+	status int // 0 before it has begun
+}
+
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap returns the wrapped writer for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// count counts a request that was answered.
+func (p *Page) count(r *http.Request, w *writer, took time.Duration) {
+	if p.o.Count == nil {
+		return
+	}
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		took = 0
+	}
+	p.o.Count(strings.TrimSuffix(r.Pattern, "{$}"), r.Method, w.status, took)
+}
+
+// recover makes a page of a panic, and a line in the log. A response that has begun is broken off.
+func (p *Page) recover(w *writer, r *http.Request) {
+	e := recover()
+	switch {
+	case e == nil:
+		return
+	case e == http.ErrAbortHandler:
+		panic(e)
+	}
+	p.o.Logger.Error("page panicked", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "route", r.Pattern,
+		"panic", fmt.Sprint(e), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	p.fail(w, r, nil, http.StatusInternalServerError, "The page could not be made. "+seeLog(w))
+}
+
+// seeLog names the line of the log that has the reason.
+func seeLog(w http.ResponseWriter) string {
+	return "The log of svc serve has the reason under " + w.Header().Get("X-Request-Id") + "."
 }
 
 // visit is one request of a signed-in browser.
@@ -173,14 +290,20 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 		return
 	}
 	v := &visit{Request: r, w: w, page: p, at: pl, cred: cred, now: p.o.Now(), token: s.token()}
-	v.api = p.client(func(ctx context.Context) (store.Credential, error) { return cred, ctx.Err() })
+	v.api = p.client(p.keep(s, cred))
+	digest := s.digest()
+	if wait := p.requests.Take(string(digest[:]), v.now); wait > 0 {
+		setRetryAfter(w, wait)
+		p.fail(w, r, v, http.StatusTooManyRequests, "The browser has asked for too many pages in a minute. Wait a little, then reload the page.")
+		return
+	}
 	if !v.may(pl.needs[0], pl.needs[1]) {
 		p.fail(w, r, v, http.StatusNotFound, "There is no such page, or this key may not see it.")
 		return
 	}
 	if r.Method == http.MethodPost {
-		if problem := p.checkWrite(r, v.token); problem != "" {
-			p.fail(w, r, v, http.StatusForbidden, problem)
+		if status, problem := p.checkWrite(w, r, v.token); problem != "" {
+			p.fail(w, r, v, status, problem)
 			return
 		}
 	}
@@ -230,18 +353,16 @@ func (p *Page) send(w http.ResponseWriter, v *visit, status int, name, title str
 		return err
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	server.LimitWrite(w, b.Len())
 	w.WriteHeader(status)
-	_, err := w.Write(b.Bytes())
-	if err != nil {
-		p.o.Logger.Debug("browser left", "error", err)
-	}
+	_, _ = w.Write(b.Bytes()) // the browser has left
 	return nil
 }
 
 // fail sends a page that says what is wrong.
 func (p *Page) fail(w http.ResponseWriter, r *http.Request, v *visit, status int, message string) {
 	if err := p.send(w, v, status, "error", http.StatusText(status), message); err != nil {
-		p.o.Logger.Error("page failed", "path", r.URL.Path, "error", err)
+		p.logFailure(w, r, err)
 		http.Error(w, "the page failed", http.StatusInternalServerError)
 	}
 }
@@ -249,10 +370,22 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, v *visit, status int
 // broken sends a page for an error of the API or the store.
 func (p *Page) broken(w http.ResponseWriter, r *http.Request, v *visit, err error) {
 	var answer *client.Error
-	if errors.As(err, &answer) {
+	switch {
+	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
+		p.askToSignIn(w, r) // the session has ended meanwhile
+	case errors.As(err, &answer):
 		p.fail(w, r, v, answer.Status, answer.Message)
-		return
+	case r.Context().Err() != nil: // the browser has left
+	case errors.Is(err, store.ErrUnavailable):
+		p.logFailure(w, r, err)
+		w.Header().Set("Retry-After", "5")
+		p.fail(w, r, v, http.StatusServiceUnavailable, "The store is unavailable. "+seeLog(w))
+	default:
+		p.logFailure(w, r, err)
+		p.fail(w, r, v, http.StatusInternalServerError, "The page could not be made. "+seeLog(w))
 	}
-	p.o.Logger.Error("page failed", "path", r.URL.Path, "error", err)
-	p.fail(w, r, v, http.StatusInternalServerError, "The page could not be made; the log of svc serve says why.")
+}
+
+func (p *Page) logFailure(w http.ResponseWriter, r *http.Request, err error) {
+	p.o.Logger.Error("page failed", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "route", r.Pattern, "error", err)
 }

@@ -88,6 +88,8 @@ type Policy struct {
 	// Warnings are the warnings of the response to a creation or an update. They are not
 	// a member of the policy; server/client fills them.
 	Warnings []string `json:"-"`
+	// ETag identifies the state of a policy that was read on its own; server/client fills it.
+	ETag string `json:"-"`
 }
 
 // PolicyCreate is the body of POST /api/policies. On defaults to AllAgents,
@@ -226,6 +228,7 @@ func (c *check) arguments(raw json.RawMessage) {
 // PolicyUpdate is the body of PUT /api/policies/:id. Absent fields are not changed.
 type PolicyUpdate struct {
 	NoApproval        bool       `json:"-"` // sends null for Approval, which removes it
+	IfMatch           string     `json:"-"` // the ETag of the policy that is changed; empty: of any state
 	Name              *string    `json:"name,omitempty"`
 	Phase             *string    `json:"phase,omitempty"`
 	On                *string    `json:"on,omitempty"`

@@ -190,6 +190,8 @@ type Event struct {
 	Data      map[string]any `json:"data"`
 	// Dropped is the number of messages that were dropped before this one, because too many waited.
 	Dropped int `json:"dropped,omitempty"`
+	// Link is the address of the page about the event; empty where the page has no name for people.
+	Link string `json:"link,omitempty"`
 }
 
 // EventSubject is what an event is about.

@@ -147,6 +147,7 @@ func fillEverything(t *testing.T, s *Store) {
 	}
 	tn.RecordKeyUse(key.ID, s.now())
 	check(s.flushUsed())
+	check(tn.CreateSession(ctx, key.ID, store.DigestKey("session")))
 	team, err := tn.CreateTeam(ctx, store.TeamCreate{Name: "team"})
 	check(err)
 	_, err = tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, CreatedAt: s.now(), UserID: "u", Email: "u@x.io"})

@@ -35,6 +35,11 @@ func (t *Tenant) Authenticate(tx Tx, keyID string, digest store.KeyDigest) (stor
 	if err != nil {
 		return store.Credential{}, err
 	}
+	return t.withOwner(tx, &k, digest)
+}
+
+// withOwner returns the credential of a key, if it has the digest and its owner has access.
+func (t *Tenant) withOwner(tx Tx, k *keyRecord, digest store.KeyDigest) (store.Credential, error) {
 	user, err := tx.Get(UserRows, []byte(k.CreatedBy))
 	if err != nil {
 		return store.Credential{}, err
@@ -47,11 +52,11 @@ func (t *Tenant) Authenticate(tx Tx, keyID string, digest store.KeyDigest) (stor
 		}
 	}
 	team = slices.Clone(team)
-	used, err := tx.Get(KeyUsed, []byte(keyID))
+	used, err := tx.Get(KeyUsed, []byte(k.ID))
 	if err != nil {
 		return store.Credential{}, err
 	}
-	return t.credential(digest, &k, user, team, used)
+	return t.credential(digest, k, user, team, used)
 }
 
 // Credential returns the credential of a key of the tenant, given the digest of its secret

@@ -86,21 +86,23 @@ func (t *Tenant) ResumeSession(ctx context.Context, keyID string, digest store.K
 		return err
 	}
 	if err := t.e.View(ctx, t.id, read); err != nil {
-		if store.KindOf(err) == store.NotFound { // the tenant
-			err = errNoSession
-		}
 		return store.Credential{}, err
 	}
 	if now.Sub(s.Used).Abs() < store.SessionWritten {
 		return cred, nil
 	}
-	return cred, t.e.Update(ctx, t.id, func(tx Tx) error {
+	err = t.e.Update(ctx, t.id, func(tx Tx) error {
 		if err := read(tx); err != nil {
 			return err
 		}
 		s.Used = now
 		return put(tx, sessionRows, key, s)
 	})
+	if store.KindOf(err) == store.Unauthorized { // it has ended meanwhile
+		return store.Credential{}, err
+	}
+	// Who may read does so too while the store takes no writes: the time orders sessions only.
+	return cred, nil
 }
 
 // EndSession ends a session.
@@ -120,7 +122,9 @@ func (t *Tenant) workingKey(tx Tx, keyID string) (store.Credential, error) {
 	if err != nil {
 		return store.Credential{}, err
 	}
-	return t.Authenticate(tx, keyID, store.KeyDigest(k.Digest))
+	var digest store.KeyDigest
+	copy(digest[:], k.Digest) // the session stands for the secret
+	return t.withOwner(tx, &k, digest)
 }
 
 // endSessions ends the sessions of a key.
@@ -137,7 +141,7 @@ func endSessions(tx Tx, keyID string) error {
 }
 
 // trimSessions removes sessions that have ended.
-func trimSessions(tx Tx, now time.Time, limit int) error {
+func trimSessions(tx Tx, now time.Time, limit int) (int, error) {
 	var gone [][]byte
 	err := tx.Scan(sessionRows, Range{}, func(key, value []byte) (bool, error) {
 		var s sessionRow
@@ -150,7 +154,7 @@ func trimSessions(tx Tx, now time.Time, limit int) error {
 		return len(gone) < limit, nil
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return tx.Delete(sessionRows, gone...)
+	return len(gone), tx.Delete(sessionRows, gone...)
 }

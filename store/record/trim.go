@@ -23,7 +23,7 @@ func (t *Tenant) ApplyRetention(ctx context.Context, b store.RetentionBounds) (r
 	if err != nil {
 		return store.RetentionResult{}, err
 	}
-	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Deliveries, res.Approvals, res.Gateways) >= b.Limit
+	res.More = max(res.Violations, res.Events, res.Answers, res.AuditEvents, res.Deliveries, res.Approvals, res.Sessions, res.Gateways) >= b.Limit
 	return res, nil
 }
 
@@ -46,7 +46,7 @@ func (t *Tenant) trim(tx Tx, b store.RetentionBounds, limit int) (res store.Rete
 	if err != nil {
 		return res, err
 	}
-	if err = trimSessions(tx, t.e.Now(), limit); err != nil {
+	if res.Sessions, err = trimSessions(tx, t.e.Now(), limit); err != nil {
 		return res, err
 	}
 	if res.Gateways, err = t.trimGateways(tx, b.Gateways, limit); err != nil {

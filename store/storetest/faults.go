@@ -84,6 +84,9 @@ func testFaults(t testing.TB, o Opened) {
 		{"CreateKey", func(ctx context.Context) error {
 			return second(tn.CreateKey(ctx, store.KeyCreate{Digest: store.DigestKey("f"), CreatedBy: store.DefaultAdminID}))
 		}},
+		{"CreateSession", func(ctx context.Context) error {
+			return tn.CreateSession(ctx, before.Keys[0].ID, store.DigestKey("session"))
+		}},
 		{"ApplyUserEvent", func(ctx context.Context) error {
 			return second(tn.ApplyUserEvent(ctx, store.UserEvent{Type: store.UserCreated, UserID: "u", CreatedAt: o.Clock.Now()}))
 		}},

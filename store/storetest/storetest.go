@@ -39,7 +39,7 @@ var groups = []group{
 	{"Tenants", testTenants}, {"Bootstrap", testBootstrap}, {"OnlyTenantOfAnOrganization", testOnlyTenantOfAnOrganization},
 	{"Isolation", testIsolation},
 	{"Teams", testTeams}, {"Members", testMembers}, {"Agents", testAgents}, {"TeamsOfAgents", testTeamsOfAgents}, {"SpendByScope", testSpendByScope}, {"Budgets", testBudgets},
-	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys},
+	{"SLAs", testSLAs}, {"Policies", testPolicies}, {"Keys", testKeys}, {"Sessions", testSessions}, {"SessionsOfAKey", testSessionsOfAKey}, {"SessionsEnd", testSessionsEnd},
 	{"Approvals", testApprovals}, {"ApprovalRace", testApprovalRace}, {"ApprovalMerge", testApprovalMerge},
 	{"ApprovalDeciders", testApprovalDeciders}, {"ApprovalLimits", testApprovalLimits}, {"ApprovalEnds", testApprovalEnds}, {"ApprovalMessages", testApprovalMessages},
 	{"Webhooks", testWebhooks}, {"Deliveries", testDeliveries}, {"DroppedDeliveries", testDroppedDeliveries}, {"EventsOfState", testEventsOfState}, {"FailingWebhook", testFailingWebhook},

@@ -210,6 +210,12 @@ func TestSignedReports(t *testing.T) {
 	if one["signedBy"] == "" {
 		t.Errorf("not signed: %v", one)
 	}
+	// A gateway reads beforehand which key its name has, which changes nothing.
+	for name, want := range map[string]any{"edge": one["signedBy"], "core": "", "a%20b": "", "%00": ""} {
+		if got := r.ask(gateway, "GET", "/api/governance?gateway="+name, "").want(200).header.Get(api.GatewayKeyHeader); got != want {
+			t.Errorf("the key of %s: %q, want %v", name, got, want)
+		}
+	}
 	for i, signed := range []bool{true, false} {
 		toObject(t, one["instances"].([]any)[i]).is(t, "signed", signed, "seq", 1)
 	}

@@ -24,11 +24,22 @@ const budgetsLag = time.Second
 // governance serves GET /api/governance: the policies and budgets that gateways
 // enforce. The ETag is a digest of the bundle, so a gateway that polls gets 304 until
 // a policy changes or a budget is exceeded or reset. With the parameter wait, the
-// response is sent when that happens or when the time is over.
+// response is sent when that happens or when the time is over. With the parameter
+// gateway, a header has the id of the key that the name is bound to, so that a gateway
+// can be checked without a report.
 func (s *Server) governance(c *call) error {
 	wait, err := waitOf(c.URL.Query().Get("wait")) // other parameters are ignored
 	if err != nil {
 		return err
+	}
+	if name := c.URL.Query().Get("gateway"); name != "" && api.GatewayName(name) == "" {
+		key, err := c.tenant.GatewayKey(c.Context(), name)
+		if err != nil {
+			return err
+		}
+		if key != "" {
+			c.w.Header().Set(api.GatewayKeyHeader, api.AuditKeyID(key))
+		}
 	}
 	b, err := s.bundleOf(c.Context(), c.tenant, c.traces)
 	if err != nil {

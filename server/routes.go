@@ -121,7 +121,7 @@ func routes() []route {
 		{method: "GET", path: "/api/traces/stats", keys: readers, team: []string{"traces:read"}, query: []string{"period", "startDate", "endDate", "parts", "agentId", "groupBy"}, handle: (*Server).traceStats},
 		{method: "GET", path: streamPath, keys: readers, team: []string{"traces:read"}, query: []string{"agentId", "status", "environment", "startDate", "endDate", "minCostUsd", "maxCostUsd", "minInjectionScore", "sessionId", "agentName", "modelName", "toolName", "ruleId", "policyId", "pii", "minDurationMs", "principal", "client", "requestId"}, handle: (*Server).streamTraces},
 		{method: "POST", path: "/api/otlp/v1/traces", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).ingestOTLP},
-		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, query: []string{"wait"}, handle: (*Server).governance},
+		{method: "GET", path: "/api/governance", keys: ingests, team: []string{"policies:read"}, window: ingestWindow, query: []string{"wait", "gateway"}, handle: (*Server).governance},
 		{method: "POST", path: "/api/audit/heads", keys: ingests, unlimited: true, window: ingestWindow, handle: (*Server).reportAuditHead},
 		{method: "POST", path: "/api/audit/heads/accept", keys: admins, unlimited: true, idempotent: true, handle: (*Server).acceptAuditKey},
 		{method: "GET", path: "/api/audit/heads", keys: admins, team: []string{"audit:read"}, unpaged: true, handle: (*Server).listAuditHeads},

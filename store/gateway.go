@@ -104,6 +104,8 @@ type Gateways interface {
 	// bound, for GatewayKept or for ever: see ApplyRetention. A process that still runs is known again with
 	// its next report.
 	ForgetGateway(ctx context.Context, gateway string) error
+	// GatewayKey returns the public key that the name of a gateway is bound to; empty if it is not bound.
+	GatewayKey(ctx context.Context, gateway string) (string, error)
 	// PolicyRevision returns the revision of the tenant's policies, a number that grows with each change of
 	// an enabled one, also over a restore from a backup; 0 before the first one.
 	PolicyRevision(ctx context.Context) (int64, error)

@@ -82,6 +82,9 @@ func firstRune(s string) string {
 func (m *Model) connectionText() string {
 	switch m.state.phase {
 	case live:
+		if !m.waits.IsZero() {
+			return "○ waiting"
+		}
 		return "● live"
 	case waiting:
 		return "✕ offline"
@@ -94,7 +97,9 @@ func (m *Model) connection() (string, style) {
 	style := m.s.styles.warn
 	switch m.state.phase {
 	case live:
-		style = m.s.styles.good
+		if m.waits.IsZero() {
+			style = m.s.styles.good
+		}
 	case waiting:
 		style = m.s.styles.alert
 	}
@@ -112,7 +117,11 @@ const leastReason = 24
 // banner is the line with the reason why no new traces arrive.
 func (m *Model) banner() string {
 	if m.state.phase == live || m.state.attempt == 0 {
-		return ""
+		if m.waits.IsZero() {
+			return ""
+		}
+		text := fmt.Sprintf(" ○ No answer since %s, for %s: waiting for the control plane", m.waits.UTC().Format("15:04:05 UTC"), display.Span(m.s.now().Sub(m.waits)))
+		return m.s.styles.warn.paint(cut(text, m.w))
 	}
 	text := " ✕ Not connected"
 	if m.state.err != nil {
@@ -139,6 +148,9 @@ func (m *Model) banner() string {
 func (m *Model) footer() string {
 	p := m.s.styles
 	page := m.current()
+	if m.prompt != nil {
+		return m.prompt.draw(p, m.w)
+	}
 	if line, _ := page.footer(m.w); line != "" {
 		return line
 	}

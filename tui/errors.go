@@ -59,3 +59,9 @@ func forbidden(err error) bool {
 	var answer *client.Error
 	return errors.As(err, &answer) && answer.Status == http.StatusForbidden
 }
+
+// missing reports whether there is nothing with the id of a request.
+func missing(err error) bool {
+	var answer *client.Error
+	return errors.As(err, &answer) && answer.Status == http.StatusNotFound
+}

@@ -16,3 +16,6 @@ func (s *Screen) Lose(err error, attempt int, in time.Duration) {
 func (s *Screen) Click(x, y int) {
 	s.m.Update(tea.MouseMsg{X: x, Y: y, Button: tea.MouseButtonLeft, Action: tea.MouseActionPress})
 }
+
+// Wait reports a control plane that has not answered for a while.
+func (s *Screen) Wait(d time.Duration) { s.m.waits = s.m.s.now().Add(-d) }

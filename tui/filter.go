@@ -1,27 +1,37 @@
 package tui
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"svc/server/client"
 )
 
 // filter is a parsed filter: a row must match all terms. The zero value matches
 // everything.
-type filter struct{ terms []term }
+type filter struct {
+	terms        []term
+	since, until time.Time // the period of the terms; zero for none
+}
 
 // term is one word of a filter.
 type term struct {
 	not   bool
 	field string   // "" matches in all texts
 	any   []string // lower case; the text must contain one of these
+	exact string   // the text must be equal to this; "" for none
+	text  string   // the term as it was written
 	op    byte     // for numbers: '>' or '<'
 	limit float64
 }
 
 // filterFields are the field names of terms, in the order of the help.
-var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "principal", "client", "request", "id", "ms", "cost", "score"}
+var filterFields = []string{"agent", "status", "tool", "model", "env", "policy", "pii", "session", "rule", "why", "principal", "client", "request", "id", "ms", "cost", "score", "since", "until"}
 
 // outcomes are the values of status; a prefix is sufficient.
 var outcomes = []string{"ok", "success", "error", "blocked", "failed"}
@@ -31,14 +41,15 @@ var figures = []string{"ms", "cost", "score"}
 
 // parseFilter parses words such as
 //
-//	agent:support status:error,blocked tool:"delete order" -env:staging ms:>500 refund
+//	agent:support status:error,blocked tool:"delete order" -env:staging ms:>500 since:2h refund
 //
 // Case is ignored. A text may occur anywhere in the field. Several values of a term
-// are alternatives. "-" negates a term.
-func parseFilter(s string) (filter, error) {
+// are alternatives. "-" negates a term. A value after "=" is the whole field, in its case.
+func parseFilter(s string, now time.Time) (filter, error) {
 	var f filter
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
 		var t term
+		from := s
 		if rest, ok := strings.CutPrefix(s, "-"); ok && rest != "" && rest[0] != ' ' {
 			t.not, s = true, rest
 		}
@@ -55,17 +66,108 @@ func parseFilter(s string) (filter, error) {
 			}
 			return filter{}, fmt.Errorf("%s: needs a value", t.field)
 		}
-		if err := t.take(value); err != nil {
+		t.text = strings.TrimSpace(from[:len(from)-len(s)])
+		var err error
+		if t.field == "since" || t.field == "until" {
+			err = f.period(&t, value, now)
+		} else {
+			err = t.take(value)
+		}
+		if err != nil {
 			return filter{}, err
 		}
 		f.terms = append(f.terms, t)
 	}
+	if !f.until.IsZero() && f.until.Before(f.since) {
+		return filter{}, errors.New("until is before since")
+	}
 	return f, nil
+}
+
+// period takes the time of since or until.
+func (f *filter) period(t *term, value string, now time.Time) error {
+	first, last, err := parseTime(value, now, now)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", t.field, err)
+	case t.not:
+		return fmt.Errorf("%s: cannot be turned around; use since and until", t.field)
+	case t.field == "since":
+		f.since = first
+	default:
+		f.until = last
+	}
+	return nil
+}
+
+// ended reports whether no new trace can pass the filter.
+func (f *filter) ended(now time.Time) bool { return !f.until.IsZero() && f.until.Before(now) }
+
+// rest returns the text of the filter without its period.
+func (f *filter) rest() string {
+	var all []string
+	for _, t := range f.terms {
+		if t.field != "since" && t.field != "until" {
+			all = append(all, t.text)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// query returns the parameters of GET /api/traces that every matching trace passes. The others of the
+// filter have none: the control plane compares whole texts.
+func (f *filter) query() (q client.TraceFilter) {
+	q.Start, q.End = f.since, f.until
+	for i := range f.terms {
+		t := &f.terms[i]
+		if t.not {
+			continue
+		}
+		least, most := &t.limit, &t.limit
+		if t.op == '>' {
+			most = nil
+		} else {
+			least = nil
+		}
+		switch t.field {
+		case "ms":
+			if least != nil && *least >= 0 {
+				q.MinDurationMs = least
+			}
+		case "cost":
+			if t.limit >= 0 {
+				q.MinCostUSD, q.MaxCostUSD = cmp.Or(least, q.MinCostUSD), cmp.Or(most, q.MaxCostUSD)
+			}
+		case "score":
+			if least != nil && *least >= 0 && *least <= 1 {
+				q.MinInjectionScore = least
+			}
+		case "status":
+			if len(t.any) == 1 {
+				q.Status = strings.Replace(t.any[0], "ok", "success", 1)
+			}
+		case "agent":
+			q.AgentName = t.exact
+		case "tool":
+			q.ToolName = t.exact
+		case "env":
+			q.Environment = t.exact
+		case "session":
+			q.SessionID = t.exact
+		case "rule":
+			q.RuleID = t.exact
+		case "principal":
+			q.Principal = t.exact
+		case "request":
+			q.RequestID = t.exact
+		}
+	}
+	return q
 }
 
 // CheckFilter returns the error of a filter, or nil.
 func CheckFilter(s string) error {
-	_, err := parseFilter(s)
+	_, err := parseFilter(s, time.Now())
 	return err
 }
 
@@ -117,6 +219,11 @@ func (t *term) take(value string) error {
 		t.any = []string{strings.ToLower(value)}
 		return nil
 	}
+	if t.exact = strings.TrimPrefix(value, "="); len(t.exact) == len(value) || t.field == "status" {
+		t.exact = ""
+	} else if t.exact != "" {
+		return nil
+	}
 	for v := range strings.SplitSeq(strings.ToLower(value), ",") {
 		if v == "" {
 			continue
@@ -137,6 +244,9 @@ func (f *filter) empty() bool { return len(f.terms) == 0 }
 
 // match reports whether a row passes.
 func (f *filter) match(r *row) bool {
+	if at := r.trace.CreatedAt; at.Before(f.since) || !f.until.IsZero() && at.After(f.until) {
+		return false
+	}
 	for i := range f.terms {
 		if f.terms[i].match(r) == f.terms[i].not {
 			return false
@@ -147,6 +257,8 @@ func (f *filter) match(r *row) bool {
 
 func (t *term) match(r *row) bool {
 	switch t.field {
+	case "since", "until":
+		return true // compared by the filter
 	case "":
 		return strings.Contains(r.text, t.any[0])
 	case "ms":
@@ -158,6 +270,9 @@ func (t *term) match(r *row) bool {
 	case "status":
 		// Blocked and failed traces are errors too, as at the control plane.
 		return slices.Contains(t.any, r.outcome.String()) || r.outcome != succeeded && slices.Contains(t.any, "error")
+	}
+	if t.exact != "" {
+		return r.field(t.field) == t.exact
 	}
 	text := strings.ToLower(r.field(t.field))
 	return slices.ContainsFunc(t.any, func(v string) bool { return strings.Contains(text, v) })

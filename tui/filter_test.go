@@ -32,7 +32,7 @@ func TestFilter(t *testing.T) {
 		{"http://x", false}, {"-", true}, {"%", false}, {`"`, true}, {`refund"`, true},
 	} {
 		t.Run(row.filter, func(t *testing.T) {
-			f, err := parseFilter(row.filter)
+			f, err := parseFilter(row.filter, noon)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestFilterErrors(t *testing.T) {
 		{"agnt:x", `no field "agnt": agent status`}, {"agent:", "agent: needs a value"}, {"status:late", `status: "late" is none of ok, error, blocked`},
 		{"ms:500", "write it like ms:>500"}, {"ms:>x", `"x" is not a number`}, {"cost:>", `"" is not a number`}, {`tool:""`, "tool: needs a value"},
 	} {
-		if _, err := parseFilter(row.filter); err == nil || !strings.Contains(err.Error(), row.want) {
+		if _, err := parseFilter(row.filter, noon); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%q: %v, want %q", row.filter, err, row.want)
 		}
 	}
@@ -60,7 +60,7 @@ func FuzzFilter(f *testing.F) {
 	}
 	r := filterRow()
 	f.Fuzz(func(t *testing.T, s string) {
-		if parsed, err := parseFilter(s); err == nil {
+		if parsed, err := parseFilter(s, noon); err == nil {
 			parsed.match(r)
 		}
 	})

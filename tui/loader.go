@@ -10,6 +10,9 @@ import (
 	"svc/server/client"
 )
 
+// slowAnswer is the time after which a screen says that it waits for an answer.
+const slowAnswer = 400 * time.Millisecond
+
 // result is the result of a command. It is applied in Update, which alone
 // changes the screens.
 type result func() tea.Cmd
@@ -18,13 +21,15 @@ type result func() tea.Cmd
 // screen is visible.
 type loader[T any] struct {
 	fetch func(context.Context) (T, error)
-	every time.Duration // between refreshes; 0: once
+	every time.Duration  // between refreshes; 0: once
+	done  func() tea.Cmd // called when a request has ended; may be nil
 
 	data   T
 	have   bool // whether data was loaded at least once
 	err    error
 	at     time.Time // time of the data
 	due    time.Time // time of the next refresh
+	asked  time.Time // time of the request in flight
 	busy   bool
 	gen    int
 	cancel context.CancelFunc
@@ -34,21 +39,24 @@ type loader[T any] struct {
 func (l *loader[T]) load(s *shared) tea.Cmd {
 	l.stop()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	l.cancel, l.busy = cancel, true
+	l.cancel, l.busy, l.asked = cancel, true, s.now()
 	gen, fetch := l.gen, l.fetch
 	cmd := func() tea.Msg {
 		data, err := fetch(ctx)
 		cancel()
 		return result(func() tea.Cmd {
-			if gen == l.gen {
-				l.apply(s.now(), data, err)
+			if gen != l.gen {
+				return nil
 			}
-			return nil
+			l.apply(s.now(), data, err)
+			if l.done == nil {
+				return nil
+			}
+			return l.done()
 		})
 	}
 	if s.inline {
-		cmd().(result)()
-		return nil
+		return cmd().(result)()
 	}
 	return cmd
 }
@@ -88,6 +96,8 @@ func (l *loader[T]) stop() {
 // state returns the age of the data and the last error.
 func (l *loader[T]) state(s *shared) (string, style) {
 	switch {
+	case l.busy && l.err == nil && s.now().Sub(l.asked) >= slowAnswer:
+		return "no answer yet, asked at " + l.asked.UTC().Format("15:04:05 UTC"), s.styles.warn
 	case l.err != nil && l.have:
 		return userMessage(l.err) + " · from " + l.at.UTC().Format("15:04:05 UTC"), s.styles.warn
 	case l.err != nil:

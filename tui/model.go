@@ -26,7 +26,10 @@ type Model struct {
 	active  int
 	stack   []page // pages opened over the active one
 	help    *helpPage
+	prompt  *prompt // the text that is being asked for; nil for none
 
+	pulse *pulse    // nil without a control plane
+	waits time.Time // since when the control plane does not answer; zero when it does
 	state feedState
 	w, h  int
 	tabs  []tabRange // positions of the tabs, as last drawn
@@ -50,6 +53,9 @@ func New(ctx context.Context, o Options) *Model {
 		styles: newStyles(o.Output, o.Colour, o.Theme, nil),
 	}
 	m := newModel(s, newFeed(ctx, o.Source, o.Timeout, o.Now))
+	if o.Plane != nil {
+		m.pulse = newPulse(ctx, o.Plane.Alive, o.Timeout, o.Now)
+	}
 	m.traces.setFilter(o.Filter)
 	return m
 }
@@ -67,6 +73,7 @@ func newModel(s *shared, f *feed) *Model {
 		return p.enter()
 	}
 	s.back = func() { m.closeTop() }
+	s.ask = func(p *prompt) { s.toast, m.prompt = "", p }
 	s.show = func(filter string) tea.Cmd {
 		cmd := m.switchTo(slices.Index(m.pages, page(m.traces)))
 		m.traces.setFilter(filter)
@@ -86,13 +93,13 @@ func (m *Model) current() page {
 	return m.pages[m.active]
 }
 
-// tick comes once a second, for countdowns, refreshes and the end of
-// messages.
+// tick comes twice a second, for countdowns, refreshes and the end of
+// messages, and for requests without an answer.
 type tick struct{}
 
 func (m *Model) nextTick() tea.Cmd {
 	return func() tea.Msg {
-		timer := time.NewTimer(time.Second)
+		timer := time.NewTimer(slowAnswer)
 		defer timer.Stop()
 		select {
 		case <-m.s.ctx.Done():
@@ -105,7 +112,11 @@ func (m *Model) nextTick() tea.Cmd {
 
 // Init starts the feed.
 func (m *Model) Init() tea.Cmd {
-	return tea.Batch(m.feed.run, m.feed.next, m.nextTick(), m.current().enter())
+	cmds := []tea.Cmd{m.feed.run, m.feed.next, m.nextTick(), m.current().enter()}
+	if m.pulse != nil {
+		cmds = append(cmds, m.pulse.run, m.pulse.next)
+	}
+	return tea.Batch(cmds...)
 }
 
 // Update handles one message. It never blocks.
@@ -116,6 +127,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.feed.next
 	case result:
 		return m, msg()
+	case waitsSince:
+		m.waits = time.Time(msg)
+		return m, m.pulse.next
 	case tick:
 		return m, tea.Batch(m.nextTick(), m.current().tick())
 	case tea.WindowSizeMsg:
@@ -140,7 +154,7 @@ func (m *Model) applyBatch(b batch) {
 // keys handles a message with several keys as single keys. Pasted text is
 // only handled where text can be typed.
 func (m *Model) keys(k tea.KeyMsg) tea.Cmd {
-	_, typing := m.current().footer(m.w)
+	typing := m.typing()
 	if k.Alt && k.Type == tea.KeyRunes && !typing {
 		// esc and a key that arrived together are read as alt; no key of this
 		// program uses alt.
@@ -167,10 +181,15 @@ func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 	if name == "ctrl+c" {
 		return tea.Quit
 	}
-	if _, typing := m.current().footer(m.w); typing {
+	if m.prompt != nil {
+		return m.promptKey(k)
+	}
+	if m.typing() {
 		return m.current().key(k)
 	}
 	switch name {
+	case "i":
+		return m.askID()
 	case "q":
 		return tea.Quit
 	case "ctrl+z":
@@ -203,6 +222,12 @@ func (m *Model) key(k tea.KeyMsg) tea.Cmd {
 	return m.current().key(k)
 }
 
+// typing reports whether keys are text.
+func (m *Model) typing() bool {
+	_, typing := m.current().footer(m.w)
+	return typing || m.prompt != nil
+}
+
 // closeTop closes the top page; it reports whether there was one.
 func (m *Model) closeTop() bool {
 	switch {
@@ -230,12 +255,13 @@ func (m *Model) switchTo(i int) tea.Cmd {
 }
 
 func (m *Model) mouse(e tea.MouseEvent) tea.Cmd {
-	if _, typing := m.current().footer(m.w); typing {
+	if m.typing() {
 		return nil
 	}
 	switch {
 	case e.Button == tea.MouseButtonWheelUp:
 		m.current().wheel(-3)
+		return m.current().tick()
 	case e.Button == tea.MouseButtonWheelDown:
 		m.current().wheel(3)
 	case e.Button == tea.MouseButtonLeft && e.Action == tea.MouseActionPress:

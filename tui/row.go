@@ -31,6 +31,7 @@ func (o outcome) String() string { return [...]string{"ok", "failed", "blocked"}
 
 // row is a trace as the list shows it. Its strings are cleaned once.
 type row struct {
+	n       uint64 // ascending in the order of the list
 	trace   api.Trace
 	notes   []Note
 	outcome outcome
@@ -97,6 +98,9 @@ func clock(t, now time.Time) string {
 // minute formats a time to the minute, in UTC like the commands.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
+// firstRow is the number of the first row of a history. Older rows that are fetched later have lower ones.
+const firstRow = 1 << 40
+
 // history is the bounded memory of rows, oldest first. Each row has a permanent
 // number; the oldest rows are removed when it is full.
 type history struct {
@@ -105,13 +109,18 @@ type history struct {
 	next  uint64 // number of the next row
 }
 
-func newHistory(size int) *history { return &history{rows: make([]*row, size)} }
+func newHistory(size int) *history {
+	return &history{rows: make([]*row, size), first: firstRow, next: firstRow}
+}
 
-func (h *history) add(r *row) {
-	h.rows[h.next%uint64(len(h.rows))] = r
+// add adds a row, and returns the one that gives way; nil for none.
+func (h *history) add(r *row) (gone *row) {
+	at := h.next % uint64(len(h.rows))
+	r.n, gone, h.rows[at] = h.next, h.rows[at], r
 	if h.next++; h.next-h.first > uint64(len(h.rows)) {
 		h.first++
 	}
+	return gone
 }
 
 func (h *history) at(n uint64) *row { return h.rows[n%uint64(len(h.rows))] }

@@ -104,6 +104,9 @@ func (l *liveStream) Close() error   { return l.s.Close() }
 // Plane has the methods of the control plane's client that the screens call;
 // server/client implements it.
 type Plane interface {
+	// Alive returns when the control plane has answered anything.
+	Alive(ctx context.Context) error
+	ListTraces(ctx context.Context, q client.TraceQuery) (api.Page[api.TraceItem], error)
 	GetTrace(ctx context.Context, id string) (api.Trace, error)
 	TraceStats(ctx context.Context, q client.StatsQuery) (api.TraceStats, error)
 	ListAgents(ctx context.Context, q client.AgentQuery) (api.Page[api.AgentItem], error)

@@ -22,6 +22,8 @@ type statsPage struct {
 	name   string
 	traces *tracesPage
 	period string
+	since  time.Time // the time of the filter of the traces, in place of a period; zero for none
+	until  time.Time
 	by     string
 	stats  loader[api.TraceStats]
 	groups list[api.StatsGroup]
@@ -40,7 +42,18 @@ func newStatsPage(s *shared, title string, traces *tracesPage) *statsPage {
 // ask returns the query for the current period and grouping.
 func (t *statsPage) ask() func(context.Context) (api.TraceStats, error) {
 	q := client.StatsQuery{Period: t.period, GroupBy: t.by}
+	if !t.since.IsZero() {
+		q.Period, q.Start, q.End = "", t.since, t.until
+	}
 	return func(ctx context.Context) (api.TraceStats, error) { return t.s.plane.TraceStats(ctx, q) }
+}
+
+// between describes the time of the filter of the traces.
+func (t *statsPage) between() string {
+	if t.until.IsZero() {
+		return "since " + minute(t.since)
+	}
+	return minute(t.since) + " to " + minute(t.until)
 }
 
 func (t *statsPage) columns() []column[api.StatsGroup] {
@@ -79,6 +92,10 @@ func (t *statsPage) enter() tea.Cmd {
 		t.sumUp()
 		return nil
 	}
+	if f := &t.traces.filter; !f.since.Equal(t.since) || !f.until.Equal(t.until) {
+		t.since, t.until, t.stats.have = f.since, f.until, false
+		t.stats.fetch = t.ask()
+	}
 	return t.stats.load(t.s)
 }
 
@@ -101,7 +118,10 @@ func (t *statsPage) key(k tea.KeyMsg) tea.Cmd {
 	next := func(all []string, now string) string { return all[(slices.Index(all, now)+1)%len(all)] }
 	switch k.String() {
 	case "w":
-		t.period = next(api.StatsPeriods, t.period)
+		if t.since.IsZero() {
+			t.period = next(api.StatsPeriods, t.period)
+		}
+		t.since = time.Time{} // from the time of the traces to a period
 	case "b":
 		t.by = next(api.GroupBys, t.by)
 	case "r":
@@ -144,7 +164,11 @@ func (t *statsPage) status(w int) string {
 	}
 	l.add(p.dim, " Period ")
 	for _, period := range api.StatsPeriods {
-		l.add(t.chosen(period == t.period), t.mark(period, period == t.period))
+		on := period == t.period && t.since.IsZero()
+		l.add(t.chosen(on), t.mark(period, on))
+	}
+	if !t.since.IsZero() {
+		l.add(t.chosen(true), t.mark(t.between(), true))
 	}
 	l.add(p.dim, "  by ")
 	for _, by := range api.GroupBys {
@@ -252,6 +276,9 @@ func (t *statsPage) charts(w, high int) []string {
 func (t *statsPage) summary(w int) []string {
 	p, sum := t.s.styles, t.current().Summary
 	title := " Last " + t.period + ", from the control plane"
+	if !t.since.IsZero() {
+		title = " " + t.between() + ", from the control plane"
+	}
 	if t.s.plane == nil {
 		title = " All that is remembered"
 	}

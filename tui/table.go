@@ -81,6 +81,9 @@ func (t *tablePage[R]) sync() {
 	}
 }
 
+// seek selects the row of an id, as soon as it is in the list.
+func (t *tablePage[R]) seek(id string) { t.at = id }
+
 // moved stores which row is selected.
 func (t *tablePage[R]) moved() {
 	if r, ok := t.list.selected(); ok {

@@ -16,16 +16,15 @@ import (
 // tracePage shows one trace: its fields and a waterfall of its spans.
 type tracePage struct {
 	s      *shared
+	find   bool // whether the row has only an id, which is looked for
 	traces *tracesPage
-	n      uint64 // number of the row in the history
 	row    *row
 	full   loader[api.Trace]
 	scroll scroller
 }
 
-func newTracePage(s *shared, traces *tracesPage, n uint64) *tracePage {
-	t := &tracePage{s: s, traces: traces, n: n, row: traces.history.at(n)}
-	t.full.fetch = func(ctx context.Context) (api.Trace, error) { return s.plane.GetTrace(ctx, t.row.trace.ID) }
+func newTracePage(s *shared, traces *tracesPage, r *row) *tracePage {
+	t := &tracePage{s: s, traces: traces, row: r}
 	return t
 }
 
@@ -35,15 +34,24 @@ func (t *tracePage) enter() tea.Cmd {
 	if t.s.plane == nil {
 		return nil
 	}
-	id := t.row.trace.ID
-	t.full.fetch = func(ctx context.Context) (api.Trace, error) { return t.s.plane.GetTrace(ctx, id) }
+	id, get := t.row.trace.ID, t.s.plane.GetTrace
+	if t.find {
+		get = t.s.findTrace
+		t.full.done = func() tea.Cmd {
+			if t.full.have {
+				t.row, t.find = newRow(Event{Trace: t.full.data}), false
+			}
+			return nil
+		}
+	}
+	t.full.fetch = func(ctx context.Context) (api.Trace, error) { return get(ctx, id) }
 	return t.full.load(t.s)
 }
 
 func (t *tracePage) leave() { t.full.stop() }
 
 func (t *tracePage) tick() tea.Cmd {
-	if t.s.plane == nil || t.full.have || t.full.err == nil {
+	if t.s.plane == nil || t.full.have || t.full.err == nil || missing(t.full.err) {
 		return nil
 	}
 	return t.full.tick(t.s)
@@ -51,12 +59,11 @@ func (t *tracePage) tick() tea.Cmd {
 
 // step shows the next or previous trace that passes the filter.
 func (t *tracePage) step(by int) tea.Cmd {
-	m := t.traces.matches
-	at := 0
-	for at < len(m) && m[at] < t.n {
-		at++
+	if t.row.n == 0 { // it was found by its id, and is not in the list
+		return nil
 	}
-	if by > 0 && (at >= len(m) || m[at] != t.n) {
+	m, at := t.traces.matches, t.traces.indexOf(t.row.n)
+	if by > 0 && (at >= len(m) || m[at] != t.row) {
 		by-- // the trace was removed from memory, so the search starts at its position
 	}
 	at += by
@@ -65,7 +72,7 @@ func (t *tracePage) step(by int) tea.Cmd {
 	}
 	t.traces.list.sel = at
 	t.traces.moved()
-	t.n, t.row = m[at], t.traces.history.at(m[at])
+	t.row = m[at]
 	t.full = loader[api.Trace]{gen: t.full.gen, cancel: t.full.cancel}
 	t.scroll = scroller{}
 	return t.enter()
@@ -86,6 +93,9 @@ func (t *tracePage) key(k tea.KeyMsg) tea.Cmd {
 			t.s.copyText("JSON", string(text))
 		}
 	case "a":
+		if t.find {
+			return nil
+		}
 		return t.s.show("agent:" + quoted(t.row.agent))
 	default:
 		t.scroll.key(k.String())
@@ -211,6 +221,14 @@ func (t *tracePage) fields() []field {
 const nameWidth = 12 // width of the field names
 
 func (t *tracePage) view(w, h int) []string {
+	switch {
+	case t.find && t.full.err == nil:
+		return centred(t.s.styles, w, h, "Asking the control plane…", "")
+	case t.find && missing(t.full.err):
+		return centred(t.s.styles, w, h, "There is no trace with this id", "No request has it either. Traces are kept as long as the control plane is told to.")
+	case t.find:
+		return centred(t.s.styles, w, h, "The trace cannot be shown", userMessage(t.full.err))
+	}
 	lines := drawFields(t.s.styles, t.fields(), w)
 	lines = append(lines, "")
 	lines = append(lines, t.waterfall(w)...)

@@ -1,8 +1,10 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/charmbracelet/bubbles/textinput"
 	tea "github.com/charmbracelet/bubbletea"
@@ -17,7 +19,10 @@ type tracesPage struct {
 	history *history
 	series  *series
 	list    list[*row]
-	matches []uint64 // numbers of the rows that pass the filter, ascending
+	matches []*row // the rows that pass the filter, by number; first those that are not in the history any more
+	older   older
+	gone    time.Time // start of the latest trace that has left the history
+	noted   bool      // whether a line above the rows was drawn
 
 	follow   bool // whether the newest row stays selected
 	paused   bool
@@ -39,6 +44,8 @@ func newTracesPage(s *shared) *tracesPage {
 	t.input.CharLimit = 200
 	t.list.columns = t.columns()
 	t.list.set(0, t.row)
+	t.older.next = firstRow
+	t.older.load.done = t.gotOlder
 	return t
 }
 
@@ -75,14 +82,15 @@ func (t *tracesPage) columns() []column[*row] {
 // of is the colour of an outcome.
 func (p *styles) of(o outcome) style { return [...]style{p.good, p.bad, p.block}[o] }
 
-func (t *tracesPage) row(i int) *row { return t.history.at(t.matches[i]) }
+func (t *tracesPage) row(i int) *row { return t.matches[i] }
 
 // add adds rows in the order of their arrival.
 func (t *tracesPage) add(rows []*row) {
 	now := t.s.now()
 	for _, r := range rows {
-		n := t.history.next
-		t.history.add(r)
+		if gone := t.history.add(r); gone != nil && gone.trace.CreatedAt.After(t.gone) {
+			t.gone = gone.trace.CreatedAt
+		}
 		t.series.add(r, now)
 		t.received++
 		if !t.filter.match(r) {
@@ -92,14 +100,16 @@ func (t *tracesPage) add(rows []*row) {
 			t.held++
 			continue
 		}
-		t.matches = append(t.matches, n)
+		t.matches = append(t.matches, r)
 		if !t.follow {
 			t.newer++
 		}
 	}
-	gone := 0
-	for gone < len(t.matches) && t.matches[gone] < t.history.first {
-		gone++
+	gone := t.past()
+	if t.older.open && t.s.plane != nil { // somebody reads them: as many stay as the history has
+		if gone = max(0, gone-len(t.history.rows)); gone > 0 {
+			t.older.forgetCursor()
+		}
 	}
 	t.matches = slices.Delete(t.matches, 0, gone)
 	t.list.top = max(0, t.list.top-gone)
@@ -116,12 +126,22 @@ func (t *tracesPage) shown() {
 	}
 }
 
+// past returns the number of rows that pass the filter and are not in the history.
+func (t *tracesPage) past() int { return t.indexOf(t.history.first) }
+
+// indexOf returns the index of the first row with at least a number.
+func (t *tracesPage) indexOf(n uint64) int {
+	i, _ := slices.BinarySearchFunc(t.matches, n, func(r *row, n uint64) int { return cmp.Compare(r.n, n) })
+	return i
+}
+
 // clear removes all traces, because the following ones are of another
 // history.
 func (t *tracesPage) clear() {
 	t.history.clear()
 	*t.series = *newSeries(t.s.now())
-	t.matches, t.held, t.newer, t.seen = t.matches[:0], 0, 0, t.history.next
+	t.matches, t.held, t.newer, t.seen, t.gone = nil, 0, 0, t.history.next, time.Time{}
+	t.older.reset()
 	t.shown()
 }
 
@@ -130,32 +150,38 @@ func (t *tracesPage) clear() {
 func (t *tracesPage) rematch() {
 	selected := t.history.next
 	if t.list.sel < len(t.matches) && !t.follow {
-		selected = t.matches[t.list.sel]
+		selected = t.matches[t.list.sel].n
 	}
-	t.matches, t.held = t.matches[:0], 0
-	sel := -1
+	t.matches, t.held = slices.Clone(t.matches[:t.past()]), 0
 	for n := t.history.first; n < t.history.next; n++ {
-		if !t.filter.match(t.history.at(n)) {
+		r := t.history.at(n)
+		if !t.filter.match(r) {
 			continue
 		}
 		if t.paused && n >= t.seen {
 			t.held++
 			continue
 		}
-		if n <= selected {
-			sel++
-		}
-		t.matches = append(t.matches, n)
+		t.matches = append(t.matches, r)
 	}
 	t.newer = 0
-	t.list.sel = max(0, sel)
+	t.list.sel = max(0, t.indexOf(selected+1)-1)
 	t.shown()
+}
+
+// forgetOlder removes the rows that are not in the history.
+func (t *tracesPage) forgetOlder() {
+	t.matches = t.matches[t.past():]
+	t.older.reset()
 }
 
 func (t *tracesPage) pause() {
 	if t.paused = !t.paused; t.paused {
 		t.seen = t.history.next
 		return
+	}
+	if t.history.first > t.seen { // rows have left the history that were never shown
+		t.forgetOlder()
 	}
 	t.follow = true
 	t.rematch()
@@ -164,12 +190,11 @@ func (t *tracesPage) pause() {
 func (t *tracesPage) title() string  { return "Traces" }
 func (t *tracesPage) enter() tea.Cmd { return nil }
 func (t *tracesPage) leave()         {}
-func (t *tracesPage) tick() tea.Cmd  { return nil }
+func (t *tracesPage) tick() tea.Cmd  { return t.fill() }
 
 func (t *tracesPage) key(k tea.KeyMsg) tea.Cmd {
 	if t.typing {
-		t.typeKey(k)
-		return nil
+		return t.typeKey(k)
 	}
 	switch k.String() {
 	case "p", " ":
@@ -197,9 +222,14 @@ func (t *tracesPage) key(k tea.KeyMsg) tea.Cmd {
 		}
 	case "enter":
 		return t.openSelected()
+	case "w":
+		return t.askRange()
 	default:
 		if t.list.key(k.String()) {
 			t.moved()
+			if t.list.sel == 0 && slices.Contains(upKeys, k.String()) {
+				return t.moreOlder()
+			}
 		}
 	}
 	return nil
@@ -222,6 +252,9 @@ func (t *tracesPage) openSelected() tea.Cmd {
 }
 
 func (t *tracesPage) click(_, y int) tea.Cmd {
+	if t.noted && y > 0 {
+		y--
+	}
 	again, ok := t.list.click(y)
 	if !ok {
 		return nil
@@ -236,6 +269,7 @@ func (t *tracesPage) click(_, y int) tea.Cmd {
 func (t *tracesPage) wheel(by int) {
 	t.list.move(by)
 	t.moved()
+	t.older.wanted = by < 0 && t.list.sel == 0
 }
 
 func (t *tracesPage) status(w int) string {
@@ -245,6 +279,8 @@ func (t *tracesPage) status(w int) string {
 	case t.paused:
 		l.add(p.badge, " PAUSED ")
 		l.add(p.warn, " "+display.Plural(t.held, "new trace waits", "new traces wait"))
+	case t.filter.ended(t.s.now()):
+		l.add(p.badge, " PAST ")
 	case t.follow:
 		l.add(p.good, " ▶ following")
 	case t.newer == 0:
@@ -252,11 +288,22 @@ func (t *tracesPage) status(w int) string {
 	default:
 		l.add(p.dim, " ▲ "+display.Plural(t.newer, "newer trace below", "newer traces below"))
 	}
-	if t.filter.empty() {
-		l.add(p.dim, " · "+display.Plural(t.history.len(), "trace", "traces"))
-	} else {
-		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", display.Count(int64(len(t.matches))), display.Plural(t.history.len(), "trace", "traces")))
+	switch {
+	case t.filter.empty():
+		l.add(p.dim, " · "+display.Plural(t.history.len()+t.past(), "trace", "traces"))
+	case t.filter.ended(t.s.now()):
+		more := "+"
+		if t.older.end || t.s.plane == nil {
+			more = ""
+		}
+		l.add(p.dim, " "+display.Count(int64(len(t.matches)))+more+" match ")
 		l.add(p.accent, clean(t.text))
+	default:
+		l.add(p.dim, fmt.Sprintf(" · %s of %s match ", display.Count(int64(len(t.matches))), display.Plural(max(t.history.len()+t.older.looked, len(t.matches)), "trace", "traces")))
+		l.add(p.accent, clean(t.text))
+	}
+	if t.filter.ended(t.s.now()) {
+		l.add(p.dim, " · w: live again")
 	}
 	if t.dropped > 0 {
 		l.add(p.warn, " · "+display.Count(int64(t.dropped))+" came too fast and are not shown")
@@ -265,16 +312,25 @@ func (t *tracesPage) status(w int) string {
 }
 
 func (t *tracesPage) view(w, h int) []string {
-	if t.list.n > 0 {
-		return t.list.view(t.s.styles, w, h)
+	note, style := t.olderNote()
+	if t.noted = false; t.list.n > 0 {
+		lines := t.list.view(t.s.styles, w, h)
+		if note == "" || t.list.top > 0 || h < 3 {
+			return lines
+		}
+		lines = t.list.view(t.s.styles, w, h-1)
+		t.noted = true
+		return slices.Insert(lines, 1, style.paint(cut(" ▲ "+note, w)))
 	}
 	switch {
+	case note != "":
+		return centred(t.s.styles, w, h, "No trace passes the filter", note)
 	case t.history.len() == 0 && t.s.plane == nil:
 		return centred(t.s.styles, w, h, "No requests yet", "They appear here as the gateway writes them to "+t.s.name+".")
-	case t.history.len() == 0:
+	case t.history.len() == 0 && t.filter.empty():
 		return centred(t.s.styles, w, h, "No traces yet", "They appear here as agents call tools through a gateway, or as POST /api/traces brings them.")
 	}
-	return centred(t.s.styles, w, h, "No trace passes the filter", "esc clears it, / changes it.")
+	return centred(t.s.styles, w, h, "No trace passes the filter", "esc clears it, / changes it, ↑ looks for older ones.")
 }
 
 func (t *tracesPage) hints() []hint {
@@ -282,5 +338,5 @@ func (t *tracesPage) hints() []hint {
 	if t.paused {
 		pause = "go on"
 	}
-	return []hint{{"enter", "open"}, {"/", "filter"}, {"p", pause}, {"s", "statistics"}, {"e", "errors"}, {"a", "this agent"}, {"G", "newest"}, {"y", "copy id"}, {"tab", "next"}, {"↑↓", "move"}}
+	return []hint{{"enter", "open"}, {"/", "filter"}, {"p", pause}, {"s", "statistics"}, {"e", "errors"}, {"a", "this agent"}, {"w", "time"}, {"i", "id"}, {"G", "newest"}, {"y", "copy id"}, {"tab", "next"}, {"↑↓", "move"}}
 }

@@ -83,6 +83,8 @@ type shared struct {
 	open func(page) tea.Cmd
 	back func()
 	show func(filter string) tea.Cmd
+	// ask opens a prompt at the bottom.
+	ask func(*prompt)
 }
 
 // notify shows a message at the bottom for a few seconds.
@@ -100,7 +102,7 @@ type page interface {
 	// leave cancels its request.
 	enter() tea.Cmd
 	leave()
-	// tick is called once a second while the page is visible.
+	// tick is called twice a second while the page is visible, and after the wheel was turned.
 	tick() tea.Cmd
 	key(k tea.KeyMsg) tea.Cmd
 	// The coordinates of click and wheel are relative to the page.

@@ -10,12 +10,13 @@ import (
 // setFilter sets a filter; an invalid filter changes nothing and its error is
 // shown.
 func (t *tracesPage) setFilter(s string) {
-	f, err := parseFilter(s)
+	f, err := parseFilter(s, t.s.now())
 	if t.filterErr = err; err != nil {
 		return
 	}
 	t.text = strings.TrimSpace(s)
 	t.filter = f
+	t.forgetOlder()
 	t.rematch()
 }
 
@@ -29,27 +30,28 @@ func quoted(s string) string {
 }
 
 // typeKey edits the filter, which is applied while it is typed.
-func (t *tracesPage) typeKey(k tea.KeyMsg) {
+func (t *tracesPage) typeKey(k tea.KeyMsg) tea.Cmd {
 	switch k.String() {
 	case "enter":
 		if t.filterErr == nil {
 			t.typing = false
 		}
-		return
+		return t.fill()
 	case "esc":
 		t.typing, t.filterErr = false, nil
 		t.setFilter("")
-		return
+		return nil
 	case "up", "down", "pgup", "pgdown":
 		t.list.key(k.String())
 		t.moved()
-		return
+		return nil
 	}
 	before := t.input.Value()
 	t.input, _ = t.input.Update(k)
 	if t.input.Value() != before {
 		t.setFilter(t.input.Value())
 	}
+	return nil
 }
 
 func (t *tracesPage) footer(w int) (string, bool) {

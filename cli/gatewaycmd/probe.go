@@ -15,6 +15,7 @@ import (
 
 	"svc/cli/command"
 	"svc/cli/process"
+	"svc/gateway/audit"
 	"svc/gateway/auth"
 	"svc/gateway/base/diag"
 	"svc/gateway/check"
@@ -114,11 +115,19 @@ func askServers(ctx context.Context, env process.Env, path string, file *config.
 	var dates []check.Dated
 	if cp := &file.ControlPlane; len(cp.URL) > 0 {
 		o.ControlPlane = func(ctx context.Context, url string) error {
-			_, _, err := client.New(url, cp.IngestKey,
+			name, _ := audit.GatewayName(cp.Gateway) // without a name there is no key to compare
+			bound, err := client.New(url, cp.IngestKey,
 				client.WithTimeout(cp.Traces.Timeout),
 				client.WithMaxAnswer(maxGovernance),
-				client.WithUserAgent("svc-probe/"+o.Version)).Governance(ctx, "")
-			return err
+				client.WithUserAgent("svc-probe/"+o.Version)).GatewayKeyID(ctx, name)
+			if err != nil || bound == "" || file.Audit.CheckpointKeyFile == "" {
+				return err
+			}
+			// A key file that cannot be read is an error of the file already.
+			if own, err := audit.CheckpointKeyID(file.Audit.CheckpointKeyFile); err == nil && own != bound {
+				return fmt.Errorf("%w: %s to %s, and audit.checkpoint_key_file has %s", check.ErrNameBound, name, bound, own)
+			}
+			return nil
 		}
 		o.Status = func(err error) int {
 			status, _ := SinkStatus(err)

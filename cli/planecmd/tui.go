@@ -40,9 +40,10 @@ and continues without a gap. With --audit it follows an audit file of a gateway
 instead, through rotations, and needs no control plane and no key.
 
 A filter is a list of words that must all match: agent:support status:error,blocked
-tool:"delete order" -env:staging ms:>500 refund`,
+tool:"delete order" -env:staging ms:>500 since:2h refund`,
 		Example: `  SVC_URL=https://svc.example.com SVC_API_KEY=svc_api_… svc tui
   svc tui --filter 'status:blocked'
+  svc tui --filter 'since:yesterday until:yesterday status:error'
   svc tui --audit /var/log/svc/audit.jsonl`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },

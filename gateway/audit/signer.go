@@ -51,6 +51,15 @@ func loadSigner(path string) (*signer, error) {
 	return &signer{key: key, id: keyID(public)}, nil
 }
 
+// CheckpointKeyID returns the id of the key in a file that signs checkpoints.
+func CheckpointKeyID(path string) (string, error) {
+	s, err := loadSigner(path)
+	if err != nil {
+		return "", err
+	}
+	return s.id, nil
+}
+
 // LoadPublicKey reads the Ed25519 key that verifies checkpoints: PEM, SPKI.
 func LoadPublicKey(path string) (ed25519.PublicKey, error) {
 	block, err := readPEM(path, "PUBLIC KEY")

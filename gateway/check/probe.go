@@ -73,8 +73,8 @@ type ProbeOptions struct {
 	// for each upstream. Data that a program downloads at its first start is reused by the
 	// next probe. If it is empty, each probe uses a new folder, which is removed afterwards.
 	Homes string
-	// ControlPlane requests the policies of this gateway from the control plane at a URL; nil
-	// if the configuration names none.
+	// ControlPlane requests the policies of this gateway from the control plane at a URL, and
+	// compares the key of its name (ErrNameBound); nil if the configuration names none.
 	ControlPlane func(ctx context.Context, url string) error
 	// Status returns the HTTP status of an error of ControlPlane, 0 without a response.
 	Status func(error) int
@@ -84,6 +84,10 @@ type ProbeOptions struct {
 	// Roots are the certificate authorities for the token issuer; the system's when nil.
 	Roots *x509.CertPool
 }
+
+// ErrNameBound is the error of a name that the control plane has bound to another key than that of
+// audit.checkpoint_key_file: it refuses the gateway's reports and audit heads.
+var ErrNameBound = errors.New("the name of the gateway is bound to another key")
 
 const (
 	probeTimeout = 15 * time.Second
@@ -254,6 +258,9 @@ func askControlPlane(ctx context.Context, o ProbeOptions, name, url string) Prob
 		switch {
 		case err == nil:
 			r.OK = true
+		case errors.Is(err, ErrNameBound):
+			r.Cause = printable(err.Error())
+			r.Advice = "give the gateway a name of its own in control_plane.gateway, use the key file of the other replicas, or accept a new key: svc audit heads accept"
 		case status == http.StatusUnauthorized:
 			r.Cause, r.Advice = "does not accept the key (status 401)", "set control_plane.ingest_key to a key of scope ingest that exists there: svc keys create --name gateway --scope ingest"
 		case status == http.StatusForbidden:

@@ -409,6 +409,19 @@ control_plane: {url: ["http://127.0.0.1:1", "http://127.0.0.1:2"], ingest_key: k
 	}
 }
 
+// A name that is bound to another key is a failure that says what to do.
+func TestNameOfAnotherKeyIsNamed(t *testing.T) {
+	f := fileWith(t, `upstreams: [{name: a, url: "http://127.0.0.1:1"}]
+control_plane: {url: "http://127.0.0.1:2", ingest_key: k}`)
+	results := Probe(t.Context(), f, ProbeOptions{Version: "1", Now: time.Now, ControlPlane: func(context.Context, string) error {
+		return fmt.Errorf("%w: edge-1 to 00, and audit.checkpoint_key_file has 11", ErrNameBound)
+	}})
+	r := results[len(results)-1]
+	if r.OK || !strings.Contains(r.Cause, "bound to another key: edge-1 to 00") || !strings.Contains(r.Advice, "svc audit heads accept") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A hostile server cannot make the result long, or write control characters to a
 // terminal.
 func TestTextsOfServersAreBounded(t *testing.T) {

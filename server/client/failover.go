@@ -145,6 +145,20 @@ func (c *Client) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Alive returns nil when the control plane in use answers at all, whatever it answers.
+func (c *Client) Alive(ctx context.Context) error {
+	r, err := c.request(ctx, http.MethodGet, "/healthz", nil, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Del("Authorization") // probes need no key
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
 // ready reports whether a control plane is ready. A proxy may answer /readyz with 4xx; that counts as
 // ready.
 func (c *Client) ready(ctx context.Context, base string) bool {

@@ -187,6 +187,14 @@ func (c *Client) Governance(ctx context.Context, etag string) (*api.Governance, 
 	return c.governance(ctx, etag, nil)
 }
 
+// GatewayKeyID calls GET /api/governance for the id of the key that the name of a gateway is bound to; it is empty
+// if the name is not bound.
+func (c *Client) GatewayKeyID(ctx context.Context, gateway string) (id string, err error) {
+	var out api.Governance
+	err = c.doHeader(ctx, "GET", path("governance"), query{}.set("gateway", gateway), nil, &out, func(h http.Header) { id = h.Get(api.GatewayKeyHeader) })
+	return id, err
+}
+
 // AwaitGovernance is Governance as a long poll: the response is sent when the bundle
 // differs from the one of etag, or when wait is over. The client's timeout begins
 // after wait.

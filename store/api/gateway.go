@@ -111,6 +111,9 @@ type GatewayLicense struct {
 // [GatewaySignedText], both in base64, with a space between them.
 const SignatureHeader = "Svc-Signature"
 
+// GatewayKeyHeader is the header of GET /api/governance with the id of the key that the name of a gateway is bound to.
+const GatewayKeyHeader = "Svc-Gateway-Key"
+
 // GatewaySignedText returns the text that the signature of a report covers.
 func GatewaySignedText(name string, body []byte) []byte {
 	return append(fmt.Appendf(nil, "svc gateway report 1\n%q\n", name), body...)

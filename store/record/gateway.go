@@ -331,6 +331,16 @@ func (t *Tenant) ListGateways(ctx context.Context) (list []store.GatewayInstance
 	return slices.DeleteFunc(list, func(g store.GatewayInstance) bool { return g.SeenAt.Before(since) }), err
 }
 
+// GatewayKey returns the key that the name of a gateway is bound to.
+func (t *Tenant) GatewayKey(ctx context.Context, gateway string) (string, error) {
+	var bound store.AuditKey
+	err := t.e.View(ctx, t.id, func(tx Tx) (err error) {
+		bound, _, err = get[store.AuditKey](tx, auditKeys, []byte(gateway))
+		return err
+	})
+	return bound.PublicKey, err
+}
+
 // ForgetGateway removes all processes of a gateway.
 func (t *Tenant) ForgetGateway(ctx context.Context, gateway string) error {
 	var keys [][]byte

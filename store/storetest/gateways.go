@@ -174,8 +174,17 @@ func testGatewayKeys(t testing.TB, o Opened) {
 	if _, _, err := tn.ReportAuditHead(ctx, store.AuditHead{Gateway: "g", Trail: "t", Seq: 1, Hash: "h", PublicKey: "k2"}); store.KindOf(err) != store.Conflict {
 		t.Errorf("an audit head with another key: %v", err)
 	}
+	if key, err := tn.GatewayKey(ctx, "g"); err != nil || key != "k1" {
+		t.Errorf("the key of the name is %q, %v", key, err)
+	}
 	if _, err := tn.AcceptAuditKey(ctx, "g", "k2"); err != nil {
 		t.Fatal(err)
+	}
+	if key, err := tn.GatewayKey(ctx, "g"); err != nil || key != "k2" {
+		t.Errorf("the accepted key of the name is %q, %v", key, err)
+	}
+	if key, err := tn.GatewayKey(ctx, "unbound"); err != nil || key != "" {
+		t.Errorf("a name without a key has %q, %v", key, err)
 	}
 	if err := tn.ReportGateway(ctx, signed("i4", "k2", 2)); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,6 +107,38 @@ func (p *Plane) GetTrace(_ context.Context, id string) (api.Trace, error) {
 	return api.Trace{}, &client.Error{Status: 404, Message: "trace not found"}
 }
 
+// Alive answers at once.
+func (p *Plane) Alive(context.Context) error { return nil }
+
+// older is the number of traces before those of a recording.
+const older = 250
+
+// ListTraces returns the traces of a period, newest first. Of the filter it knows only that and the request.
+func (p *Plane) ListTraces(_ context.Context, q client.TraceQuery) (out api.Page[api.TraceItem], err error) {
+	if p.Err != nil || p.Empty {
+		return out, p.Err
+	}
+	all := Traces(older)
+	for i := range all {
+		t := &all[i].Trace
+		t.ID, t.CreatedAt = "0199"+t.ID[4:], t.CreatedAt.Add(-traceCount*700*time.Millisecond)
+	}
+	all = append(all, Traces(traceCount)...)
+	last, err := strconv.Atoi(cmp.Or(q.After, strconv.Itoa(len(all))))
+	for i, ev := range slices.Backward(all[:last]) {
+		t := ev.Trace.TraceItem
+		if !q.End.IsZero() && t.CreatedAt.After(q.End) || t.CreatedAt.Before(q.Start) || q.RequestID != "" && q.RequestID != t.RequestID {
+			continue
+		}
+		if len(out.Data) == q.Limit {
+			out.Next = strconv.Itoa(i + 1)
+			break
+		}
+		out.Data = append(out.Data, t)
+	}
+	return out, err
+}
+
 // traceCount is the number of traces in a recording.
 const traceCount = 400
 
@@ -115,7 +148,7 @@ func (p *Plane) TraceStats(_ context.Context, q client.StatsQuery) (api.TraceSta
 		return api.TraceStats{Period: q.Period, Groups: []api.StatsGroup{}}, p.Err
 	}
 	s := api.TraceStats{Period: q.Period, Summary: api.StatsSummary{
-		TotalTraces: 48213, SuccessCount: 46420, ErrorCount: 1793, ErrorRatePercent: 3.72, TotalInputTokens: 128_400_000, TotalOutputTokens: 17_900_000,
+		TotalTraces: 48213, SuccessCount: 46420, ErrorCount: 1793, BlockedCount: 1312, FailedCount: 481, ErrorRatePercent: 3.72, TotalInputTokens: 128_400_000, TotalOutputTokens: 17_900_000,
 		TotalCostUSD: 612.44, AvgDurationMs: 184.2, P50DurationMs: 96.4, P95DurationMs: 612.8, P99DurationMs: 1408.1,
 	}}
 	for i, g := range []struct {

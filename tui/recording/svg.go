@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,9 +31,9 @@ const (
 func svg(title string, cols, rows int, frames []frame) []byte {
 	var b bytes.Buffer
 	w, h := float64(cols)*cellWidth+2*padding, float64(rows)*cellHeight+2*padding+bar
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n", w, h, w, h, escape(title))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" xml:space="preserve" fill="#d5dae1" role="img" aria-label="%s">`+"\n", w, h, w, h, escape(title))
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>\n", escape(title))
-	b.WriteString("text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:14px;fill:#d5dae1;white-space:pre}\n.b{font-weight:bold}\n")
+	b.WriteString("text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:14px;white-space:pre}\n.b{font-weight:bold}\n")
 	total := time.Duration(0)
 	for _, f := range frames {
 		total += f.Stay
@@ -74,7 +75,7 @@ func drawFrame(b *bytes.Buffer, view string, rows int) {
 		for _, r := range line {
 			x := padding + float64(r.col)*cellWidth
 			if r.back != "" {
-				fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", x, top, float64(r.width)*cellWidth, cellHeight, r.back)
+				fmt.Fprintf(b, `<rect x="%s" y="%s" width="%s" height="%d" fill="%s"/>`+"\n", tenths(x), tenths(top), tenths(float64(r.width)*cellWidth), cellHeight, r.back)
 			}
 		}
 		for _, r := range line {
@@ -86,17 +87,20 @@ func drawFrame(b *bytes.Buffer, view string, rows int) {
 			text = text[lead:]
 			attrs := ""
 			if r.fore != "" {
-				attrs += ` style="fill:` + r.fore + `"`
+				attrs += ` fill="` + r.fore + `"`
 			}
 			if r.bold {
 				attrs += ` class="b"`
 			}
 			// Each run is stretched to the width of its cells, for any font.
-			fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" lengthAdjust="spacingAndGlyphs" xml:space="preserve"%s>%s</text>`+"\n",
-				padding+float64(r.col+lead)*cellWidth, top+13, float64(ansi.StringWidth(text))*cellWidth, attrs, escape(text))
+			fmt.Fprintf(b, `<text x="%s" y="%s" textLength="%s" lengthAdjust="spacingAndGlyphs"%s>%s</text>`+"\n",
+				tenths(padding+float64(r.col+lead)*cellWidth), tenths(top+13), tenths(float64(ansi.StringWidth(text))*cellWidth), attrs, escape(text))
 		}
 	}
 }
+
+// tenths formats a number with at most one digit after the point.
+func tenths(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
 
 func escape(s string) string {
 	var b bytes.Buffer

@@ -29,9 +29,9 @@ func tour() []frame {
 	var frames []frame
 	shot := func(stay time.Duration) { frames = append(frames, frame{s.View(), stay}) }
 
-	s.Feed(all[:len(all)-4]...)
+	s.Feed(all[:len(all)-3]...)
 	shot(900 * time.Millisecond)
-	for _, ev := range all[len(all)-4:] {
+	for _, ev := range all[len(all)-3:] {
 		s.Feed(ev)
 		shot(400 * time.Millisecond)
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -120,7 +121,9 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 type signInData struct{ To, Problem string }
 
 func (p *Page) showSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
-	if err := p.send(w, nil, status, "signin", "Sign in", signInData{own(r.FormValue("to")), problem}); err != nil {
+	// Not r.FormValue: it reads a multipart body, of which large parts go to files.
+	to := cmp.Or(r.PostForm.Get("to"), r.URL.Query().Get("to"))
+	if err := p.send(w, nil, status, "signin", "Sign in", signInData{own(to), problem}); err != nil {
 		p.broken(w, r, nil, err)
 	}
 }

@@ -83,7 +83,7 @@ func (d *door) request(method, target string, form url.Values, change ...string)
 			r.TLS = &tls.ConnectionState{}
 		case value == "-":
 			r.Header.Del(name)
-		case name == "+Origin" || name == "+Cookie":
+		case name[0] == '+':
 			r.Header.Add(name[1:], value)
 		default:
 			r.Header.Set(name, value)
@@ -380,6 +380,7 @@ func TestWrites(t *testing.T) {
 		{"the name of the listener over plain HTTP", token, []string{"Host", "plane.internal:8080", "Origin", "http://plane.internal:8080"}, 403, "does not come from this page"},
 		{"another site, says the browser", token, []string{"Sec-Fetch-Site", "cross-site"}, 403, "by another site"},
 		{"the same site", token, []string{"Sec-Fetch-Site", "same-site"}, 403, "by another site"},
+		{"this and another site", token, []string{"Sec-Fetch-Site", "same-origin", "+Sec-Fetch-Site", "cross-site"}, 403, "by another site"},
 		{"nobody, says the browser", token, []string{"Sec-Fetch-Site", "none"}, 403, "by another site"},
 		{"no token", "", nil, 403, "belongs to another session"},
 		{"the token of another session", another, nil, 403, "belongs to another session"},
@@ -785,6 +786,7 @@ func TestParseHost(t *testing.T) {
 		"192.0.2.7": "192.0.2.7", "192.0.2.7:8443": "192.0.2.7:8443", "[2001:db8::1]": "[2001:db8::1]", "[2001:db8::1]:8443": "[2001:db8::1]:8443",
 		"": "", "https://svc.example": "", "svc.example/": "", "svc.example:": "", "svc.example:0": "", "svc.example:65536": "", "svc.example:x": "", "bücher.example": "", "*.example": "",
 		"localhost": "", "localhost:8443": "", "127.0.0.1": "", "[::1]:8443": "", "a b": "", "user@svc.example": "", "2001:db8::1": "", "-a.example": "", "a..example": "", "a:b:c": "", ":443": "",
+		"[fe80::1%<b|c>]:8443": "", "[fe80::1%eth0]": "",
 		strings.Repeat("a", 64) + ".example": "",
 	} {
 		if got, err := ParseHost(text); got != want || (err == nil) != (want != "") {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,23 @@ func TestBodyOfAPage(t *testing.T) {
 			if d.send(r); body > 0 {
 				t.Errorf("%s %s: read", method, path)
 			}
+		}
+	}
+}
+
+// TestPathsOfHostileIDs: whatever the id of a trace is, its link leads to the page of it and not to the API.
+func TestPathsOfHostileIDs(t *testing.T) {
+	d := newDoor(t)
+	cookie := d.cookie(d.admin)
+	for _, id := range []string{"x/../../api/keys", "x/../../healthz", "/api", "../api", "a/b", "%2e%2e", "a?b#c", "{{.}}", "</a>", "live"} {
+		w := d.send(d.request("GET", path("traces", id), nil, "Cookie", cookie))
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "No trace has this id") {
+			t.Errorf("%q: %d %.80s", id, w.Code, w.Body)
+		}
+	}
+	for _, target := range []string{"/api", "/%61pi/keys", "//api/keys", "/traces/../api/keys"} {
+		if w := d.send(d.request("GET", target, nil, "Cookie", cookie)); strings.Contains(w.Header().Get("Content-Type"), "text/html") && w.Code != http.StatusMovedPermanently {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
 }

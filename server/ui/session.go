@@ -135,7 +135,7 @@ func own(to string) string {
 	if err != nil || len(to) > maxTarget || u.Scheme != "" || u.Host != "" || u.User != nil || u.Fragment != "" ||
 		!strings.HasPrefix(u.Path, "/") || slashed.Clean(u.EscapedPath()) != u.EscapedPath() ||
 		strings.ContainsAny(to, "\\ ") || strings.ContainsFunc(to, func(r rune) bool { return r < ' ' || r > '~' }) ||
-		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/\\") || forAPI(u.Path) || u.Path == "/signin" || u.Path == "/signout" {
+		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/\\") || forAPI(u) || u.Path == "/signin" || u.Path == "/signout" {
 		return "/"
 	}
 	return to

@@ -484,7 +484,7 @@ func TestLinks(t *testing.T) {
 		{"Remote", "192.0.2.1:1"}, {"Remote", "[2001:db8::1]:1"}, {"Remote", "not an address"},
 		{"Host", "svc.example", "Origin", "https://svc.example"}, {"Host", "192.0.2.7:8080"}, {"Host", "plane.internal", "TLS", "", "Origin", "https://plane.internal"},
 		{"Forwarded", "for=192.0.2.1"}, {"X-Forwarded-For", "127.0.0.1"}, {"X-Forwarded-Proto", "http"}, {"X-Forwarded-Host", "x"}, {"X-Real-IP", "127.0.0.1"}, {"Via", "1.1 proxy"},
-		{"True-Client-IP", "127.0.0.1"}, {"CF-Connecting-IP", "127.0.0.1"}, {"X-Client-IP", "1"}, {"X-Original-Host", "x"}, {"X-Envoy-External-Address", "127.0.0.1"}, {"X-Forwarded-For", ""},
+		{"True-Client-IP", "127.0.0.1"}, {"CF-Connecting-IP", "127.0.0.1"}, {"X-Client-IP", "1"}, {"X-Original-Host", "x"}, {"X-Envoy-External-Address", "127.0.0.1"}, {"X-Forwarded-For", ""}, {"X-Azure-ClientIP", "x"}, {"Fly-Client-IP", "x"}, {"X-Request-Id", "x"}, {"Max-Forwards", "9"}, {"Wl-Proxy-Client-Ip", "x"},
 	} {
 		if w := spend(path, change...); w.Code != http.StatusForbidden || in(w) || !strings.Contains(problem(w), "only from a browser on the host of svc serve") {
 			t.Errorf("POST with %q: %d %s", change, w.Code, problem(w))

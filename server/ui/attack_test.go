@@ -53,3 +53,16 @@ func TestPathsOfHostileIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestVisible: every text can be seen, in its own line.
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"a b": "a b", "": "", "é e\u0301 กี่ ๙": "é e\u0301 กี่ ๙", "日本語": "日本語", "  ": `\u{20}\u{20}`, "\u2800": `\u{2800}`, "\u00a0": `\u{A0}`, "\u3164": `\u{3164}`,
+		"e" + strings.Repeat("\u0301", 6) + "f": "e" + strings.Repeat("\u0301", 4) + `\u{301}\u{301}f`, "\u20dd\u20dd\u20dd\u20dd\u20dd": "\u20dd\u20dd\u20dd\u20dd" + `\u{20DD}`,
+		"\u202e\u2066\u200b\U000e0041\x00\r\n\t\u2028\xff": `\u{202E}\u{2066}\u{200B}\u{E0041}\u{0}\u{D}\u{A}\u{9}\u{2028}\u{FFFD}`,
+	} {
+		if got := visible(text, false); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

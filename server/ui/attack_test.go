@@ -1,10 +1,15 @@
 package ui
 
 import (
+	"html"
 	"io"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
+
+	"svc/store/api"
 )
 
 // endless is a body that never ends; it counts what was read.
@@ -63,6 +68,32 @@ func TestVisible(t *testing.T) {
 	} {
 		if got := visible(text, false); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestAddressOfAWrite: the administrators' event of a write has the address of the browser.
+func TestAddressOfAWrite(t *testing.T) {
+	d := newDoor(t)
+	policy, cookie := d.policy("p", ""), d.cookie(d.admin)
+	for _, row := range []struct {
+		want   string
+		change []string
+	}{
+		{"127.0.0.1", nil}, {"192.0.2.7", []string{"Remote", "192.0.2.7:1"}}, {"2001:db8::7", []string{"Remote", "[2001:db8::7]:1", "X-Forwarded-For", "192.0.2.9"}},
+	} {
+		page := d.send(d.request("GET", "/policies/"+policy+"?change=disable", nil, "Cookie", cookie)).Body.String()
+		change := "disable"
+		if !strings.Contains(page, "Disable this policy?") {
+			change = "enable"
+			page = d.send(d.request("GET", "/policies/"+policy+"?change=enable", nil, "Cookie", cookie)).Body.String()
+		}
+		etag := html.UnescapeString(regexp.MustCompile(`name="etag" value="([^"]+)"`).FindStringSubmatch(page)[1])
+		w := d.send(d.request("POST", "/policies/"+policy, url.Values{"token": {d.token(cookie)}, "change": {change}, "etag": {etag}}, append(row.change, "Cookie", cookie)...))
+		var events struct{ Data []api.AuditEvent }
+		d.decode(d.admin, "GET", "/api/audit/events?limit=1", "", &events)
+		if e := events.Data[0]; w.Code >= 400 || e.Object.ID != policy || e.Address != row.want {
+			t.Errorf("%d, %s %s from %q, want %q", w.Code, e.Object.Kind, e.Object.Name, e.Address, row.want)
 		}
 	}
 }

@@ -711,7 +711,7 @@ func TestStreamEndsWithItsSession(t *testing.T) {
 				req, _ := http.NewRequestWithContext(v.Context(), "GET", "http://localhost/api/traces/stream", nil)
 				req.Header.Set("Accept", "text/event-stream")
 				s, _ := d.page.session(r)
-				resp, err := (&inProcess{d.page.o.API, d.page.keep(s, v.cred)}).RoundTrip(req)
+				resp, err := (&inProcess{d.page.o.API, d.page.keep(s, v.cred), ""}).RoundTrip(req)
 				if err != nil {
 					return err
 				}

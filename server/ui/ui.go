@@ -294,7 +294,7 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 		return
 	}
 	v := &visit{Request: r, w: w, page: p, at: pl, cred: cred, now: p.o.Now(), token: s.token()}
-	v.api = p.client(p.keep(s, cred))
+	v.api = p.client(r, p.keep(s, cred))
 	digest := s.digest()
 	if wait := p.requests.Take(string(digest[:]), v.now); wait > 0 {
 		setRetryAfter(w, wait)

@@ -97,3 +97,15 @@ func TestAddressOfAWrite(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkOverHTTP10: a link is not taken from a proxy that sends nothing but HTTP/1.0.
+func TestLinkOverHTTP10(t *testing.T) {
+	d := newDoor(t)
+	for _, method := range []string{"GET", "POST"} {
+		r := d.request(method, d.page.Link("one", "key_1"), url.Values{})
+		r.ProtoMinor = 0
+		if w := d.send(r); w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+}

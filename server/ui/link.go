@@ -94,10 +94,11 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// here reports whether a request comes from a browser on this host.
+// here reports whether a request comes from a browser on this host. Browsers have not sent HTTP/1.0 for decades, but
+// nginx does where nothing is configured, and then it adds no header either.
 func here(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback() && hostname.IsLoopback(split(r.Host)) && !forwarded(r.Header)
+	return err == nil && peer.Addr().Unmap().IsLoopback() && hostname.IsLoopback(split(r.Host)) && !forwarded(r.Header) && r.ProtoAtLeast(1, 1)
 }
 
 const (

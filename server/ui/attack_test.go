@@ -109,3 +109,26 @@ func TestLinkOverHTTP10(t *testing.T) {
 		}
 	}
 }
+
+// TestCookieForPartOfTheSite: a cookie that another server on loopback has set for a part of the site is removed, so that
+// a sign-in is not asked for again and again.
+func TestCookieForPartOfTheSite(t *testing.T) {
+	r := newRig(t)
+	b := r.signIn(r.admin)
+	ours, _ := url.Parse(r.url)
+	name := b.c.Jar.Cookies(ours)[0].Name
+	for _, at := range []string{"/policies", "/policies/", "/policies/pol_1", "/traces/live", "/signin"} {
+		b.c.Jar.SetCookies(ours, []*http.Cookie{{Name: name, Value: "one.key_1.x", Path: at}})
+		page := at
+		if at == "/policies/" {
+			page = "/policies/pol_1"
+		}
+		first, second := b.get(page), b.get(page)
+		if page == "/signin" {
+			first.want(t, http.StatusOK, "several cookies")
+			second.want(t, http.StatusOK, "!several cookies")
+		} else if first.status != http.StatusSeeOther || second.status == http.StatusSeeOther {
+			t.Errorf("%s: %d, then %d", at, first.status, second.status)
+		}
+	}
+}

@@ -104,15 +104,32 @@ func (p *Page) keep(s session, cred store.Credential) func(context.Context) (sto
 	}
 }
 
+// removeOthers removes the cookies that another server on loopback has set under our name for parts of the site: they
+// would be sent beside ours, also after the next sign-in. Names with __Host- are for / alone.
+func (p *Page) removeOthers(w http.ResponseWriter, r *http.Request) {
+	name, path := p.cookieName(r), r.URL.EscapedPath()+"/"
+	if len(r.CookiesNamed(name)) < 2 || p.secure(r) || len(path) > maxCookie {
+		return
+	}
+	for i := 1; i < len(path); i++ {
+		if path[i] == '/' {
+			http.SetCookie(w, &http.Cookie{Name: name, Path: path[:i], MaxAge: -1})
+			http.SetCookie(w, &http.Cookie{Name: name, Path: path[:i+1], MaxAge: -1})
+		}
+	}
+}
+
 // askToSignIn sends a browser to the sign-in, and from there back.
 func (p *Page) askToSignIn(w http.ResponseWriter, r *http.Request) {
+	p.removeOthers(w, r)
 	http.Redirect(w, r, "/signin?"+url.Values{"to": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 }
 
 func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 	problem := p.inTheClear(r)
+	p.removeOthers(w, r)
 	if name := p.cookieName(r); len(r.CookiesNamed(name)) > 1 {
-		problem = "The browser sends several cookies " + name + ": another server on this host has set one. Delete the cookies of this host first."
+		problem = "The browser sends several cookies " + name + ": another server on this host has set one. Reload the page; if this stays, delete the cookies of this host."
 	}
 	p.showSignIn(w, r, http.StatusOK, problem)
 }

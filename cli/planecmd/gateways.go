@@ -204,8 +204,11 @@ func gatewayText(g api.Gateway) []byte {
 		if i.Governance.Enabled {
 			policies = fmt.Sprintf("%d, revision %d", i.Governance.Policies, i.Governance.Revision)
 		}
-		if i.Behind {
+		switch {
+		case i.Behind:
 			policies += ", behind"
+		case i.Outdated:
+			policies += ", not yet the newest"
 		}
 		line("policies", policies)
 		for _, u := range i.Upstreams {

@@ -46,6 +46,7 @@ type gatewaysData struct {
 	Running, Enforcing int             // instances that run, and those of them that enforce the newest policies
 	Others             []display.Check // gateways with other instances
 	OthersMore         int             // and those that are left out
+	Late               bool            // the others have less than a minute left to get them: nothing is wrong yet
 	Checks             display.Checks
 	More               int // checks that are left out
 	Refused            bool
@@ -79,7 +80,11 @@ func listGateways(v *visit) error {
 	if n := len(d.Checks) - listedChecks; n > 0 {
 		d.Checks, d.More = d.Checks[:listedChecks], n
 	}
-	d.enforcing(list.Data)
+	d.Enforcing, d.Running, d.Others = display.NewestPolicies(list.Data)
+	d.Late = len(d.Others) > 0 && d.Others[0].State == display.CheckOK
+	if n := len(d.Others) - listedChecks; n > 0 {
+		d.Others, d.OthersMore = d.Others[:listedChecks], n
+	}
 	// What is wrong comes first, with all of what belongs to one gateway.
 	slices.SortStableFunc(list.Data, func(a, b api.Gateway) int { return cmp.Compare(v.rank(a), v.rank(b)) })
 	shown, pages := slice(v, list.Data, listed)
@@ -93,31 +98,6 @@ func listGateways(v *visit) error {
 		d.Rows = append(d.Rows, row)
 	}
 	return v.show("gateways", d)
-}
-
-// enforcing counts which instances enforce the newest policies, and collects those gateways that do not.
-func (d *gatewaysData) enforcing(list []api.Gateway) {
-	for _, g := range list {
-		not := display.Check{Name: g.Name}
-		for _, i := range g.Instances {
-			switch {
-			case i.State != api.GatewayRunning:
-				continue
-			case i.Governance.Enabled && !i.Behind:
-				d.Enforcing++
-			case i.Behind || not.Text == "":
-				not.Text = display.GatewayPolicies(i).Text
-			}
-			d.Running++
-		}
-		if not.Text != "" {
-			d.Others = append(d.Others, not)
-		}
-	}
-	slices.SortStableFunc(d.Others, func(a, b display.Check) int { return cmp.Compare(a.Text, b.Text) }) // behind before off
-	if n := len(d.Others) - listedChecks; n > 0 {
-		d.Others, d.OthersMore = d.Others[:listedChecks], n
-	}
 }
 
 // rank orders gateways: what is wrong, what is told, what is not governed, what is fine, and what has stopped.

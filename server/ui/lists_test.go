@@ -105,6 +105,35 @@ func TestGatewaysPage(t *testing.T) {
 	r.signIn(traces).get("/gateways").want(t, 200, "edge-1", "This key may not see administrators")
 }
 
+// TestNewestPolicies: the pages name the gateways that do not enforce the newest policies from the first second on, and
+// call that wrong after a minute. Where gateways sign, only those that sign count, as on the page of a policy.
+func TestNewestPolicies(t *testing.T) {
+	r := newRig(t)
+	b, key := r.signIn(r.admin), r.key("ingest")
+	old := func(in *api.GatewayReport) { in.Governance.Revision = 1 }
+	r.report(key, "edge-1", 1, func(*api.GatewayReport) {})
+	r.report(key, "edge-2", 2, old)
+	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies")
+	b.get("/").want(t, 200, "2 gateways report and have the newest policies.")
+	r.policy("no rm", "")
+	b.get("/gateways").want(t, 200, `class="note"><strong>1 of 2 running instances enforce the newest policies.</strong> Not yet: <a href="/gateways/edge-2">`,
+		"The policies changed less than a minute ago.", `<span class="dim"><bdi dir="auto">not yet</bdi></span>`, "!These do not", "!behind")
+	b.get("/").want(t, 200, `<a href="/gateways/edge-2"><bdi dir="auto">edge-2</bdi> does not yet enforce the newest policies</a>`, "1 of 2 running instances have the newest policies.", "!gateways report")
+	b.get("/gateways/edge-2").want(t, 200, "not yet")
+
+	r.advance(behindAfter)
+	r.report(key, "edge-1", 1, func(*api.GatewayReport) {})
+	r.report(key, "edge-2", 2, old)
+	r.policy("no ls", "")
+	r.report(key, "edge-3", 3, func(in *api.GatewayReport) { in.Governance = api.GatewayGovernance{} })
+	r.advance(behindAfter)
+	b.get("/gateways").want(t, 200, `class="problem"><strong class="bad">1 of 3 running instances enforce the newest policies.</strong> These do not: <a href="/gateways/edge-2"><bdi dir="auto">edge-2</bdi></a> (behind), <a href="/gateways/edge-3"><bdi dir="auto">edge-3</bdi></a> (off).`)
+	b.get("/").want(t, 200, "edge-2</bdi> does not enforce the newest policies", "edge-3</bdi> does not enforce policies", "1 of 3 running instances have the newest policies.")
+}
+
+// behindAfter is the time from which a gateway without the newest policies is wrong.
+const behindAfter = 61 * time.Second
+
 // TestManyGatewaysPage: a list of many has pages, and one gateway of many instances too.
 func TestManyGatewaysPage(t *testing.T) {
 	r := newRig(t)

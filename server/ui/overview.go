@@ -92,7 +92,10 @@ type standing struct {
 	Waits, Reports bool // the key may see approvals, and gateways
 	Approvals      int
 	Gateways       int
-	Silent, Behind []string // names of gateways
+	Silent         []string        // names of gateways, the first ones
+	Others         []display.Check // gateways that do not enforce the newest policies
+	More           int             // silent and other gateways that are left out
+	Enforcing, Of  int             // running instances that enforce the newest policies, and all
 }
 
 // overview shows the calls of a period.
@@ -301,9 +304,9 @@ func (o *overviewView) standing(v *visit) error {
 		if g.State == api.GatewaySilent {
 			o.Now.Silent = append(o.Now.Silent, g.Name)
 		}
-		if slices.ContainsFunc(g.Instances, func(i api.GatewayInstance) bool { return i.Behind }) {
-			o.Now.Behind = append(o.Now.Behind, g.Name)
-		}
 	}
+	o.Now.Enforcing, o.Now.Of, o.Now.Others = display.NewestPolicies(list.Data)
+	o.Now.More = max(len(o.Now.Silent)-topRows, 0) + max(len(o.Now.Others)-topRows, 0)
+	o.Now.Silent, o.Now.Others = o.Now.Silent[:min(len(o.Now.Silent), topRows)], o.Now.Others[:min(len(o.Now.Others), topRows)]
 	return nil
 }

@@ -180,7 +180,7 @@ func TestFirstPage(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes of HTML, %d in all", path, len(page.body), size)
 	}
-	if css := len(b.get("/static/style.css").want(t, 200).body); css > 12<<10 {
+	if css := len(b.get("/static/style.css").want(t, 200).body); css > 14<<10 {
 		t.Errorf("the style sheet has %d bytes", css)
 	}
 }

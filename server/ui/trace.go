@@ -38,6 +38,19 @@ func (d traceData) Share(ms float64) float64 { return display.Share(ms, d.Total)
 // Bar returns the width of a stage in a picture that is 100 wide: the shortest one can still be seen.
 func (d traceData) Bar(s display.Stage) float64 { return max(0.5, d.Share(s.Ms)) }
 
+// Who returns who can do what is to be done, where that takes a command: not everybody who reads the page has one.
+func (d traceData) Who() string {
+	switch {
+	case strings.Contains(d.Why.Do, "svc approvals "):
+		return " (whoever decides about calls)"
+	case strings.Contains(d.Why.Do, "svc policies "):
+		return " (whoever manages the policies of the control plane)"
+	case strings.Contains(d.Why.Do, "svc "):
+		return " (whoever runs the gateway)"
+	}
+	return ""
+}
+
 // At returns where a stage begins in that picture.
 func (d traceData) At(s display.Stage) float64 { return min(d.Share(s.From), 99.5) }
 

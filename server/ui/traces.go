@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"svc/server"
 	"svc/server/client"
 	"svc/server/display"
 	"svc/store/api"
@@ -132,6 +134,12 @@ func (f *traceFilter) Failed() bool {
 	return len(f.Problems) > 0 || slices.ContainsFunc(f.Inputs, func(in filterInput) bool { return in.Problem != "" })
 }
 
+// ended reports whether no new trace can match, because the time of the filter is over.
+func (f *traceFilter) ended(now time.Time) bool {
+	end, ok := server.Timestamp(f.typed.Get("endDate"), true)
+	return ok && end.Before(now)
+}
+
 // Any reports whether the filter is in use.
 func (f *traceFilter) Any() bool { return len(f.typed) > 0 }
 
@@ -187,7 +195,7 @@ func listTraces(v *visit) error {
 		if page.Next != "" {
 			data.Older = f.Path("/traces", "after", page.Next)
 		}
-		if !f.Failed() && after == "" && v.may("GET", "/api/traces/stream") {
+		if !f.Failed() && after == "" && !f.ended(v.now) && v.may("GET", "/api/traces/stream") {
 			data.Live = f.Path("/traces/live")
 		}
 	}

@@ -46,6 +46,7 @@ type gatewaysData struct {
 	Running, Enforcing int             // instances that run, and those of them that enforce the newest policies
 	Others             []display.Check // gateways with other instances
 	OthersMore         int             // and those that are left out
+	Silent             int             // gateways that may work on with the policies that they have
 	Late               bool            // the others have less than a minute left to get them: nothing is wrong yet
 	Checks             display.Checks
 	More               int // checks that are left out
@@ -84,6 +85,11 @@ func listGateways(v *visit) error {
 	d.Late = len(d.Others) > 0 && d.Others[0].State == display.CheckOK
 	if n := len(d.Others) - listedChecks; n > 0 {
 		d.Others, d.OthersMore = d.Others[:listedChecks], n
+	}
+	for _, g := range list.Data {
+		if g.State == api.GatewaySilent {
+			d.Silent++
+		}
 	}
 	// What is wrong comes first, with all of what belongs to one gateway.
 	slices.SortStableFunc(list.Data, func(a, b api.Gateway) int { return cmp.Compare(v.rank(a), v.rank(b)) })

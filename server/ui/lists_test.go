@@ -68,7 +68,7 @@ func TestGatewaysPage(t *testing.T) {
 	fine := func(*api.GatewayReport) {}
 	r.report(key, "edge-1", 1, fine)
 	r.report(key, "edge-1", 2, func(in *api.GatewayReport) { in.ConfigDigest = "00000000deadbeef" })
-	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies", "edge-1", "silent for 2m")
+	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies", "1 gateway is silent and may enforce older ones", "edge-1", "silent for 2m")
 	r.report(key, "old", 3, func(in *api.GatewayReport) { in.Governance.Revision = 7 })
 	r.report(key, "plain", 4, func(in *api.GatewayReport) { in.Governance = api.GatewayGovernance{} })
 	r.report(key, "broken'gateway; reboot", 5, func(in *api.GatewayReport) {

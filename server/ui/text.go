@@ -61,21 +61,14 @@ func long(s string) template.HTML {
 	return template.HTML(`<pre dir="auto">` + template.HTMLEscapeString(visible(s, true)+cut) + `</pre>`)
 }
 
-// maxMarks is how many marks one character can have; further ones would cover the lines above and below.
-const maxMarks = 4
-
-// visible replaces characters that cannot be seen, change the order of others or cover them by escapes.
+// visible replaces characters that cannot be seen, or change the order of others, by escapes.
 func visible(s string, lines bool) string {
 	var b strings.Builder
-	marks := 0
 	for _, r := range s {
-		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
-			marks = 0
-		}
 		switch {
 		case lines && (r == '\n' || r == '\t'), r == ' ':
 			b.WriteRune(r)
-		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r), marks > maxMarks:
+		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r):
 			fmt.Fprintf(&b, `\u{%X}`, r)
 		default:
 			b.WriteRune(r)

@@ -251,13 +251,3 @@ func TestTracesAreQuick(t *testing.T) {
 		}
 	}
 }
-
-// Marks above and below a character are shown as long as they do not cover other lines.
-func TestMarks(t *testing.T) {
-	many := "Z" + strings.Repeat("\u0324\u0351", 4)
-	for in, want := range map[string]string{"e\u0301\u0323 กิ่ง नि": "e\u0301\u0323 กิ่ง नि", many + "a\u0301": "Z\u0324\u0351\u0324\u0351" + strings.Repeat(`\u{324}\u{351}`, 2) + "a\u0301"} {
-		if got := visible(in, false); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}

@@ -83,7 +83,7 @@ func (d *door) request(method, target string, form url.Values, change ...string)
 			r.TLS = &tls.ConnectionState{}
 		case value == "-":
 			r.Header.Del(name)
-		case name == "+Origin" || name == "+Cookie":
+		case name[0] == '+':
 			r.Header.Add(name[1:], value)
 		default:
 			r.Header.Set(name, value)
@@ -380,6 +380,7 @@ func TestWrites(t *testing.T) {
 		{"the name of the listener over plain HTTP", token, []string{"Host", "plane.internal:8080", "Origin", "http://plane.internal:8080"}, 403, "does not come from this page"},
 		{"another site, says the browser", token, []string{"Sec-Fetch-Site", "cross-site"}, 403, "by another site"},
 		{"the same site", token, []string{"Sec-Fetch-Site", "same-site"}, 403, "by another site"},
+		{"this and another site", token, []string{"Sec-Fetch-Site", "same-origin", "+Sec-Fetch-Site", "cross-site"}, 403, "by another site"},
 		{"nobody, says the browser", token, []string{"Sec-Fetch-Site", "none"}, 403, "by another site"},
 		{"no token", "", nil, 403, "belongs to another session"},
 		{"the token of another session", another, nil, 403, "belongs to another session"},
@@ -483,7 +484,7 @@ func TestLinks(t *testing.T) {
 		{"Remote", "192.0.2.1:1"}, {"Remote", "[2001:db8::1]:1"}, {"Remote", "not an address"},
 		{"Host", "svc.example", "Origin", "https://svc.example"}, {"Host", "192.0.2.7:8080"}, {"Host", "plane.internal", "TLS", "", "Origin", "https://plane.internal"},
 		{"Forwarded", "for=192.0.2.1"}, {"X-Forwarded-For", "127.0.0.1"}, {"X-Forwarded-Proto", "http"}, {"X-Forwarded-Host", "x"}, {"X-Real-IP", "127.0.0.1"}, {"Via", "1.1 proxy"},
-		{"True-Client-IP", "127.0.0.1"}, {"CF-Connecting-IP", "127.0.0.1"}, {"X-Client-IP", "1"}, {"X-Original-Host", "x"}, {"X-Envoy-External-Address", "127.0.0.1"}, {"X-Forwarded-For", ""},
+		{"True-Client-IP", "127.0.0.1"}, {"CF-Connecting-IP", "127.0.0.1"}, {"X-Client-IP", "1"}, {"X-Original-Host", "x"}, {"X-Envoy-External-Address", "127.0.0.1"}, {"X-Forwarded-For", ""}, {"X-Azure-ClientIP", "x"}, {"Fly-Client-IP", "x"}, {"X-Request-Id", "x"}, {"Max-Forwards", "9"}, {"Wl-Proxy-Client-Ip", "x"},
 	} {
 		if w := spend(path, change...); w.Code != http.StatusForbidden || in(w) || !strings.Contains(problem(w), "only from a browser on the host of svc serve") {
 			t.Errorf("POST with %q: %d %s", change, w.Code, problem(w))
@@ -710,7 +711,7 @@ func TestStreamEndsWithItsSession(t *testing.T) {
 				req, _ := http.NewRequestWithContext(v.Context(), "GET", "http://localhost/api/traces/stream", nil)
 				req.Header.Set("Accept", "text/event-stream")
 				s, _ := d.page.session(r)
-				resp, err := (&inProcess{d.page.o.API, d.page.keep(s, v.cred)}).RoundTrip(req)
+				resp, err := (&inProcess{d.page.o.API, d.page.keep(s, v.cred), ""}).RoundTrip(req)
 				if err != nil {
 					return err
 				}
@@ -785,6 +786,7 @@ func TestParseHost(t *testing.T) {
 		"192.0.2.7": "192.0.2.7", "192.0.2.7:8443": "192.0.2.7:8443", "[2001:db8::1]": "[2001:db8::1]", "[2001:db8::1]:8443": "[2001:db8::1]:8443",
 		"": "", "https://svc.example": "", "svc.example/": "", "svc.example:": "", "svc.example:0": "", "svc.example:65536": "", "svc.example:x": "", "bücher.example": "", "*.example": "",
 		"localhost": "", "localhost:8443": "", "127.0.0.1": "", "[::1]:8443": "", "a b": "", "user@svc.example": "", "2001:db8::1": "", "-a.example": "", "a..example": "", "a:b:c": "", ":443": "",
+		"[fe80::1%<b|c>]:8443": "", "[fe80::1%eth0]": "",
 		strings.Repeat("a", 64) + ".example": "",
 	} {
 		if got, err := ParseHost(text); got != want || (err == nil) != (want != "") {

@@ -24,7 +24,7 @@ func ParseHost(text string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(text, ":443"))
 	name := split(host)
 	switch _, err := netip.ParseAddr(name); {
-	case strings.ContainsAny(text, "/?#@ "):
+	case strings.ContainsAny(text, "/?#@% "): // % begins the zone of an address, which may be any text
 		return "", fmt.Errorf("%q must be a host such as svc.example or svc.example:8443, without a scheme and a path", text)
 	case strings.IndexFunc(text, func(r rune) bool { return r > '~' }) >= 0:
 		return "", fmt.Errorf("%q must be in the ASCII form that browsers send (xn--…)", text)
@@ -142,7 +142,7 @@ func (p *Page) checkWrite(w http.ResponseWriter, r *http.Request, token string) 
 		}
 		return http.StatusForbidden, "The form does not come from this page. Reload the page and send it again."
 	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+	if slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), func(site string) bool { return site != "same-origin" }) {
 		return http.StatusForbidden, "The form was sent by another site."
 	}
 	if status, problem := readForm(w, r); problem != "" {

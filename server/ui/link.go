@@ -74,14 +74,18 @@ func (p *Page) spend(secret string) (o openLink, ok bool) {
 	return o, false
 }
 
-// forwarded reports whether a request has a header that proxies add: its browser is then elsewhere.
+// forwarded reports whether a request has a header that proxies add: its browser is then elsewhere. Browsers send no
+// header with X- for pages and forms.
 func forwarded(h http.Header) bool {
 	for name := range h {
 		switch name {
-		case "Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Client-Ip", "X-Proxyuser-Ip":
+		case "Via", "Max-Forwards", "Surrogate-Capability", "Front-End-Https":
 			return true
 		}
-		for _, prefix := range []string{"X-Forwarded", "X-Original-", "X-Envoy-", "X-Proxy", "X-Real-", "X-Client", "Cf-", "Fastly-", "Cdn-"} {
+		if strings.Contains(name, "Forward") || strings.HasSuffix(name, "-Ip") {
+			return true
+		}
+		for _, prefix := range []string{"X-", "Cf-", "Fastly-", "Cdn-", "Fly-", "Ali-", "Wl-Proxy-", "Tailscale-"} {
 			if strings.HasPrefix(name, prefix) {
 				return true
 			}
@@ -90,10 +94,11 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// here reports whether a request comes from a browser on this host.
+// here reports whether a request comes from a browser on this host. Browsers have not sent HTTP/1.0 for decades, but
+// nginx does where nothing is configured, and then it adds no header either.
 func here(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback() && hostname.IsLoopback(split(r.Host)) && !forwarded(r.Header)
+	return err == nil && peer.Addr().Unmap().IsLoopback() && hostname.IsLoopback(split(r.Host)) && !forwarded(r.Header) && r.ProtoAtLeast(1, 1)
 }
 
 const (

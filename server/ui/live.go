@@ -35,7 +35,7 @@ func liveTraces(v *visit) error {
 	s, _ := v.page.session(v.Request)
 	ctx, cancel := context.WithCancel(v.Context())
 	defer cancel()
-	plane := v.page.client(func(ctx context.Context) (store.Credential, error) { return v.page.resume(ctx, s) })
+	plane := v.page.client(v.Request, func(ctx context.Context) (store.Credential, error) { return v.page.resume(ctx, s) })
 	f, last := typedFilter(v), v.Header.Get("Last-Event-ID")
 	stream, err := plane.StreamTraces(ctx, f.api(), last)
 	if isInvalid(err) && last != "" { // an id of another store, or after a restore

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"svc/server"
@@ -12,22 +13,23 @@ import (
 	"svc/store"
 )
 
-// client returns a client of the API in this process, which acts with a credential.
-func (p *Page) client(find func(context.Context) (store.Credential, error)) *client.Client {
-	return client.New("http://localhost", "", client.WithTransport(&inProcess{p.o.API, find}))
+// client returns a client of the API in this process, which acts with a credential, for the browser of a request.
+func (p *Page) client(r *http.Request, find func(context.Context) (store.Credential, error)) *client.Client {
+	return client.New("http://localhost", "", client.WithTransport(&inProcess{p.o.API, find, netip.AddrPortFrom(p.peer(r), 0).String()}))
 }
 
 // inProcess carries requests to the API in the same process.
 type inProcess struct {
 	api  http.Handler
 	find func(context.Context) (store.Credential, error)
+	peer string // address of the browser, which administrators' events have
 }
 
 // RoundTrip calls the API. A stream is answered when its header is written, everything else as a whole.
 func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	r = r.WithContext(server.WithCredential(ctx, t.find))
-	r.RequestURI = r.URL.RequestURI()
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), t.peer
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -120,7 +121,9 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 type signInData struct{ To, Problem string }
 
 func (p *Page) showSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
-	if err := p.send(w, nil, status, "signin", "Sign in", signInData{own(r.FormValue("to")), problem}); err != nil {
+	// Not r.FormValue: it reads a multipart body, of which large parts go to files.
+	to := cmp.Or(r.PostForm.Get("to"), r.URL.Query().Get("to"))
+	if err := p.send(w, nil, status, "signin", "Sign in", signInData{own(to), problem}); err != nil {
 		p.broken(w, r, nil, err)
 	}
 }
@@ -132,7 +135,7 @@ func own(to string) string {
 	if err != nil || len(to) > maxTarget || u.Scheme != "" || u.Host != "" || u.User != nil || u.Fragment != "" ||
 		!strings.HasPrefix(u.Path, "/") || slashed.Clean(u.EscapedPath()) != u.EscapedPath() ||
 		strings.ContainsAny(to, "\\ ") || strings.ContainsFunc(to, func(r rune) bool { return r < ' ' || r > '~' }) ||
-		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/\\") || forAPI(u.Path) || u.Path == "/signin" || u.Path == "/signout" {
+		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/\\") || forAPI(u) || u.Path == "/signin" || u.Path == "/signout" {
 		return "/"
 	}
 	return to

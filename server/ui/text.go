@@ -61,14 +61,23 @@ func long(s string) template.HTML {
 	return template.HTML(`<pre dir="auto">` + template.HTMLEscapeString(visible(s, true)+cut) + `</pre>`)
 }
 
-// visible replaces characters that cannot be seen, or change the order of others, by escapes.
+// mostMarks is how many combining marks may follow one character: languages need up to four, and more reach into the
+// lines above and below.
+const mostMarks = 4
+
+// visible replaces characters that cannot be seen, or change the order of others, or reach into other lines, by escapes.
 func visible(s string, lines bool) string {
 	var b strings.Builder
+	marks, blank := 0, strings.Trim(s, " ") == ""
 	for _, r := range s {
+		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
+			marks = 0
+		}
 		switch {
-		case lines && (r == '\n' || r == '\t'), r == ' ':
+		case lines && (r == '\n' || r == '\t'), r == ' ' && !blank:
 			b.WriteRune(r)
-		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r):
+		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r),
+			blank, r == '\u2800', marks > mostMarks: // U+2800 is braille without dots
 			fmt.Fprintf(&b, `\u{%X}`, r)
 		default:
 			b.WriteRune(r)

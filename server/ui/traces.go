@@ -179,11 +179,12 @@ type tracesData struct {
 }
 
 func listTraces(v *visit) error {
-	if id := strings.TrimSpace(v.FormValue("id")); id != "" { // the form that jumps to an id
+	q := v.URL.Query()
+	if id := strings.TrimSpace(q.Get("id")); id != "" { // the form that jumps to an id
 		http.Redirect(v.w, v.Request, path("traces", id), http.StatusSeeOther)
 		return nil
 	}
-	f, after := typedFilter(v), v.FormValue("after")
+	f, after := typedFilter(v), q.Get("after")
 	f.typed.Del("id")
 	data := tracesData{traceFilter: f}
 	if len(f.Problems) == 0 {

@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	slashed "path"
 	"runtime/debug"
 	"slices"
@@ -167,7 +168,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src
 
 // ServeHTTP serves one request: those of the API and the probes are not looked at.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if forAPI(r.URL.Path) || r.Method == http.MethodConnect || r.RequestURI == "*" {
+	if forAPI(r.URL) || r.Method == http.MethodConnect || r.RequestURI == "*" {
 		p.o.API.ServeHTTP(w, r)
 		return
 	}
@@ -192,9 +193,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forAPI reports whether a path belongs to the API or is a probe.
-func forAPI(path string) bool {
-	for _, path := range []string{path, slashed.Clean(path)} {
+// forAPI reports whether an address belongs to the API or is a probe. Dots in an escaped part, such as the id of a
+// trace, lead nowhere.
+func forAPI(u *url.URL) bool {
+	for _, path := range []string{u.Path, slashed.Clean(u.EscapedPath())} {
 		switch {
 		case path == "/api", strings.HasPrefix(path, "/api/"):
 			return true
@@ -292,7 +294,7 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 		return
 	}
 	v := &visit{Request: r, w: w, page: p, at: pl, cred: cred, now: p.o.Now(), token: s.token()}
-	v.api = p.client(p.keep(s, cred))
+	v.api = p.client(r, p.keep(s, cred))
 	digest := s.digest()
 	if wait := p.requests.Take(string(digest[:]), v.now); wait > 0 {
 		setRetryAfter(w, wait)

@@ -179,7 +179,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", "req_"+rand.Text())
-	out, began := &writer{ResponseWriter: w}, time.Now()
+	out, began := &server.Writer{ResponseWriter: w}, time.Now()
 	defer func() { p.count(r, out, time.Since(began)) }()
 	defer p.recover(out, r)
 	switch {
@@ -205,42 +205,19 @@ func forAPI(path string) bool {
 	return false
 }
 
-// writer records the status of a response.
-type writer struct {
-	http.ResponseWriter
-	status int // 0 before it has begun
-}
-
-func (w *writer) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *writer) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap returns the wrapped writer for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // count counts a request that was answered.
-func (p *Page) count(r *http.Request, w *writer, took time.Duration) {
+func (p *Page) count(r *http.Request, w *server.Writer, took time.Duration) {
 	if p.o.Count == nil {
 		return
 	}
 	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 		took = 0
 	}
-	p.o.Count(strings.TrimSuffix(r.Pattern, "{$}"), r.Method, w.status, took)
+	p.o.Count(strings.TrimSuffix(r.Pattern, "{$}"), r.Method, w.Status, took)
 }
 
 // recover makes a page of a panic, and a line in the log. A response that has begun is broken off.
-func (p *Page) recover(w *writer, r *http.Request) {
+func (p *Page) recover(w *server.Writer, r *http.Request) {
 	e := recover()
 	switch {
 	case e == nil:
@@ -250,7 +227,7 @@ func (p *Page) recover(w *writer, r *http.Request) {
 	}
 	p.o.Logger.Error("page panicked", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "route", r.Pattern,
 		"panic", fmt.Sprint(e), "stack", string(debug.Stack()))
-	if w.status != 0 {
+	if w.Status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	p.fail(w, r, nil, http.StatusInternalServerError, "The page could not be made. "+seeLog(w))

@@ -187,8 +187,6 @@ func (c chart) drawLines(b *strings.Builder) {
 	}
 }
 
-func init() { functions["share"], functions["errorRate"] = share, display.ErrorRate }
-
 // share draws a part of a whole as a bar for a cell; the cell beside it has the number.
 func share(value, whole float64) template.HTML {
 	w := 100 * value / whole

@@ -238,7 +238,7 @@ func TestOverviewIsQuick(t *testing.T) {
 			var took []time.Duration
 			asked = 0
 			for range runs {
-				q, _ := http.NewRequestWithContext(t.Context(), "GET", "/?period="+period.name+"&groupBy="+by, nil)
+				q, _ := http.NewRequestWithContext(t.Context(), "GET", "/?period="+period.Name+"&groupBy="+by, nil)
 				q.Host = "127.0.0.1:1"
 				q.AddCookie(&http.Cookie{Name: "svc-1", Value: "one." + cred.Key.ID + "." + secret})
 				w := &answer{header: http.Header{}, status: http.StatusOK}
@@ -250,12 +250,12 @@ func TestOverviewIsQuick(t *testing.T) {
 				}
 			}
 			slices.Sort(took)
-			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.name, display.Count(int64(n)), by, took[runs/2].Seconds()*1e3, took[runs-1].Seconds()*1e3)
+			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.Name, display.Count(int64(n)), by, took[runs/2].Seconds()*1e3, took[runs-1].Seconds()*1e3)
 			if long && took[runs/2] > most {
-				t.Errorf("%s by %q takes %v, want at most %v", period.name, by, took[runs/2], most)
+				t.Errorf("%s by %q takes %v, want at most %v", period.Name, by, took[runs/2], most)
 			}
 			if asked > runs*5 {
-				t.Errorf("%s by %q asks the API %d times", period.name, by, asked/runs)
+				t.Errorf("%s by %q asks the API %d times", period.Name, by, asked/runs)
 			}
 		}
 	}

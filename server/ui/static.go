@@ -26,8 +26,6 @@ var version = func() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }()
 
-func init() { functions["version"] = func() string { return version } }
-
 // static serves a file of static/.
 func (p *Page) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -73,8 +72,8 @@ func typedFilter(v *visit) *traceFilter {
 
 // refused puts errors of the control plane at their fields; false when they are of another kind.
 func (f *traceFilter) refused(err error) bool {
-	var answer *client.Error
-	if !errors.As(err, &answer) || answer.Status != http.StatusBadRequest {
+	answer := refusal(err, http.StatusBadRequest)
+	if answer == nil {
 		return false
 	}
 	for name, problem := range answer.Details {
@@ -93,21 +92,6 @@ func (f *traceFilter) refused(err error) bool {
 
 // api returns the filter for the client of the API.
 func (f *traceFilter) api() client.TraceFilter { return client.TraceFilter{Typed: f.typed} }
-
-// Path returns the path of a page with the filter; more is names and values.
-func (f *traceFilter) Path(path string, more ...string) string {
-	q := url.Values{}
-	for name, values := range f.typed {
-		q[name] = values
-	}
-	for i := 0; i+1 < len(more); i += 2 {
-		q.Set(more[i], more[i+1])
-	}
-	if len(q) == 0 {
-		return path
-	}
-	return path + "?" + q.Encode()
-}
 
 // Shown returns the fields that are always visible, and Folded the others.
 func (f *traceFilter) Shown() []filterInput  { return f.where(true) }
@@ -135,38 +119,16 @@ func (f *traceFilter) Failed() bool {
 // Any reports whether the filter is in use.
 func (f *traceFilter) Any() bool { return len(f.typed) > 0 }
 
-// traceRow is a trace in the list.
-type traceRow struct {
-	api.TraceItem
-	Outcome, Class, Why string
-}
-
-func rowOf(t api.TraceItem) traceRow {
-	d := display.DecisionOf(&api.Trace{TraceItem: t})
-	return traceRow{t, d.Outcome, classOf(d), d.Short()}
-}
-
-func rowsOf(traces []api.TraceItem) []traceRow {
-	rows := make([]traceRow, len(traces))
-	for i, t := range traces {
-		rows[i] = rowOf(t)
-	}
-	return rows
-}
-
-// classOf returns the class of the color of an outcome.
-func classOf(d *display.Decision) string {
-	return map[string]string{display.Succeeded: "good", display.Blocked: "block", display.Failed: "bad"}[d.Outcome]
-}
+// decision returns why a trace has its outcome.
+func decision(t api.TraceItem) *display.Decision { return display.DecisionOf(&api.Trace{TraceItem: t}) }
 
 // tracesData is what the page of the list shows.
 type tracesData struct {
 	*traceFilter
-	Rows    []traceRow
+	Rows    []api.TraceItem
 	Total   int
 	AtLeast bool // Total is a lower bound
-	Older   string
-	Newest  string // empty on the first page
+	Pages   pager
 	Live    string // path of the stream of new rows; empty for none
 }
 
@@ -177,22 +139,20 @@ func listTraces(v *visit) error {
 	}
 	f, after := typedFilter(v), v.FormValue("after")
 	f.typed.Del("id")
-	data := tracesData{traceFilter: f}
+	data := tracesData{traceFilter: f, Pages: v.pager("")}
 	if len(f.Problems) == 0 {
 		page, err := v.api.ListTraces(v.Context(), client.TraceQuery{Page: client.Page{Limit: tracesPage, After: after}, TraceFilter: f.api()})
 		if err != nil && !f.refused(err) {
 			return err
 		}
-		data.Rows, data.Total, data.AtLeast = rowsOf(page.Data), page.Total, page.TotalIsLowerBound
-		if page.Next != "" {
-			data.Older = f.Path("/traces", "after", page.Next)
-		}
+		data.Rows, data.Total, data.AtLeast = page.Data, page.Total, page.TotalIsLowerBound
+		data.Pages = v.pager(page.Next)
 		if !f.Failed() && after == "" && v.may("GET", "/api/traces/stream") {
-			data.Live = f.Path("/traces/live")
+			data.Live = "/traces/live"
+			if f.Any() {
+				data.Live += "?" + f.typed.Encode()
+			}
 		}
-	}
-	if after != "" {
-		data.Newest = f.Path("/traces")
 	}
 	return v.show("traces", data)
 }

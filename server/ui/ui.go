@@ -294,7 +294,31 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 // may reports whether the key of the session may call an endpoint of the API.
 func (v *visit) may(method, path string) bool { return server.Permits(v.cred, method, path) }
 
-// link is an entry of the navigation.
+// refusal returns the answer of the API that refused a request, nil for another error, with one of some statuses, if
+// any are given.
+func refusal(err error, statuses ...int) *client.Error {
+	var answer *client.Error
+	if !errors.As(err, &answer) || len(statuses) > 0 && !slices.Contains(statuses, answer.Status) {
+		return nil
+	}
+	return answer
+}
+
+// wrote ends a request that changes what its path names: after success it leads back to the page, and a refusal is
+// returned, so that the page can say it beside its form.
+func (v *visit) wrote(err error) (*client.Error, error) {
+	if err == nil {
+		http.Redirect(v.w, v.Request, v.URL.EscapedPath(), http.StatusSeeOther)
+		return nil, nil
+	}
+	refused := refusal(err)
+	if refused != nil && (refused.Status >= 500 || refused.Status == http.StatusNotFound) {
+		refused = nil
+	}
+	return refused, err
+}
+
+// link is an entry of the navigation, or of another choice between pages.
 type link struct {
 	Path, Title string
 	Here        bool
@@ -302,6 +326,7 @@ type link struct {
 
 // frame is what every page shows around its own data.
 type frame struct {
+	visit *visit // nil: nobody is signed in
 	Title string
 	Nav   []link
 	Key   string // name of the session's key; empty: nobody is signed in
@@ -317,7 +342,7 @@ func (v *visit) show(name string, data any) error {
 
 // send sends a page; v is nil when nobody is signed in.
 func (p *Page) send(w http.ResponseWriter, v *visit, status int, name, title string, data any) error {
-	f := frame{Title: title, Now: p.o.Now(), Data: data}
+	f := frame{visit: v, Title: title, Now: p.o.Now(), Data: data}
 	if v != nil {
 		f.Key, f.Token = v.cred.Key.Name, v.token
 		for _, pl := range places() {
@@ -348,11 +373,10 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, v *visit, status int
 
 // broken sends a page for an error of the API or the store.
 func (p *Page) broken(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	var answer *client.Error
-	switch {
-	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
+	switch answer := refusal(err); {
+	case answer != nil && answer.Status == http.StatusUnauthorized:
 		p.askToSignIn(w, r) // the session has ended meanwhile
-	case errors.As(err, &answer):
+	case answer != nil:
 		p.fail(w, r, v, answer.Status, answer.Message)
 	case r.Context().Err() != nil: // the browser has left
 	case errors.Is(err, store.ErrUnavailable):

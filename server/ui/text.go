@@ -110,9 +110,12 @@ func (f frame) Traces(s string, filter ...string) template.HTML {
 	return linked("/traces"+query(filter...), s)
 }
 
-// scroll begins a table that scrolls on screens that are too narrow for it.
+// scroll begins a table, of a class if it has one, that scrolls on screens that are too narrow for it.
 func scroll(label, class string) template.HTML {
-	return template.HTML(fmt.Sprintf("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">\n<table class=\"%s\">", template.HTMLEscapeString(label), class))
+	if class != "" {
+		class = ` class="` + class + `"`
+	}
+	return template.HTML(`<div class="scroll" tabindex="0" role="region" aria-label="` + template.HTMLEscapeString(label) + `"><table` + class + `>`)
 }
 
 // heads returns the head of a table; # begins the name of a column of numbers, and empty names are left out.
@@ -130,10 +133,10 @@ func heads(names ...string) template.HTML {
 
 // counted returns a cell with a number that is bad, or blocked, unless it is 0.
 func counted(n int64, class string) template.HTML {
-	if n == 0 {
-		class = ""
+	if class = "num " + class; n == 0 {
+		class = "num"
 	}
-	return template.HTML(`<td class="num ` + class + `">` + display.Count(n) + `</td>`)
+	return template.HTML(`<td class="` + class + `">` + display.Count(n) + `</td>`)
 }
 
 // long returns a text from outside of many lines: at most 64 KiB of it.

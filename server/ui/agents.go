@@ -41,13 +41,9 @@ func (v *visit) teams() (list []api.Team, names map[string]string, err error) {
 func listAgents(v *visit) error {
 	q := v.URL.Query()
 	d := agentsData{Environment: q.Get("environment"), Team: q.Get("teamId"), Period: v.period(), Periods: periods}
-	var err error
-	var names map[string]string
-	if d.Teams, names, err = v.teams(); err != nil {
-		return err
-	}
+	teams, names, unread := v.teams()
 	page, err := v.api.ListAgents(v.Context(), client.AgentQuery{Page: client.Page{Limit: listed, After: q.Get("after")}, Environment: d.Environment, TeamID: d.Team})
-	if err != nil {
+	if err := cmp.Or(unread, err); err != nil {
 		return err
 	}
 	of := map[string]*api.StatsGroup{}
@@ -66,7 +62,7 @@ func listAgents(v *visit) error {
 	for _, a := range page.Data {
 		d.Rows = append(d.Rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
 	}
-	d.Total, d.Pages = page.Total, v.pager(page.Next)
+	d.Teams, d.Total, d.Pages = teams, page.Total, v.pager(page.Next)
 	return v.show("agents", d)
 }
 
@@ -89,15 +85,14 @@ type agentPeriod struct {
 
 func showAgent(v *visit) error {
 	id := v.PathValue("id")
-	agent, err := v.api.GetAgent(v.Context(), id)
-	if err != nil {
+	agent, noAgent := v.api.GetAgent(v.Context(), id)
+	tools, noTools := v.api.ListAgentTools(v.Context(), id, client.Page{Limit: api.MaxLimit})
+	history, noHistory := v.api.ListAgentHistory(v.Context(), id, client.Page{Limit: 10})
+	_, names, noTeams := v.teams()
+	if err := cmp.Or(noAgent, noTools, noHistory, noTeams); err != nil {
 		return err
 	}
-	_, names, err := v.teams()
-	if err != nil {
-		return err
-	}
-	d := agentData{Agent: agent, TeamName: cmp.Or(names[agent.TeamID], agent.TeamID)}
+	d := agentData{Agent: agent, TeamName: cmp.Or(names[agent.TeamID], agent.TeamID), History: history.Data, Changes: history.Total, Total: tools.Total}
 	if v.may("GET", "/api/traces/stats") {
 		for _, p := range periods[1:4] { // 24 hours, yesterday, 7 days
 			from, to := p.window(v.now)
@@ -108,20 +103,10 @@ func showAgent(v *visit) error {
 			d.Stats = append(d.Stats, agentPeriod{p.Title, tracesOf(from, to, "agentId", id), stats.Summary})
 		}
 	}
-	tools, err := v.api.ListAgentTools(v.Context(), id, client.Page{Limit: api.MaxLimit})
-	if err != nil {
-		return err
-	}
 	slices.SortFunc(tools.Data, func(a, b api.AgentTool) int {
 		return cmp.Or(cmp.Compare(b.CallCount, a.CallCount), cmp.Compare(a.ToolName, b.ToolName))
 	})
 	d.Tools, _ = first(tools.Data, listed)
-	d.Total = tools.Total
-	history, err := v.api.ListAgentHistory(v.Context(), id, client.Page{Limit: 10})
-	if err != nil {
-		return err
-	}
-	d.History, d.Changes = history.Data, history.Total
 	if v.may("GET", "/api/costs/budgets") {
 		list, err := v.api.ListBudgets(v.Context())
 		if err != nil {

@@ -145,18 +145,15 @@ func TestOverviewOfKeys(t *testing.T) {
 func TestOverviewOfWhatWaits(t *testing.T) {
 	r := newRig(t)
 	gateway, b := r.key("ingest"), r.signIn(r.admin)
-	report := func(name string, n, seq int) {
-		r.decode(gateway, "PUT", "/api/gateways/"+name, fmt.Sprintf(`{"instance":"%032x","seq":%d,"version":"1","startedAt":"2026-11-30T08:00:00Z","state":"running","configDigest":"",
-			"restartPending":[],"governance":{"enabled":true,"revision":0,"policies":0},"upstreams":[],"audit":{"writable":true},"license":{},"calls":0,"blocked":0,"failed":0}`, n, seq), &struct{}{})
-	}
+	old := func(in *api.GatewayReport) { in.Governance.Revision = 0 }
 	r.advance(5 * time.Minute)
-	report("a%20b", 1, 1)
+	r.report(gateway, "a b", 1, old)
 	r.ask(gateway, "POST", "/api/approvals", fmt.Sprintf(`{"digest":"%064x","keyTag":"00c0ffee","tool":"pay","method":"tools/call","agentName":"billing","principal":"key:bob","upstream":"bank","gateway":"gw",
 		"requestId":"req","validFor":3600,"expires":86400,"notSelf":"true","show":"all","argumentsBytes":9,"reasons":[{"ruleId":"r1"}]}`, 1))
 	b.get("/").want(t, 200, `href="/approvals">1 approval waits for a decision`, "1 gateway reports and has the newest policies.")
 	r.ask(r.admin, "POST", "/api/policies", `{"name":"p","phase":"request","action":"block","condition":{"type":"always"},"enabled":true}`)
 	r.advance(store.GatewaySilent + time.Second)
-	report("behind", 2, 1)
+	r.report(gateway, "behind", 2, old)
 	b.get("/").want(t, 200, `href="/gateways/a%20b"><bdi dir="auto">a b</bdi> is silent`, `href="/gateways/behind"><bdi dir="auto">behind</bdi> does not enforce the newest policies`, "!gateways report")
 }
 

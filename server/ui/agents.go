@@ -8,16 +8,6 @@ import (
 	"svc/store/api"
 )
 
-type agentsData struct {
-	Environment, Team string // the filters
-	Period            period
-	Periods           []period
-	Teams             []api.Team // nil: the key may not see teams
-	Rows              []agentRow
-	Total             int
-	Pages             pager
-}
-
 // agentRow is an agent with its statistics, nil without traces.
 type agentRow struct {
 	api.AgentItem
@@ -39,16 +29,14 @@ func (v *visit) teams() (list []api.Team, names map[string]string, err error) {
 }
 
 func listAgents(v *visit) error {
-	q := v.URL.Query()
-	d := agentsData{Environment: q.Get("environment"), Team: q.Get("teamId"), Period: v.period(), Periods: periods}
 	teams, names, unread := v.teams()
-	page, err := v.api.ListAgents(v.Context(), client.AgentQuery{Page: client.Page{Limit: listed, After: q.Get("after")}, Environment: d.Environment, TeamID: d.Team})
+	page, err := v.api.ListAgents(v.Context(), client.AgentQuery{Page: client.Page{Limit: listed, After: v.asked("after")}, Environment: v.asked("environment"), TeamID: v.asked("teamId")})
 	if err := cmp.Or(unread, err); err != nil {
 		return err
 	}
 	of := map[string]*api.StatsGroup{}
 	if v.may("GET", "/api/traces/stats") {
-		from, to := d.Period.window(v.now)
+		from, to := v.period().window(v.now)
 		stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Start: from, End: to.Add(-1), GroupBy: "agent"})
 		if err != nil {
 			return err
@@ -59,11 +47,11 @@ func listAgents(v *visit) error {
 			}
 		}
 	}
+	var rows []agentRow
 	for _, a := range page.Data {
-		d.Rows = append(d.Rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
+		rows = append(rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
 	}
-	d.Teams, d.Total, d.Pages = teams, page.Total, v.pager(page.Next)
-	return v.show("agents", d)
+	return v.show("agents", data{"Period": v.period(), "Periods": periods, "Teams": teams, "Rows": rows, "Total": page.Total, "Pages": v.pager(page.Next)})
 }
 
 type agentData struct {

@@ -12,14 +12,6 @@ import (
 	"svc/store/api"
 )
 
-type approvalsData struct {
-	Tabs   []link
-	Status string
-	Rows   []api.ApprovalRecord
-	Total  int
-	Pages  pager
-}
-
 // approvalData is what the page of an approval shows.
 type approvalData struct {
 	*api.ApprovalRecord
@@ -56,21 +48,20 @@ func (a approvalData) Means() string {
 }
 
 func listApprovals(v *visit) error {
-	q := v.URL.Query()
-	d := approvalsData{Status: cmp.Or(q.Get("status"), api.ApprovalPending)}
+	status := cmp.Or(v.asked("status"), api.ApprovalPending)
+	var tabs []link
 	for _, s := range append(slices.Clone(api.ApprovalStatuses), "all") {
-		d.Tabs = append(d.Tabs, link{"/approvals" + query("status", s), strings.ToUpper(s[:1]) + s[1:], s == d.Status})
+		tabs = append(tabs, link{"/approvals" + query("status", s), strings.ToUpper(s[:1]) + s[1:], s == status})
 	}
-	asked := client.ApprovalQuery{Page: client.Page{Limit: api.DefaultLimit, After: q.Get("after")}, Status: d.Status}
-	if asked.Status == "all" {
+	asked := client.ApprovalQuery{Page: client.Page{Limit: api.DefaultLimit, After: v.asked("after")}, Status: status}
+	if status == "all" {
 		asked.Status = ""
 	}
 	page, err := v.api.ListApprovals(v.Context(), asked)
 	if err != nil {
 		return err
 	}
-	d.Rows, d.Total, d.Pages = page.Data, page.Total, v.pager(page.Next)
-	return v.show("approvals", d)
+	return v.show("approvals", data{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
 }
 
 // showApproval shows an approval. A decision takes two steps: its link leads to this page again, which then has the

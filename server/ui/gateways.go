@@ -37,7 +37,8 @@ func (v *visit) pager(next string) (p pager) {
 
 // slice returns the rows that a page shows of a list that the API answers as a whole.
 func slice[T any](v *visit, list []T, most int) ([]T, pager) {
-	from := min(max(v.number("after", 0), 0), len(list))
+	from, _ := strconv.Atoi(v.asked("after"))
+	from = min(max(from, 0), len(list))
 	to, next := min(from+most, len(list)), ""
 	if to < len(list) {
 		next = strconv.Itoa(to)
@@ -52,7 +53,6 @@ func first[T any](list []T, most int) ([]T, int) {
 }
 
 type gatewaysData struct {
-	All                bool            // stopped ones too
 	Running, Enforcing int             // instances that run, and those of them that enforce the newest policies
 	Others             []display.Check // gateways with other instances
 	OthersMore         int             // and those that are left out
@@ -69,8 +69,8 @@ type gatewayRows struct {
 }
 
 func listGateways(v *visit) error {
-	d := gatewaysData{All: v.URL.Query().Get("all") == "1"}
-	list, err := v.api.ListGateways(v.Context(), d.All)
+	var d gatewaysData
+	list, err := v.api.ListGateways(v.Context(), v.asked("all") == "1")
 	if err != nil {
 		return err
 	}

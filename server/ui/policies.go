@@ -12,13 +12,6 @@ import (
 	"svc/store/api"
 )
 
-type policiesData struct {
-	Enabled string // the filter
-	Rows    []api.Policy
-	Total   int
-	Pages   pager
-}
-
 // policyData is what the page of a policy shows.
 type policyData struct {
 	*api.Policy
@@ -52,18 +45,15 @@ func (p policyData) JSON() (string, error) {
 }
 
 func listPolicies(v *visit) error {
-	q := v.URL.Query()
-	asked := client.PolicyQuery{Page: client.Page{Limit: api.DefaultLimit, After: q.Get("after")}}
-	d := policiesData{Enabled: q.Get("enabled")}
-	if on := d.Enabled == "true"; on || d.Enabled == "false" {
+	asked := client.PolicyQuery{Page: client.Page{Limit: api.DefaultLimit, After: v.asked("after")}}
+	if on := v.asked("enabled") == "true"; on || v.asked("enabled") == "false" {
 		asked.Enabled = &on
 	}
 	page, err := v.api.ListPolicies(v.Context(), asked)
 	if err != nil {
 		return err
 	}
-	d.Rows, d.Total, d.Pages = page.Data, page.Total, v.pager(page.Next)
-	return v.show("policies", d)
+	return v.show("policies", data{"List": page, "Pages": v.pager(page.Next)})
 }
 
 // showPolicy shows a policy. As with approvals, a change takes two steps: its link leads to this page again, which then

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -93,6 +92,9 @@ func linked(to, s string) template.HTML {
 
 // May reports whether the key of the session may call an endpoint of the API.
 func (f frame) May(method, path string) bool { return f.visit.may(method, path) }
+
+// Asked returns a parameter of the query.
+func (f frame) Asked(name string) string { return f.visit.asked(name) }
 
 // Agent returns the name of an agent, with a link to its page when the key of the session may see it.
 func (f frame) Agent(id, name string) template.HTML {
@@ -199,13 +201,4 @@ func ago(now, t time.Time) string {
 		return "never"
 	}
 	return display.Span(now.Sub(t)) + " ago"
-}
-
-// number returns the number of a parameter of the query, or another one.
-func (v *visit) number(name string, otherwise int) int {
-	n, err := strconv.Atoi(v.URL.Query().Get(name))
-	if err != nil {
-		return otherwise
-	}
-	return n
 }

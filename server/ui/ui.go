@@ -113,7 +113,7 @@ func New(o Options) *Page {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html")),
+	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Option("missingkey=error").Funcs(functions).ParseFS(templates, "templates/*.html")),
 		wrong: server.NewWindows(wrongKeys), requests: server.NewWindows(sessionRequests)}
 	handlers := map[string]http.HandlerFunc{
 		"GET /signin": p.signInForm, "POST /signin": p.signIn, "POST /signout": p.signOut,
@@ -334,6 +334,12 @@ type frame struct {
 	Now   time.Time
 	Data  any
 }
+
+// data is what a page shows, by the names that its template has.
+type data = map[string]any
+
+// asked returns a parameter of the query.
+func (v *visit) asked(name string) string { return strings.TrimSpace(v.URL.Query().Get(name)) }
 
 // show sends a page.
 func (v *visit) show(name string, data any) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"svc/server/display"
 	"svc/store/api"
@@ -17,22 +18,27 @@ const (
 	listedOfOne  = 20 // instances of one gateway
 )
 
-func init() {
-	functions["gatewayState"], functions["gatewayPolicies"] = display.GatewayState, display.GatewayPolicies
-	functions["gatewayUpstreams"], functions["upstreamState"] = display.GatewayUpstreams, display.UpstreamState
-	functions["failingFirst"], functions["count64"] = display.FailingFirst, func(n int) string { return display.Count(int64(n)) }
-	functions["gatewayAudit"], functions["gatewayLicense"] = display.GatewayAudit, display.GatewayLicense
-}
-
 // pager has the links between the pages of a list.
 type pager struct{ First, Next string }
 
 // pager returns the links of a page that a cursor follows, empty for none.
-func (v *visit) pager(next string) pager { return pager{v.firstPage(), v.pageAfter(next)} }
+func (v *visit) pager(next string) (p pager) {
+	q, path := v.URL.Query(), v.URL.EscapedPath()
+	if q.Get("after") != "" {
+		q.Del("after")
+		p.First = strings.TrimSuffix(path+"?"+q.Encode(), "?")
+	}
+	if next != "" {
+		q.Set("after", next)
+		p.Next = path + "?" + q.Encode()
+	}
+	return p
+}
 
 // slice returns the rows that a page shows of a list that the API answers as a whole.
 func slice[T any](v *visit, list []T, most int) ([]T, pager) {
-	from := min(max(v.number("after", 0), 0), len(list))
+	from, _ := strconv.Atoi(v.asked("after"))
+	from = min(max(from, 0), len(list))
 	to, next := min(from+most, len(list)), ""
 	if to < len(list) {
 		next = strconv.Itoa(to)
@@ -40,9 +46,13 @@ func slice[T any](v *visit, list []T, most int) ([]T, pager) {
 	return list[from:to], v.pager(next)
 }
 
-// gatewaysData is what the list of gateways shows.
+// first returns the first rows of a list that a page shows, and how many it leaves out.
+func first[T any](list []T, most int) ([]T, int) {
+	n := min(len(list), most)
+	return list[:n], len(list) - n
+}
+
 type gatewaysData struct {
-	All                bool            // stopped ones too
 	Running, Enforcing int             // instances that run, and those of them that enforce the newest policies
 	Others             []display.Check // gateways with other instances
 	OthersMore         int             // and those that are left out
@@ -50,27 +60,25 @@ type gatewaysData struct {
 	Late               bool            // the others have less than a minute left to get them: nothing is wrong yet
 	Checks             display.Checks
 	More               int // checks that are left out
-	Refused            bool
 	Rows               []gatewayRows
 	Total              int
 	Pages              pager
 }
 
-// gatewayRows are the rows of a gateway.
 type gatewayRows struct {
 	api.Gateway
 	More int // instances that are left out
 }
 
 func listGateways(v *visit) error {
-	d := gatewaysData{All: v.URL.Query().Get("all") == "1", Refused: v.may("GET", "/api/audit/events")}
-	list, err := v.api.ListGateways(v.Context(), d.All)
+	var d gatewaysData
+	list, err := v.api.ListGateways(v.Context(), v.asked("all") == "1")
 	if err != nil {
 		return err
 	}
 	d.Total = len(list.Data)
 	d.Checks.Gateways(list.Data, v.now)
-	if d.Refused {
+	if v.may("GET", "/api/audit/events") {
 		events, err := v.api.ListAuditEvents(v.Context(), display.RefusedReports(v.now))
 		if err != nil {
 			return err
@@ -78,14 +86,10 @@ func listGateways(v *visit) error {
 		d.Checks.Refused(events.Data)
 	}
 	d.Checks.Sort()
-	if n := len(d.Checks) - listedChecks; n > 0 {
-		d.Checks, d.More = d.Checks[:listedChecks], n
-	}
+	d.Checks, d.More = first(d.Checks, listedChecks)
 	d.Enforcing, d.Running, d.Others = display.NewestPolicies(list.Data)
 	d.Late = len(d.Others) > 0 && d.Others[0].State == display.CheckOK
-	if n := len(d.Others) - listedChecks; n > 0 {
-		d.Others, d.OthersMore = d.Others[:listedChecks], n
-	}
+	d.Others, d.OthersMore = first(d.Others, listedChecks)
 	for _, g := range list.Data {
 		if g.State == api.GatewaySilent {
 			d.Silent++
@@ -99,8 +103,8 @@ func listGateways(v *visit) error {
 		slices.SortStableFunc(g.Instances, func(a, b api.GatewayInstance) int {
 			return cmp.Compare(v.rank(api.Gateway{State: a.State, Instances: []api.GatewayInstance{a}}), v.rank(api.Gateway{State: b.State, Instances: []api.GatewayInstance{b}}))
 		})
-		row := gatewayRows{Gateway: g, More: max(len(g.Instances)-listedOfOne, 0)}
-		row.Instances = row.Instances[:len(row.Instances)-row.More]
+		row := gatewayRows{Gateway: g}
+		row.Instances, row.More = first(g.Instances, listedOfOne)
 		d.Rows = append(d.Rows, row)
 	}
 	return v.show("gateways", d)
@@ -126,7 +130,6 @@ func (v *visit) rank(g api.Gateway) int {
 	return 3
 }
 
-// gatewayData is what the page of a gateway shows.
 type gatewayData struct {
 	api.Gateway
 	Checks  display.Checks
@@ -144,9 +147,7 @@ func showGateway(v *visit) error {
 	d := gatewayData{Gateway: g, Digests: display.ConfigDigests(g)}
 	d.Checks.Gateways([]api.Gateway{g}, v.now)
 	d.Checks.Sort()
-	if n := len(d.Checks) - listedChecks; n > 0 {
-		d.Checks, d.More = d.Checks[:listedChecks], n
-	}
+	d.Checks, d.More = first(d.Checks, listedChecks)
 	d.Shown, d.Pages = slice(v, g.Instances, listedOfOne)
 	return v.show("gateway", d)
 }

@@ -32,7 +32,8 @@ func (s seen) harmless(t testing.TB) seen {
 // report sends the report of an instance.
 func (r *rig) report(key, gateway string, instance int, change func(*api.GatewayReport)) {
 	r.t.Helper()
-	in := api.GatewayReport{Instance: fmt.Sprintf("%032x", instance), Seq: 1 + r.passed.Load(), Version: "1.0.0", StartedAt: r.now(), State: api.GatewayRunning, ConfigDigest: "00c0ffee00c0ffee"}
+	r.reports++
+	in := api.GatewayReport{Instance: fmt.Sprintf("%032x", instance), Seq: r.reports, Version: "1.0.0", StartedAt: r.now(), State: api.GatewayRunning, ConfigDigest: "00c0ffee00c0ffee"}
 	in.Governance = api.GatewayGovernance{Enabled: true, Revision: api.MaxAuditSeq, Policies: 12}
 	in.Audit.Writable = true
 	in.Upstreams = []api.GatewayUpstream{{Name: "bank", State: "ok", Revision: "2026-07-28"}}
@@ -46,13 +47,9 @@ func (r *rig) report(key, gateway string, instance int, change func(*api.Gateway
 	}
 }
 
-// trace stores a trace of an agent.
-func (r *rig) trace(agent, tool string, cost float64) {
-	r.t.Helper()
-	in := []api.TraceInput{{AgentID: agent, Status: "success", ToolName: tool, DurationMs: 250, CostUSD: &cost, CreatedAt: r.now()}}
-	if res, err := client.New(r.url, r.admin).PostTraces(r.t.Context(), in); err != nil || res.Accepted != 1 {
-		r.t.Fatal(res, err)
-	}
+// costing returns a trace of an agent that cost something.
+func costing(agent, tool string, cost float64) api.TraceInput {
+	return api.TraceInput{AgentID: agent, Status: "success", ToolName: tool, DurationMs: 250, CostUSD: &cost, CreatedAt: epoch}
 }
 
 func TestGatewaysPage(t *testing.T) {
@@ -163,7 +160,7 @@ func TestAgentsPage(t *testing.T) {
 	id := r.ask(r.admin, "POST", "/api/agents", string(body))["id"].(string)
 	r.ask(r.admin, "POST", "/api/agents", `{"name":"second","environment":"test"}`)
 	r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"<em>limit","agentId":%q,"period":"daily","limitUsd":5}`, id))
-	r.trace(id, "<u>transfer</u>", 2.5)
+	r.traces(costing(id, "<u>transfer</u>", 2.5))
 	b.get("/agents").harmless(t).want(t, 200, "2 agents", "&lt;script&gt;", "$2.50", `<a href="/agents/`+id+`">`, "&lt;/option&gt;&lt;b&gt;team", "!<b>team")
 	b.get("/agents?environment=test").want(t, 200, "second", "1 agent with these filters", "!&lt;script&gt;")
 	b.get("/agents?environment="+url.QueryEscape(hostile)).want(t, 200, "!<script>alert", "No agent has these filters")
@@ -199,7 +196,7 @@ func TestBudgetsPage(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"<em>limit","agentId":%q,"period":"daily","limitUsd":5,"warnAt":[50,90]}`, id))
 	r.ask(r.admin, "POST", "/api/costs/budgets", `{"name":"all","scope":"tenant","period":"monthly","limitUsd":100}`)
 	r.ask(r.admin, "POST", "/api/costs/sla", fmt.Sprintf(`{"name":"<u>fast","agentId":%q,"p99LatencyMs":100,"evaluationPeriod":"24h"}`, id))
-	r.trace(id, "tool", 4.5)
+	r.traces(costing(id, "tool", 4.5))
 	b.get("/budgets").harmless(t).want(t, 200, "2 budgets", "▲ nearly", `value="90"`, "90.0 %", "$4.50", "$5.00", "50 %, 90 %", `<a href="/agents/`+id+`"><bdi dir="auto">&lt;b&gt;spender`, "1 nearly",
 		"&lt;u&gt;fast", "✕ breached", "250 ms / 100 ms", "!<em>", "!<u>")
 	r.signIn(r.other).get("/budgets").want(t, 200, "!limit</bdi>", "No budgets yet")

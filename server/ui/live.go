@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func liveTraces(v *visit) error {
 	plane := v.page.client(v.Request, func(ctx context.Context) (store.Credential, error) { return v.page.resume(ctx, s) })
 	f, last := typedFilter(v), v.Header.Get("Last-Event-ID")
 	stream, err := plane.StreamTraces(ctx, f.api(), last)
-	if isInvalid(err) && last != "" { // an id of another store, or after a restore
+	if refusal(err, http.StatusBadRequest) != nil && last != "" { // an id of another store, or after a restore
 		last = ""
 		stream, err = plane.StreamTraces(ctx, f.api(), "")
 	}
@@ -88,17 +87,12 @@ func identify(w http.ResponseWriter) {
 
 // failLive answers a stream that cannot begin, in one line that the script shows.
 func (v *visit) failLive(err error) error {
-	var answer *client.Error
-	if !errors.As(err, &answer) {
+	answer := refusal(err)
+	if answer == nil {
 		return err
 	}
 	http.Error(v.w, answer.Message, answer.Status)
 	return nil
-}
-
-func isInvalid(err error) bool {
-	var answer *client.Error
-	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest
 }
 
 // live is a stream to a browser.
@@ -177,7 +171,7 @@ func (l *live) send(event, id string, traces []api.TraceItem) bool {
 		}
 		b.WriteString("data: ")
 		var row bytes.Buffer
-		if err := l.v.page.all.ExecuteTemplate(&row, "tracerow", rowOf(t)); err != nil {
+		if err := l.v.page.all.ExecuteTemplate(&row, "tracerow", t); err != nil {
 			l.v.page.o.Logger.Error("page failed", "path", l.v.URL.Path, "error", err)
 			return false
 		}

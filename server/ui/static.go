@@ -26,8 +26,6 @@ var version = func() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }()
 
-func init() { functions["version"] = func() string { return version } }
-
 // static serves a file of static/.
 func (p *Page) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
@@ -36,12 +34,7 @@ func (p *Page) static(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, nil, http.StatusNotFound, "There is no such file.")
 		return
 	}
-	b, err := files.ReadFile("static/" + name)
-	if err != nil {
-		p.broken(w, r, nil, err)
-		return
-	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(b) // the browser has left
+	http.ServeFileFS(w, r, files, "static/"+name)
 }

@@ -101,12 +101,12 @@ type topRow struct {
 
 // standing is what needs somebody now.
 type standing struct {
-	Approvals      int
-	Gateways       int
-	Silent         []string        // names of gateways, the first ones
-	Others         []display.Check // gateways that do not enforce the newest policies
-	More           int             // silent and other gateways that are left out
-	Enforcing, Of  int             // running instances that enforce the newest policies, and all
+	Approvals     int
+	Gateways      int
+	Silent        []string        // names of gateways, the first ones
+	Others        []display.Check // gateways that do not enforce the newest policies
+	More          int             // silent and other gateways that are left out
+	Enforcing, Of int             // running instances that enforce the newest policies, and all
 }
 
 // overview shows the calls of a period.

@@ -59,7 +59,7 @@ func listApprovals(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show("approvals", data{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
+	return v.show("approvals", view{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
 }
 
 // showApproval shows an approval. A decision takes two steps: its link leads to this page again, which then has the

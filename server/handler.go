@@ -61,6 +61,13 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
+// Identified reports to the connection that its sender is known: it may have more streams.
+func (w *Writer) Identified() {
+	if conn, ok := w.ResponseWriter.(interface{ Identified() }); ok {
+		conn.Identified()
+	}
+}
+
 // Unwrap returns the wrapped writer for http.ResponseController.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
@@ -98,9 +105,7 @@ func (s *Server) run(c *call, res *resource) error {
 		}
 		return err
 	}
-	if conn, ok := c.w.ResponseWriter.(interface{ Identified() }); ok { // it may have more streams
-		conn.Identified()
-	}
+	c.w.Identified()
 	ws, name := s.api, c.tenant.ID()
 	if c.route != nil && c.route.window == ingestWindow {
 		ws = s.ingest

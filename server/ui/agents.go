@@ -51,7 +51,7 @@ func listAgents(v *visit) error {
 	for _, a := range page.Data {
 		rows = append(rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
 	}
-	return v.show("agents", data{"Period": v.period(), "Periods": periods, "Teams": teams, "Rows": rows, "Total": page.Total, "Pages": v.pager(page.Next)})
+	return v.show("agents", view{"Period": v.period(), "Periods": periods, "Teams": teams, "Rows": rows, "Total": page.Total, "Pages": v.pager(page.Next)})
 }
 
 type agentData struct {

@@ -32,19 +32,17 @@ func (a approvalData) Choices() []string {
 	return display.Decisions(a.Status)
 }
 
-// Means says what a status does to the call.
+// meanings say what the statuses of an approval do to its call.
+var meanings = map[string]string{
+	api.ApprovalPending: "Nobody has decided. The call was refused, and nothing waits for it: after a grant it passes once, when it is asked again with the same arguments.",
+	api.ApprovalGranted: "The same call passes once, when it is asked again before the grant ends. Until then the grant can be revoked.",
+	api.ApprovalDenied:  "The same call is refused.",
+	api.ApprovalUsed:    "The call was sent. The same call needs a new approval.",
+}
+
+// Means says what the status does to the call.
 func (a approvalData) Means() string {
-	switch a.Status {
-	case api.ApprovalPending:
-		return "Nobody has decided. The call was refused, and nothing waits for it: after a grant it passes once, when it is asked again with the same arguments."
-	case api.ApprovalGranted:
-		return "The same call passes once, when it is asked again before the grant ends. Until then the grant can be revoked."
-	case api.ApprovalDenied:
-		return "The same call is refused."
-	case api.ApprovalUsed:
-		return "The call was sent. The same call needs a new approval."
-	}
-	return "Nobody decided, or the grant was not used, in time. The same call needs a new approval."
+	return cmp.Or(meanings[a.Status], "Nobody decided, or the grant was not used, in time. The same call needs a new approval.")
 }
 
 func listApprovals(v *visit) error {
@@ -61,7 +59,7 @@ func listApprovals(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show("approvals", data{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
+	return v.show("approvals", view{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
 }
 
 // showApproval shows an approval. A decision takes two steps: its link leads to this page again, which then has the

@@ -25,7 +25,7 @@ func listBudgets(v *visit) error {
 		}
 	}
 	budgets, pages := slice(v, list.Data, listed)
-	d := data{"Over": over, "Near": near, "Budgets": budgets, "Total": list.Total, "Pages": pages}
+	d := view{"Over": over, "Near": near, "Budgets": budgets, "Total": list.Total, "Pages": pages}
 	if v.may("GET", "/api/costs/sla") {
 		targets, err := v.api.ListSLAs(v.Context())
 		if err != nil {

@@ -38,7 +38,7 @@ func listEvents(v *visit) error {
 	asked := client.EventQuery{Page: client.Page{Limit: listedEvents, After: v.asked("after")}, Actor: v.asked("actor"), Object: v.asked("object"), ObjectID: v.asked("objectId")}
 	since, noSince := day(v.asked("since"))
 	until, noUntil := day(v.asked("until"))
-	d := data{"Kinds": api.AuditObjectKinds, "Problem": "", "Rows": []eventRow(nil), "Filtered": asked.Actor+asked.Object+asked.ObjectID+v.asked("since")+v.asked("until") != ""}
+	d := view{"Kinds": api.AuditObjectKinds, "Problem": "", "Rows": []eventRow(nil), "Filtered": asked.Actor+asked.Object+asked.ObjectID+v.asked("since")+v.asked("until") != ""}
 	if noSince != nil || noUntil != nil {
 		d["Problem"] = "A day is written as 2026-11-30."
 		return v.show("events", d)

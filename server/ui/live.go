@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"svc/server"
 	"svc/server/client"
 	"svc/store"
 	"svc/store/api"
@@ -45,7 +46,9 @@ func liveTraces(v *visit) error {
 		return v.failLive(err)
 	}
 	defer stream.Close()
-	identify(v.w)
+	if w, ok := v.w.(*server.Writer); ok {
+		w.Identified()
+	}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no")
 	l := &live{v: v, control: http.NewResponseController(v.w)}
@@ -68,21 +71,6 @@ func liveTraces(v *visit) error {
 		l.write([]byte("event: signedout\ndata:\n\n"))
 	}
 	return nil
-}
-
-// identify reports to the connection that its sender is known: it may have more streams.
-func identify(w http.ResponseWriter) {
-	for {
-		if conn, ok := w.(interface{ Identified() }); ok {
-			conn.Identified()
-			return
-		}
-		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return
-		}
-		w = inner.Unwrap()
-	}
 }
 
 // failLive answers a stream that cannot begin, in one line that the script shows.

@@ -53,7 +53,7 @@ func listPolicies(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show("policies", data{"List": page, "Pages": v.pager(page.Next)})
+	return v.show("policies", view{"List": page, "Pages": v.pager(page.Next)})
 }
 
 // showPolicy shows a policy. As with approvals, a change takes two steps: its link leads to this page again, which then

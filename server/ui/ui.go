@@ -337,8 +337,8 @@ type frame struct {
 	Data  any
 }
 
-// data is what a page shows, by the names that its template has.
-type data = map[string]any
+// view is what a page shows, by the names that its template has.
+type view = map[string]any
 
 // asked returns a parameter of the query.
 func (v *visit) asked(name string) string { return strings.TrimSpace(v.URL.Query().Get(name)) }

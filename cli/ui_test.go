@@ -92,6 +92,9 @@ func TestUILink(t *testing.T) {
 	if resp, text := b.open(path, url.Values{"link": {secret}}); resp.StatusCode != http.StatusOK || !strings.Contains(text, "<h1>Overview</h1>") || !strings.Contains(text, "bootstrap") {
 		t.Fatalf("%s: %s", resp.Status, text)
 	}
+	if resp, text := b.open("/traces/none", nil); resp.StatusCode != http.StatusNotFound || !strings.Contains(text, "Traces are kept for 90 days.") {
+		t.Errorf("%s: %s", resp.Status, text)
+	}
 	u, _ := url.Parse(p.url)
 	if cookies := b.c.Jar.Cookies(u); len(cookies) != 1 || cookies[0].Name != "svc-"+u.Port() {
 		t.Errorf("cookies %v, want svc-%s", cookies, u.Port())

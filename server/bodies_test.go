@@ -127,7 +127,7 @@ func TestReadBody(t *testing.T) {
 	const limit = 10_000
 	for _, n := range []int{0, 1, smallBody - 1, smallBody, smallBody + 1, limit - 1, limit, limit + 1, 3 * limit} {
 		for _, declared := range []int64{int64(n), -1} {
-			w := &writer{ResponseWriter: httptest.NewRecorder()}
+			w := &Writer{ResponseWriter: httptest.NewRecorder()}
 			c := &call{w: w}
 			want := bytes.Repeat([]byte("x"), n)
 			got, err := c.readBody(bytes.NewReader(want), declared, limit)

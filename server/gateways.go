@@ -192,7 +192,8 @@ func (s *Server) gatewaysOf(c *call, name string, stopped bool) ([]api.Gateway, 
 			if len(g.Report) > share {
 				shorten(&shown, share)
 			}
-			shown.Behind = changed && g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
+			shown.Outdated = g.Governed && g.Revision < revision && shown.State == api.GatewayRunning
+			shown.Behind = shown.Outdated && changed
 			out.Instances = append(out.Instances, shown)
 		}
 		if len(out.Instances) > 0 {

@@ -271,10 +271,15 @@ func TestEnforcedBy(t *testing.T) {
 	if revision() == old {
 		t.Fatal("the bundle has the old revision")
 	}
-	r.clock.advance(behindAfter + time.Second)
-	for _, i := range r.ask(r.admin, "GET", "/api/gateways/g", "").want(200).data()["instances"].([]any) {
-		toObject(t, i).is(t, "behind", toObject(t, i)["instance"] != fmt.Sprintf("%032x", 2))
+	late := func(what string) {
+		t.Helper()
+		for _, i := range r.ask(r.admin, "GET", "/api/gateways/g", "").want(200).data()["instances"].([]any) {
+			toObject(t, i).is(t, "outdated", toObject(t, i)["instance"] != fmt.Sprintf("%032x", 2), "behind", what == "behind" && toObject(t, i)["instance"] != fmt.Sprintf("%032x", 2))
+		}
 	}
+	late("outdated")
+	r.clock.advance(behindAfter + time.Second)
+	late("behind")
 	report(1, true, revision())
 	if got := enforced(); got != "map[gateways:1 of:3]" {
 		t.Errorf("enforced by %s", got)

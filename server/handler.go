@@ -14,7 +14,7 @@ import (
 // the store only through the tenant, so that no query can omit it.
 type call struct {
 	*http.Request
-	w     *writer
+	w     *Writer
 	id    string // request id, as in X-Request-Id
 	now   time.Time
 	route *route // nil when no route matched
@@ -40,33 +40,42 @@ type call struct {
 	responseStored bool                     // whether a retry gets the stored response
 }
 
-// writer records whether the response has begun, and its status.
-type writer struct {
+// Writer records the status of a response.
+type Writer struct {
 	http.ResponseWriter
-	began  bool
-	status int
+	Status int // 0 before the response has begun
 }
 
-func (w *writer) WriteHeader(status int) {
-	w.began, w.status = true, status
+// WriteHeader begins the response.
+func (w *Writer) WriteHeader(status int) {
+	if w.Status == 0 {
+		w.Status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *writer) Write(b []byte) (int, error) {
-	if !w.began {
-		w.began, w.status = true, http.StatusOK
+func (w *Writer) Write(b []byte) (int, error) {
+	if w.Status == 0 {
+		w.Status = http.StatusOK
 	}
 	return w.ResponseWriter.Write(b)
 }
 
+// Identified reports to the connection that its sender is known: it may have more streams.
+func (w *Writer) Identified() {
+	if conn, ok := w.ResponseWriter.(interface{ Identified() }); ok {
+		conn.Identified()
+	}
+}
+
 // Unwrap returns the wrapped writer for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // serve handles every request under /api; res is nil when no route has the path.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource) {
-	c := &call{Request: r, w: &writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now(), server: s}
+	c := &call{Request: r, w: &Writer{ResponseWriter: w}, id: w.Header().Get("X-Request-Id"), now: s.now(), server: s}
 	began := time.Now()
-	defer func() { s.metrics.served(c, c.w.status, time.Since(began)) }()
+	defer func() { s.metrics.served(c, c.w.Status, time.Since(began)) }()
 	defer c.releaseBody()
 	defer s.recover(c)
 	if res != nil {
@@ -96,9 +105,7 @@ func (s *Server) run(c *call, res *resource) error {
 		}
 		return err
 	}
-	if conn, ok := c.w.ResponseWriter.(interface{ Identified() }); ok { // it may have more streams
-		conn.Identified()
-	}
+	c.w.Identified()
 	ws, name := s.api, c.tenant.ID()
 	if c.route != nil && c.route.window == ingestWindow {
 		ws = s.ingest
@@ -202,7 +209,7 @@ func (c *call) reply(f *failure) {
 
 // flush sends the response, unless the handler has already sent one.
 func (c *call) flush() {
-	if c.w.began || c.status == 0 {
+	if c.w.Status != 0 || c.status == 0 {
 		return
 	}
 	LimitWrite(c.w, len(c.body))

@@ -151,34 +151,40 @@ func (q *query) number(name string, low, high float64) *float64 {
 	return &f
 }
 
-// timestamp returns an ISO 8601 time in UTC; nil when not given. A time without a
-// zone is UTC, like every timestamp of this API. A date alone means its first
-// instant, or its last one for an inclusive end.
+// timestamp returns the time of a parameter; nil when not given.
 func (q *query) timestamp(name string, end bool) *time.Time {
 	v, ok := q.get(name)
 	if !ok {
 		return nil
 	}
+	t, ok := Timestamp(v, end)
+	if !ok {
+		q.bad(name, "must be an ISO 8601 timestamp such as 2026-01-31T09:30:00Z")
+		return nil
+	}
+	return &t
+}
+
+// Timestamp returns an ISO 8601 time in UTC. A time without a zone is UTC, like every timestamp of this API. A date
+// alone means its first instant, or its last one for an inclusive end.
+func Timestamp(v string, end bool) (t time.Time, ok bool) {
 	if t, err := time.Parse(time.DateOnly, v); err == nil {
 		if end {
 			t = t.AddDate(0, 0, 1).Add(-time.Nanosecond)
 		}
-		return &t
+		return t, true
 	}
 	// A + that was not escaped is decoded as a space.
 	v = strings.Replace(v, " ", "+", 1)
 	if t, ok := parseTimestamp(v); ok {
-		t = t.UTC()
-		return &t
+		return t.UTC(), true
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00"} {
 		if t, err := time.Parse(layout, v); err == nil {
-			t = t.UTC()
-			return &t
+			return t.UTC(), true
 		}
 	}
-	q.bad(name, "must be an ISO 8601 timestamp such as 2026-01-31T09:30:00Z")
-	return nil
+	return time.Time{}, false
 }
 
 // page returns limit and offset. A limit above the maximum is lowered to it.

@@ -265,7 +265,7 @@ func (s *Server) recover(c *call) {
 	}
 	s.log.Error("handler panicked", "request_id", c.id, "method", c.Method, "route", c.pattern(),
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if c.w.began {
+	if c.w.Status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	c.reply(outcome(errPanicked, c.id))

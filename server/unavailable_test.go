@@ -24,7 +24,7 @@ func TestUnavailableStoreIsLoggedOnce(t *testing.T) {
 		s := &Server{log: slog.New(slog.NewTextHandler(&out, nil))}
 		for range 50 {
 			r := httptest.NewRequest(http.MethodGet, "/api/agents", nil)
-			s.fail(&call{server: s, Request: r.WithContext(context.Background()), w: &writer{ResponseWriter: httptest.NewRecorder()}, id: "r"}, c.err)
+			s.fail(&call{server: s, Request: r.WithContext(context.Background()), w: &Writer{ResponseWriter: httptest.NewRecorder()}, id: "r"}, c.err)
 		}
 		if n := strings.Count(out.String(), "level=ERROR"); n != c.lines {
 			t.Errorf("%v: %d lines, want %d:\n%s", c.err, n, c.lines, &out)

@@ -14,6 +14,7 @@ import (
 	"svc/cli/process"
 	"svc/cli/rest"
 	"svc/server/client"
+	"svc/server/display"
 	"svc/store/api"
 )
 
@@ -87,14 +88,9 @@ func joined(g api.Gateway, value func(*api.GatewayInstance) string) string {
 	return strings.Join(values, ",")
 }
 
-// policiesOf says how many policies a gateway enforces, or that instances differ.
+// policiesOf says how many policies a gateway enforces, or what its instances do instead.
 func policiesOf(g api.Gateway) string {
-	return cmp.Or(joined(g, func(i *api.GatewayInstance) string {
-		if !i.Governance.Enabled {
-			return "off"
-		}
-		return command.Count(i.Governance.Policies)
-	}), "-")
+	return cmp.Or(joined(g, func(i *api.GatewayInstance) string { return display.GatewayPolicies(*i).Text }), "-")
 }
 
 // upstreamsOf counts upstreams by their worst state at any instance.
@@ -204,8 +200,11 @@ func gatewayText(g api.Gateway) []byte {
 		if i.Governance.Enabled {
 			policies = fmt.Sprintf("%d, revision %d", i.Governance.Policies, i.Governance.Revision)
 		}
-		if i.Behind {
+		switch {
+		case i.Behind:
 			policies += ", behind"
+		case i.Outdated:
+			policies += ", not yet the newest"
 		}
 		line("policies", policies)
 		for _, u := range i.Upstreams {

@@ -16,10 +16,12 @@ import (
 	"svc/store/api"
 )
 
-// statusOf runs svc status against a control plane with gateways, and returns what it shows.
+// statusOf runs svc status, on a host whose clock is slow, against a control plane with gateways, and returns what it
+// shows.
 func statusOf(t *testing.T, now time.Time, gateways []api.Gateway) (text string, wrong bool) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
 		switch r.URL.Path {
 		case "/api/gateways":
 			_ = json.NewEncoder(w).Encode(api.List[api.Gateway]{Data: gateways})
@@ -32,7 +34,7 @@ func statusOf(t *testing.T, now time.Time, gateways []api.Gateway) (text string,
 	}))
 	defer srv.Close()
 	var out bytes.Buffer
-	cmd := NewStatusCmd(process.Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return now }, LookupEnv: func(name string) (string, bool) {
+	cmd := NewStatusCmd(process.Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return now.Add(-3 * time.Hour) }, LookupEnv: func(name string) (string, bool) {
 		v, ok := map[string]string{"SVC_URL": srv.URL, "SVC_API_KEY": "svc_api_0123456789012345678901234567890123456789012"}[name]
 		return v, ok
 	}})

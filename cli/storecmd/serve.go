@@ -377,7 +377,7 @@ func (p *ControlPlane) Handler(host string, addr net.Addr) http.Handler {
 		return p.Srv
 	}
 	p.Page = ui.New(ui.Options{API: p.Srv, Records: p.St, Hosts: p.O.uiHosts, Name: host, Port: strconv.Itoa(tcp.Port),
-		Count: p.Srv.CountPage, Now: p.Env.Now, Logger: p.Log})
+		Count: p.Srv.CountPage, Now: p.Env.Now, Logger: p.Log, TraceRetention: p.O.Retention})
 	p.address = tcp
 	return p.Page
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"svc/store/api"
@@ -39,5 +40,13 @@ func (c *Client) ListAuditEvents(ctx context.Context, q EventQuery) (api.AuditEv
 
 // Whoami calls GET /api/whoami.
 func (c *Client) Whoami(ctx context.Context) (api.Whoami, error) {
-	return single[api.Whoami](ctx, c, "GET", path("whoami"), nil)
+	who, _, err := c.WhoamiAt(ctx)
+	return who, err
+}
+
+// WhoamiAt is Whoami; at is the time by the clock of the control plane, to the second, zero if the answer has none.
+func (c *Client) WhoamiAt(ctx context.Context) (who api.Whoami, at time.Time, err error) {
+	var out api.Single[api.Whoami]
+	err = c.doHeader(ctx, "GET", path("whoami"), nil, nil, &out, func(h http.Header) { at, _ = http.ParseTime(h.Get("Date")) })
+	return out.Data, at, err
 }

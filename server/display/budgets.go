@@ -43,15 +43,15 @@ func Measured(current, target float64) Level {
 func Against(status string, current float64, target *float64, show func(float64) string) Word {
 	switch {
 	case status == "no_data":
-		return Word{"- / " + Maybe(target, show), Dim}
+		return Word{"- / " + maybe(target, show), Dim}
 	case target == nil:
 		return Word{show(current) + " / -", Dim}
 	}
 	return Word{show(current) + " / " + show(*target), Measured(current, *target)}
 }
 
-// Maybe returns a value in words, "-" for none.
-func Maybe(v *float64, show func(float64) string) string {
+// maybe returns a value in words, "-" for none.
+func maybe(v *float64, show func(float64) string) string {
 	if v == nil {
 		return "-"
 	}
@@ -61,7 +61,7 @@ func Maybe(v *float64, show func(float64) string) string {
 // Missed says by how much a target was missed.
 func Missed(v api.SLAViolation) string {
 	if v.ViolationType == "error_rate" {
-		return "errors " + Percent(v.ActualErrorRate) + ", target " + Maybe(v.TargetErrorRate, Percent)
+		return "errors " + Percent(v.ActualErrorRate) + ", target " + maybe(v.TargetErrorRate, Percent)
 	}
-	return "p99 " + Millis(v.ActualP99Ms) + ", target " + Maybe(v.TargetP99Ms, Millis)
+	return "p99 " + Millis(v.ActualP99Ms) + ", target " + maybe(v.TargetP99Ms, Millis)
 }

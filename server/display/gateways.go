@@ -28,6 +28,8 @@ func GatewayPolicies(i api.GatewayInstance) Word {
 		return Word{"off", Warn}
 	case i.Behind:
 		return Word{"behind", Bad}
+	case i.Outdated: // they changed less than a minute ago
+		return Word{"not yet", Dim}
 	}
 	return Word{Count(i.Governance.Policies), Plain}
 }

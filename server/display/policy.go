@@ -1,6 +1,8 @@
 package display
 
 import (
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,22 +78,47 @@ func Enforced(by *api.EnforcedBy, fresh bool) Word {
 // Governed counts the running instances of gateways, and those of them that enforce policies. Where instances sign
 // their reports, only those count, as in EnforcedBy. The list has stopped instances too.
 func Governed(list []api.Gateway) (n, of int) {
-	signed := false
-	for i := range list {
-		for j := range list[i].Instances {
-			signed = signed || list[i].Instances[j].Signed
-		}
-	}
-	for i := range list {
-		for j := range list[i].Instances {
-			g := &list[i].Instances[j]
-			if g.State != api.GatewayRunning || signed && !g.Signed {
-				continue
-			}
-			if of++; g.Governance.Enabled {
-				n++
-			}
+	for _, i := range counted(list) {
+		if of++; i.Governance.Enabled {
+			n++
 		}
 	}
 	return n, of
+}
+
+// NewestPolicies counts the instances of Governed, and those of them that enforce the newest policies. It returns the
+// gateways that do not, with the word of GatewayPolicies of their worst instance: those that are behind first.
+func NewestPolicies(list []api.Gateway) (n, of int, not []Check) {
+	states := map[Level]string{Dim: CheckOK, Warn: CheckWarn, Bad: CheckWrong}
+	for name, i := range counted(list) {
+		of++
+		w := GatewayPolicies(*i)
+		c := Check{Name: name, Text: w.Text, State: states[w.Level]}
+		last := len(not) - 1
+		switch {
+		case w.Level == Plain:
+			n++
+		case last < 0 || not[last].Name != name:
+			not = append(not, c)
+		case slices.Index(checkStates, c.State) > slices.Index(checkStates, not[last].State):
+			not[last] = c
+		}
+	}
+	Checks(not).Sort()
+	return n, of, not
+}
+
+// counted goes through the instances that count, with the names of their gateways.
+func counted(list []api.Gateway) iter.Seq2[string, *api.GatewayInstance] {
+	signed := slices.ContainsFunc(list, func(g api.Gateway) bool { return g.SignedBy != "" })
+	return func(yield func(string, *api.GatewayInstance) bool) {
+		for i := range list {
+			for j := range list[i].Instances {
+				g := &list[i].Instances[j]
+				if g.State == api.GatewayRunning && (g.Signed || !signed) && !yield(list[i].Name, g) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -66,7 +66,7 @@ type Status struct {
 	NotSeen []string `json:"notSeen"` // what the key may not see
 }
 
-// ReadStatus asks a control plane for everything that is checked.
+// ReadStatus asks a control plane for everything that is checked. Ages are by its clock, or by now if it names no time.
 func ReadStatus(ctx context.Context, c *client.Client, now time.Time) (Status, error) {
 	s := &statusReader{ctx: ctx, c: c, now: now, Status: Status{Checks: Checks{}, NotSeen: []string{}}}
 	for _, read := range []func() error{s.store, s.gateways, s.refused, s.policies, s.webhooks, s.slas, s.budgets, s.approvals} {
@@ -98,9 +98,12 @@ func (s *statusReader) seen(what string, err error) (bool, error) {
 }
 
 func (s *statusReader) store() error {
-	who, err := s.c.Whoami(s.ctx)
+	who, at, err := s.c.WhoamiAt(s.ctx)
 	if err != nil {
 		return err
+	}
+	if !at.IsZero() { // the times of its lists are by that clock
+		s.now = at
 	}
 	if err := s.c.Ready(s.ctx); err != nil {
 		var answer *client.Error

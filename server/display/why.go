@@ -52,6 +52,11 @@ func DecisionOf(t *api.Trace) *Decision {
 // Told is empty when the caller got no error of the gateway.
 type Why struct{ Decision, Cause, Told, Do string }
 
+// Word returns the outcome.
+func (d *Decision) Word() Word {
+	return Word{d.Outcome, map[string]Level{Succeeded: Good, Blocked: Block, Failed: Bad}[d.Outcome]}
+}
+
 // Why explains the decision.
 func (d *Decision) Why() Why {
 	cause, do := d.words()

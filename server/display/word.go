@@ -10,6 +10,8 @@ const (
 	Warn  Level = "warn"
 	Bad   Level = "bad"
 	Dim   Level = "dim"
+	// Block is for what was blocked, which is no failure.
+	Block Level = "block"
 )
 
 // Word is a value in words with its level.

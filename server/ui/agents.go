@@ -3,27 +3,10 @@ package ui
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"svc/server/client"
 	"svc/store/api"
 )
-
-// Name is how a form calls the period, Title how people do.
-func (p period) Name() string  { return p.name }
-func (p period) Title() string { return p.title }
-
-// agentsData is what the list of agents shows.
-type agentsData struct {
-	Environment, Team string // the filters
-	Period            period
-	Periods           []period
-	Teams             []api.Team // nil: the key may not see teams
-	Stats             bool       // the key may see traces
-	Rows              []agentRow
-	Total             int
-	Pages             pager
-}
 
 // agentRow is an agent with its statistics, nil without traces.
 type agentRow struct {
@@ -46,23 +29,14 @@ func (v *visit) teams() (list []api.Team, names map[string]string, err error) {
 }
 
 func listAgents(v *visit) error {
-	q := v.URL.Query()
-	d := agentsData{Environment: q.Get("environment"), Team: q.Get("teamId"), Period: periods[1], Periods: periods, Stats: v.may("GET", "/api/traces/stats")}
-	if i := slices.IndexFunc(periods, func(p period) bool { return p.name == q.Get("period") }); i >= 0 {
-		d.Period = periods[i]
-	}
-	teams, names, err := v.teams()
-	if err != nil {
-		return err
-	}
-	d.Teams = teams
-	page, err := v.api.ListAgents(v.Context(), client.AgentQuery{Page: client.Page{Limit: listed, After: q.Get("after")}, Environment: d.Environment, TeamID: d.Team})
-	if err != nil {
+	teams, names, unread := v.teams()
+	page, err := v.api.ListAgents(v.Context(), client.AgentQuery{Page: client.Page{Limit: listed, After: v.asked("after")}, Environment: v.asked("environment"), TeamID: v.asked("teamId")})
+	if err := cmp.Or(unread, err); err != nil {
 		return err
 	}
 	of := map[string]*api.StatsGroup{}
-	if d.Stats {
-		from, to := d.Period.window(v.now)
+	if v.may("GET", "/api/traces/stats") {
+		from, to := v.period().window(v.now)
 		stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Start: from, End: to.Add(-1), GroupBy: "agent"})
 		if err != nil {
 			return err
@@ -73,77 +47,62 @@ func listAgents(v *visit) error {
 			}
 		}
 	}
+	var rows []agentRow
 	for _, a := range page.Data {
-		d.Rows = append(d.Rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
+		rows = append(rows, agentRow{a, cmp.Or(names[a.TeamID], a.TeamID), of[a.ID]})
 	}
-	d.Total, d.Pages = page.Total, v.pager(page.Next)
-	return v.show("agents", d)
+	return v.show("agents", view{"Period": v.period(), "Periods": periods, "Teams": teams, "Rows": rows, "Total": page.Total, "Pages": v.pager(page.Next)})
 }
 
-// agentData is what the page of an agent shows.
 type agentData struct {
 	api.Agent
 	TeamName string
-	Traces   bool // the key may see traces
 	Stats    []agentPeriod
 	Tools    []api.AgentTool
-	Most     int64 // calls of the tool that was called most
-	Total    int   // tools
+	Total    int // tools
 	History  []api.Deployment
 	Changes  int
-	Budgets  []budgetRow // of the agent; nil also if the key may not see budgets
-	Costs    bool
+	Budgets  []api.Budget // of the agent
 }
 
 // agentPeriod has the statistics of an agent in a period.
 type agentPeriod struct {
-	Name, Query string
+	Name, Path string
 	api.StatsSummary
 }
 
 func showAgent(v *visit) error {
 	id := v.PathValue("id")
-	agent, err := v.api.GetAgent(v.Context(), id)
-	if err != nil {
+	agent, noAgent := v.api.GetAgent(v.Context(), id)
+	tools, noTools := v.api.ListAgentTools(v.Context(), id, client.Page{Limit: api.MaxLimit})
+	history, noHistory := v.api.ListAgentHistory(v.Context(), id, client.Page{Limit: 10})
+	_, names, noTeams := v.teams()
+	if err := cmp.Or(noAgent, noTools, noHistory, noTeams); err != nil {
 		return err
 	}
-	_, names, err := v.teams()
-	if err != nil {
-		return err
-	}
-	d := agentData{Agent: agent, TeamName: cmp.Or(names[agent.TeamID], agent.TeamID), Traces: v.may("GET", "/api/traces/stats"), Costs: v.may("GET", "/api/costs/budgets")}
-	if d.Traces {
+	d := agentData{Agent: agent, TeamName: cmp.Or(names[agent.TeamID], agent.TeamID), History: history.Data, Changes: history.Total, Total: tools.Total}
+	if v.may("GET", "/api/traces/stats") {
 		for _, p := range periods[1:4] { // 24 hours, yesterday, 7 days
 			from, to := p.window(v.now)
 			stats, err := v.api.TraceStats(v.Context(), client.StatsQuery{Start: from, End: to.Add(-1), AgentID: id})
 			if err != nil {
 				return err
 			}
-			within := query("agentId", id, "startDate", from.Format(time.RFC3339), "endDate", to.Add(-1).Format(time.RFC3339Nano))
-			d.Stats = append(d.Stats, agentPeriod{p.title, within, stats.Summary})
+			d.Stats = append(d.Stats, agentPeriod{p.Title, tracesOf(from, to, "agentId", id), stats.Summary})
 		}
-	}
-	tools, err := v.api.ListAgentTools(v.Context(), id, client.Page{Limit: api.MaxLimit})
-	if err != nil {
-		return err
 	}
 	slices.SortFunc(tools.Data, func(a, b api.AgentTool) int {
 		return cmp.Or(cmp.Compare(b.CallCount, a.CallCount), cmp.Compare(a.ToolName, b.ToolName))
 	})
-	d.Tools, d.Total = tools.Data[:min(len(tools.Data), listed)], tools.Total
-	history, err := v.api.ListAgentHistory(v.Context(), id, client.Page{Limit: 10})
-	if err != nil {
-		return err
-	}
-	d.History, d.Changes = history.Data, history.Total
-	if d.Costs {
+	d.Tools, _ = first(tools.Data, listed)
+	if v.may("GET", "/api/costs/budgets") {
 		list, err := v.api.ListBudgets(v.Context())
 		if err != nil {
 			return err
 		}
 		for _, b := range list.Data {
 			if b.AgentID != nil && *b.AgentID == id {
-				d.Budgets = append(d.Budgets, budgetRow{b, ""})
+				d.Budgets = append(d.Budgets, b)
 			}
 		}
 	}

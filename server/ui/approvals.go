@@ -1,132 +1,65 @@
 package ui
 
 import (
-	"errors"
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"svc/server/client"
 	"svc/server/display"
 	"svc/store/api"
 )
 
-// statusTab is one of several lists on a page.
-type statusTab struct {
-	Path, Title string
-	Here        bool
-}
-
-// approvalsData is what the list of approvals shows.
-type approvalsData struct {
-	Tabs          []statusTab
-	All           bool // whether approvals of all statuses are listed
-	Rows          []approvalData
-	Total         int
-	First, Next   string // links to other pages of the list
-	EmptyExplains bool
-}
-
-// approvalData is what is shown of an approval: a row of the list, or its own page.
+// approvalData is what the page of an approval shows.
 type approvalData struct {
 	*api.ApprovalRecord
-	now time.Time
-	// May reports whether the key of the session may decide, as far as that is known before it does, and Traces whether
-	// it may see traces.
-	May, Traces bool
+	may bool // whether the key of the session may decide, as far as that is known before it does
 	// Decide is the decision that is confirmed on the page; empty: none.
 	Decide, Note, Problem string
 	Own                   string // id of the session's key
 }
 
-func (a approvalData) Why() []display.Reason { return display.Reasons(a.ApprovalRecord) }
-func (a approvalData) State() display.Word   { return display.ApprovalState(a.Status) }
-func (a approvalData) Age() string           { return display.ApprovalAge(a.ApprovalRecord, a.now) }
-func (a approvalData) Check() string         { return display.SelfCheck(a.SelfCheck) }
-func (a approvalData) Size() string          { return display.ArgumentsSize(a.ApprovalRecord) }
-func (a approvalData) Unseen() bool          { return len(a.Arguments) == 0 && a.ArgumentsBytes > 0 }
-func (a approvalData) MaxNote() int          { return api.MaxMessage }
+func (a approvalData) Unseen() bool { return len(a.Arguments) == 0 && a.ArgumentsBytes > 0 }
+func (a approvalData) MaxNote() int { return api.MaxMessage }
 
 // Choices are the decisions that can be made now.
 func (a approvalData) Choices() []string {
-	if !a.May {
+	if !a.may {
 		return nil
 	}
 	return display.Decisions(a.Status)
 }
 
-// Ends returns in how long the status ends by itself.
-func (a approvalData) Ends() string {
-	if a.ExpiresAt == nil {
-		return ""
-	}
-	return display.Span(a.ExpiresAt.Sub(a.now))
+// meanings say what the statuses of an approval do to its call.
+var meanings = map[string]string{
+	api.ApprovalPending: "Nobody has decided. The call was refused, and nothing waits for it: after a grant it passes once, when it is asked again with the same arguments.",
+	api.ApprovalGranted: "The same call passes once, when it is asked again before the grant ends. Until then the grant can be revoked.",
+	api.ApprovalDenied:  "The same call is refused.",
+	api.ApprovalUsed:    "The call was sent. The same call needs a new approval.",
 }
 
-// Means says what a status does to the call.
+// Means says what the status does to the call.
 func (a approvalData) Means() string {
-	switch a.Status {
-	case api.ApprovalPending:
-		return "Nobody has decided. The call was refused, and nothing waits for it: after a grant it passes once, when it is asked again with the same arguments."
-	case api.ApprovalGranted:
-		return "The same call passes once, when it is asked again before the grant ends. Until then the grant can be revoked."
-	case api.ApprovalDenied:
-		return "The same call is refused."
-	case api.ApprovalUsed:
-		return "The call was sent. The same call needs a new approval."
-	}
-	return "Nobody decided, or the grant was not used, in time. The same call needs a new approval."
+	return cmp.Or(meanings[a.Status], "Nobody decided, or the grant was not used, in time. The same call needs a new approval.")
 }
-
-func init() { functions["argumentNotes"] = display.ArgumentNotes }
 
 func listApprovals(v *visit) error {
-	q := v.URL.Query()
-	all := append(slices.Clone(api.ApprovalStatuses), "all")
-	status := q.Get("status")
-	if status == "" {
-		status = api.ApprovalPending
+	status := cmp.Or(v.asked("status"), api.ApprovalPending)
+	var tabs []link
+	for _, s := range append(slices.Clone(api.ApprovalStatuses), "all") {
+		tabs = append(tabs, link{"/approvals" + query("status", s), strings.ToUpper(s[:1]) + s[1:], s == status})
 	}
-	d := approvalsData{All: status == "all"}
-	for _, s := range all {
-		d.Tabs = append(d.Tabs, statusTab{"/approvals" + query("status", s), strings.ToUpper(s[:1]) + s[1:], s == status})
-	}
-	asked := client.ApprovalQuery{Page: client.Page{Limit: api.DefaultLimit, After: q.Get("after")}, Status: status}
-	if d.All {
+	asked := client.ApprovalQuery{Page: client.Page{Limit: api.DefaultLimit, After: v.asked("after")}, Status: status}
+	if status == "all" {
 		asked.Status = ""
 	}
 	page, err := v.api.ListApprovals(v.Context(), asked)
 	if err != nil {
 		return err
 	}
-	for i := range page.Data {
-		d.Rows = append(d.Rows, approvalData{ApprovalRecord: &page.Data[i], now: v.now})
-	}
-	d.Total, d.First, d.Next = page.Total, v.firstPage(), v.pageAfter(page.Next)
-	d.EmptyExplains = len(d.Rows) == 0 && asked.Status == api.ApprovalPending
-	return v.show("approvals", d)
-}
-
-// pageAfter returns the link to the next page of a list of the API; empty: this is the last one.
-func (v *visit) pageAfter(cursor string) string {
-	if cursor == "" {
-		return ""
-	}
-	q := v.URL.Query()
-	q.Set("after", cursor)
-	return v.URL.EscapedPath() + "?" + q.Encode()
-}
-
-// firstPage returns the link to the first page of a list; empty: this is it.
-func (v *visit) firstPage() string {
-	q := v.URL.Query()
-	if q.Get("after") == "" {
-		return ""
-	}
-	q.Del("after")
-	return v.URL.EscapedPath() + "?" + q.Encode()
+	return v.show("approvals", view{"Tabs": tabs, "Status": status, "List": page, "Pages": v.pager(page.Next)})
 }
 
 // showApproval shows an approval. A decision takes two steps: its link leads to this page again, which then has the
@@ -154,8 +87,7 @@ const changedApproval = "The approval has changed since you read it: it has othe
 // approval reads the approval of the path.
 func (v *visit) approval() (approvalData, error) {
 	r, err := v.api.GetApproval(v.Context(), v.PathValue("id"))
-	return approvalData{ApprovalRecord: &r, now: v.now, Own: v.cred.Key.ID,
-		May: v.may("POST", "/api/approvals/{id}/decision"), Traces: v.may("GET", "/api/traces")}, err
+	return approvalData{ApprovalRecord: &r, Own: v.cred.Key.ID, may: v.may("POST", "/api/approvals/{id}/decision")}, err
 }
 
 // decideApproval makes a decision about the version that the form was made for.
@@ -167,12 +99,8 @@ func decideApproval(v *visit) error {
 	} else {
 		_, err = v.api.DecideApproval(v.Context(), v.PathValue("id"), in)
 	}
-	var refused *client.Error
-	switch {
-	case err == nil:
-		http.Redirect(v.w, v.Request, path("approvals", v.PathValue("id")), http.StatusSeeOther)
-		return nil
-	case !errors.As(err, &refused) || refused.Status >= 500 || refused.Status == http.StatusNotFound:
+	refused, err := v.wrote(err)
+	if refused == nil {
 		return err
 	}
 	a, gone := v.approval()

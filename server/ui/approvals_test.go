@@ -48,7 +48,7 @@ func TestApprovalPages(t *testing.T) {
 	page := "/approvals/" + id
 	whole := []string{"/to", "a…b", "7,000 characters left out", "bob@example.com", "restored: ", "EMAIL", "2 values, 9 bytes, shortened", "look at the account", `href="/policies/` + policy + `"`,
 		"unknown: the caller&#39;s person is not known", "ends in 23 h 58 min", "Asked with key", "/traces?requestId=req"}
-	b.get(page).want(t, 200, whole...).want(t, 200, `?decide=grant&amp;version=1"`, `?decide=deny`, "!?decide=revoke", "!<form method=\"post\" action=\"/approvals")
+	b.get(page).want(t, 200, whole...).want(t, 200, `?decide=grant&amp;version=1"`, `?decide=deny`, `<a href="#decide">Decide</a>`, "!?decide=revoke", "!<form method=\"post\" action=\"/approvals")
 	b.get(page+"?decide=grant&version=1").want(t, 200, whole...).want(t, 200, "Grant this call?", `<form method="post" action="`+page+`"`, `name="version" value="1"`, `maxlength="512"`, "required", "!role=\"alert\"")
 	b.get(page+"?decide=revoke&version=1").want(t, 200, "not possible any more: the approval is pending", "!class=\"confirm\"")
 

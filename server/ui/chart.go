@@ -135,6 +135,10 @@ func (c chart) SVG() template.HTML {
 	} else {
 		c.drawBars(&b)
 	}
+	for i := range c.Parts {
+		w := chartWidth / float64(len(c.Parts))
+		fmt.Fprintf(&b, `<rect class="hit" x="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`, float64(i)*w, w, chartHeight, escape(c.tip(i)))
+	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String())
 }
@@ -147,10 +151,9 @@ func height(v, end float64) (h float64, ok bool) {
 
 // drawBars draws a bar for each part, the first series at the bottom.
 func (c chart) drawBars(b *strings.Builder) {
-	end, w := c.end(), chartWidth/float64(max(len(c.Parts), 1))
+	end, w := c.end(), chartWidth/float64(len(c.Parts))
 	for i := range c.Parts {
 		y := float64(chartHeight)
-		fmt.Fprintf(b, `<g><title>%s</title><rect class="hit" x="%.1f" width="%.1f" height="%d"/>`, template.HTMLEscapeString(c.tip(i)), float64(i)*w, w, chartHeight)
 		for _, s := range c.Series {
 			if h, ok := height(s.Values[i], end); ok && s.Values[i] > 0 {
 				h = min(max(h, leastBar), y)
@@ -158,13 +161,12 @@ func (c chart) drawBars(b *strings.Builder) {
 				fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, s.Class, float64(i)*w+w*.1, y, w*.8, h)
 			}
 		}
-		b.WriteString(`</g>`)
 	}
 }
 
 // drawLines draws a line for each series, with gaps where it has no value.
 func (c chart) drawLines(b *strings.Builder) {
-	end, w := c.end(), chartWidth/float64(max(len(c.Parts), 1))
+	end, w := c.end(), chartWidth/float64(len(c.Parts))
 	for _, s := range c.Series {
 		fmt.Fprintf(b, `<path class="line %s" d="`, s.Class)
 		pen := "M"
@@ -182,12 +184,7 @@ func (c chart) drawLines(b *strings.Builder) {
 		}
 		b.WriteString(`"/>`)
 	}
-	for i := range c.Parts {
-		fmt.Fprintf(b, `<rect class="hit" x="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`, float64(i)*w, w, chartHeight, template.HTMLEscapeString(c.tip(i)))
-	}
 }
-
-func init() { functions["share"], functions["errorRate"] = share, display.ErrorRate }
 
 // share draws a part of a whole as a bar for a cell; the cell beside it has the number.
 func share(value, whole float64) template.HTML {

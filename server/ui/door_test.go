@@ -120,8 +120,6 @@ func (d *door) signedIn(cookie string) bool {
 	return w.Code == http.StatusOK
 }
 
-var tokens = regexp.MustCompile(`name="token" value="([^"]+)"`)
-
 // token returns the token of a session.
 func (d *door) token(cookie string) string {
 	d.t.Helper()

@@ -1,26 +1,11 @@
 package ui
 
 import (
-	"strings"
 	"time"
 
 	"svc/server/client"
 	"svc/store/api"
 )
-
-// eventsData is what the page of administrators' events shows.
-type eventsData struct {
-	Actor, Object, ObjectID, Since, Until string // the filters
-	Problem                               string
-	Kinds                                 []string
-	Rows                                  []eventRow
-	Pages                                 pager
-}
-
-// Filtered reports whether the list has filters.
-func (d eventsData) Filtered() bool {
-	return d.Actor+d.Object+d.ObjectID+d.Since+d.Until != ""
-}
 
 // eventRow is an event with the page of its object, empty for none.
 type eventRow struct {
@@ -50,35 +35,35 @@ func (e eventRow) Kind() string {
 }
 
 func listEvents(v *visit) error {
-	q := v.URL.Query()
-	of := func(name string) string { return strings.TrimSpace(q.Get(name)) }
-	d := eventsData{Actor: of("actor"), Object: of("object"), ObjectID: of("objectId"), Since: of("since"), Until: of("until"), Kinds: api.AuditObjectKinds}
-	asked := client.EventQuery{Page: client.Page{Limit: listedEvents, After: q.Get("after")}, Actor: d.Actor, Object: d.Object, ObjectID: d.ObjectID}
-	var ok [2]bool
-	asked.Since, ok[0] = day(d.Since, 0)
-	asked.Until, ok[1] = day(d.Until, 24*time.Hour-time.Microsecond)
-	if !ok[0] || !ok[1] {
-		d.Problem = "A day is written as 2026-11-30."
+	asked := client.EventQuery{Page: client.Page{Limit: listedEvents, After: v.asked("after")}, Actor: v.asked("actor"), Object: v.asked("object"), ObjectID: v.asked("objectId")}
+	since, noSince := day(v.asked("since"))
+	until, noUntil := day(v.asked("until"))
+	d := view{"Kinds": api.AuditObjectKinds, "Problem": "", "Rows": []eventRow(nil), "Filtered": asked.Actor+asked.Object+asked.ObjectID+v.asked("since")+v.asked("until") != ""}
+	if noSince != nil || noUntil != nil {
+		d["Problem"] = "A day is written as 2026-11-30."
 		return v.show("events", d)
+	}
+	if asked.Since = since; !until.IsZero() {
+		asked.Until = until.Add(24*time.Hour - time.Microsecond)
 	}
 	page, err := v.api.ListAuditEvents(v.Context(), asked)
 	if err != nil {
 		return err
 	}
+	var rows []eventRow
 	for _, e := range page.Data {
-		d.Rows = append(d.Rows, eventRow{e, v.pageOf(e)})
+		rows = append(rows, eventRow{e, v.pageOf(e)})
 	}
-	d.Pages = v.pager(page.Next)
+	d["Rows"], d["Pages"] = rows, v.pager(page.Next)
 	return v.show("events", d)
 }
 
-// day returns a moment of a day that a form has; the zero time for an empty text.
-func day(s string, after time.Duration) (t time.Time, ok bool) {
+// day returns the beginning of a day that a form has; the zero time for an empty text.
+func day(s string) (time.Time, error) {
 	if s == "" {
-		return t, true
+		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.DateOnly, s)
-	return t.Add(after), err == nil
+	return time.Parse(time.DateOnly, s)
 }
 
 // pageOf returns the path of the page of an event's object, empty if there is none, or if the object is gone.

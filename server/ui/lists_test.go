@@ -32,7 +32,8 @@ func (s seen) harmless(t testing.TB) seen {
 // report sends the report of an instance.
 func (r *rig) report(key, gateway string, instance int, change func(*api.GatewayReport)) {
 	r.t.Helper()
-	in := api.GatewayReport{Instance: fmt.Sprintf("%032x", instance), Seq: 1 + r.passed.Load(), Version: "1.0.0", StartedAt: r.now(), State: api.GatewayRunning, ConfigDigest: "00c0ffee00c0ffee"}
+	r.reports++
+	in := api.GatewayReport{Instance: fmt.Sprintf("%032x", instance), Seq: r.reports, Version: "1.0.0", StartedAt: r.now(), State: api.GatewayRunning, ConfigDigest: "00c0ffee00c0ffee"}
 	in.Governance = api.GatewayGovernance{Enabled: true, Revision: api.MaxAuditSeq, Policies: 12}
 	in.Audit.Writable = true
 	in.Upstreams = []api.GatewayUpstream{{Name: "bank", State: "ok", Revision: "2026-07-28"}}
@@ -46,13 +47,9 @@ func (r *rig) report(key, gateway string, instance int, change func(*api.Gateway
 	}
 }
 
-// trace stores a trace of an agent.
-func (r *rig) trace(agent, tool string, cost float64) {
-	r.t.Helper()
-	in := []api.TraceInput{{AgentID: agent, Status: "success", ToolName: tool, DurationMs: 250, CostUSD: &cost, CreatedAt: r.now()}}
-	if res, err := client.New(r.url, r.admin).PostTraces(r.t.Context(), in); err != nil || res.Accepted != 1 {
-		r.t.Fatal(res, err)
-	}
+// costing returns a trace of an agent that cost something.
+func costing(agent, tool string, cost float64) api.TraceInput {
+	return api.TraceInput{AgentID: agent, Status: "success", ToolName: tool, DurationMs: 250, CostUSD: &cost, CreatedAt: epoch}
 }
 
 func TestGatewaysPage(t *testing.T) {
@@ -68,7 +65,7 @@ func TestGatewaysPage(t *testing.T) {
 	fine := func(*api.GatewayReport) {}
 	r.report(key, "edge-1", 1, fine)
 	r.report(key, "edge-1", 2, func(in *api.GatewayReport) { in.ConfigDigest = "00000000deadbeef" })
-	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies", "edge-1", "silent for 2m")
+	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies", "1 gateway is silent and may enforce older ones", "edge-1", "silent for 2m")
 	r.report(key, "old", 3, func(in *api.GatewayReport) { in.Governance.Revision = 7 })
 	r.report(key, "plain", 4, func(in *api.GatewayReport) { in.Governance = api.GatewayGovernance{} })
 	r.report(key, "broken'gateway; reboot", 5, func(in *api.GatewayReport) {
@@ -105,6 +102,35 @@ func TestGatewaysPage(t *testing.T) {
 	r.signIn(traces).get("/gateways").want(t, 200, "edge-1", "This key may not see administrators")
 }
 
+// TestNewestPolicies: the pages name the gateways that do not enforce the newest policies from the first second on, and
+// call that wrong after a minute. Where gateways sign, only those that sign count, as on the page of a policy.
+func TestNewestPolicies(t *testing.T) {
+	r := newRig(t)
+	b, key := r.signIn(r.admin), r.key("ingest")
+	old := func(in *api.GatewayReport) { in.Governance.Revision = 1 }
+	r.report(key, "edge-1", 1, func(*api.GatewayReport) {})
+	r.report(key, "edge-2", 2, old)
+	b.get("/gateways").want(t, 200, "All 2 running instances enforce the newest policies")
+	b.get("/").want(t, 200, "2 gateways report and have the newest policies.")
+	r.policy("no rm", "")
+	b.get("/gateways").want(t, 200, `class="note"><strong>1 of 2 running instances enforce the newest policies.</strong> Not yet: <a href="/gateways/edge-2">`,
+		"The policies changed less than a minute ago.", `<span class="dim"><bdi dir="auto">not yet</bdi></span>`, "!These do not", "!behind")
+	b.get("/").want(t, 200, `<a href="/gateways/edge-2"><bdi dir="auto">edge-2</bdi> does not yet enforce the newest policies</a>`, "1 of 2 running instances have the newest policies.", "!gateways report")
+	b.get("/gateways/edge-2").want(t, 200, "not yet")
+
+	r.advance(behindAfter)
+	r.report(key, "edge-1", 1, func(*api.GatewayReport) {})
+	r.report(key, "edge-2", 2, old)
+	r.policy("no ls", "")
+	r.report(key, "edge-3", 3, func(in *api.GatewayReport) { in.Governance = api.GatewayGovernance{} })
+	r.advance(behindAfter)
+	b.get("/gateways").want(t, 200, `class="problem"><strong class="bad">1 of 3 running instances enforce the newest policies.</strong> These do not: <a href="/gateways/edge-2"><bdi dir="auto">edge-2</bdi></a> (behind), <a href="/gateways/edge-3"><bdi dir="auto">edge-3</bdi></a> (off).`)
+	b.get("/").want(t, 200, "edge-2</bdi> does not enforce the newest policies", "edge-3</bdi> does not enforce policies", "1 of 3 running instances have the newest policies.")
+}
+
+// behindAfter is the time from which a gateway without the newest policies is wrong.
+const behindAfter = 61 * time.Second
+
 // TestManyGatewaysPage: a list of many has pages, and one gateway of many instances too.
 func TestManyGatewaysPage(t *testing.T) {
 	r := newRig(t)
@@ -134,7 +160,7 @@ func TestAgentsPage(t *testing.T) {
 	id := r.ask(r.admin, "POST", "/api/agents", string(body))["id"].(string)
 	r.ask(r.admin, "POST", "/api/agents", `{"name":"second","environment":"test"}`)
 	r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"<em>limit","agentId":%q,"period":"daily","limitUsd":5}`, id))
-	r.trace(id, "<u>transfer</u>", 2.5)
+	r.traces(costing(id, "<u>transfer</u>", 2.5))
 	b.get("/agents").harmless(t).want(t, 200, "2 agents", "&lt;script&gt;", "$2.50", `<a href="/agents/`+id+`">`, "&lt;/option&gt;&lt;b&gt;team", "!<b>team")
 	b.get("/agents?environment=test").want(t, 200, "second", "1 agent with these filters", "!&lt;script&gt;")
 	b.get("/agents?environment="+url.QueryEscape(hostile)).want(t, 200, "!<script>alert", "No agent has these filters")
@@ -170,7 +196,7 @@ func TestBudgetsPage(t *testing.T) {
 	r.ask(r.admin, "POST", "/api/costs/budgets", fmt.Sprintf(`{"name":"<em>limit","agentId":%q,"period":"daily","limitUsd":5,"warnAt":[50,90]}`, id))
 	r.ask(r.admin, "POST", "/api/costs/budgets", `{"name":"all","scope":"tenant","period":"monthly","limitUsd":100}`)
 	r.ask(r.admin, "POST", "/api/costs/sla", fmt.Sprintf(`{"name":"<u>fast","agentId":%q,"p99LatencyMs":100,"evaluationPeriod":"24h"}`, id))
-	r.trace(id, "tool", 4.5)
+	r.traces(costing(id, "tool", 4.5))
 	b.get("/budgets").harmless(t).want(t, 200, "2 budgets", "▲ nearly", `value="90"`, "90.0 %", "$4.50", "$5.00", "50 %, 90 %", `<a href="/agents/`+id+`"><bdi dir="auto">&lt;b&gt;spender`, "1 nearly",
 		"&lt;u&gt;fast", "✕ breached", "250 ms / 100 ms", "!<em>", "!<u>")
 	r.signIn(r.other).get("/budgets").want(t, 200, "!limit</bdi>", "No budgets yet")

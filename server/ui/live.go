@@ -3,12 +3,12 @@ package ui
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"svc/server"
 	"svc/server/client"
 	"svc/store"
 	"svc/store/api"
@@ -38,7 +38,7 @@ func liveTraces(v *visit) error {
 	plane := v.page.client(v.Request, func(ctx context.Context) (store.Credential, error) { return v.page.resume(ctx, s) })
 	f, last := typedFilter(v), v.Header.Get("Last-Event-ID")
 	stream, err := plane.StreamTraces(ctx, f.api(), last)
-	if isInvalid(err) && last != "" { // an id of another store, or after a restore
+	if refusal(err, http.StatusBadRequest) != nil && last != "" { // an id of another store, or after a restore
 		last = ""
 		stream, err = plane.StreamTraces(ctx, f.api(), "")
 	}
@@ -46,7 +46,9 @@ func liveTraces(v *visit) error {
 		return v.failLive(err)
 	}
 	defer stream.Close()
-	identify(v.w)
+	if w, ok := v.w.(*server.Writer); ok {
+		w.Identified()
+	}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no")
 	l := &live{v: v, control: http.NewResponseController(v.w)}
@@ -71,34 +73,14 @@ func liveTraces(v *visit) error {
 	return nil
 }
 
-// identify reports to the connection that its sender is known: it may have more streams.
-func identify(w http.ResponseWriter) {
-	for {
-		if conn, ok := w.(interface{ Identified() }); ok {
-			conn.Identified()
-			return
-		}
-		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return
-		}
-		w = inner.Unwrap()
-	}
-}
-
 // failLive answers a stream that cannot begin, in one line that the script shows.
 func (v *visit) failLive(err error) error {
-	var answer *client.Error
-	if !errors.As(err, &answer) {
+	answer := refusal(err)
+	if answer == nil {
 		return err
 	}
 	http.Error(v.w, answer.Message, answer.Status)
 	return nil
-}
-
-func isInvalid(err error) bool {
-	var answer *client.Error
-	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest
 }
 
 // live is a stream to a browser.
@@ -177,7 +159,7 @@ func (l *live) send(event, id string, traces []api.TraceItem) bool {
 		}
 		b.WriteString("data: ")
 		var row bytes.Buffer
-		if err := l.v.page.all.ExecuteTemplate(&row, "tracerow", rowOf(t)); err != nil {
+		if err := l.v.page.all.ExecuteTemplate(&row, "tracerow", t); err != nil {
 			l.v.page.o.Logger.Error("page failed", "path", l.v.URL.Path, "error", err)
 			return false
 		}

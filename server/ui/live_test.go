@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,23 +15,6 @@ import (
 	"svc/server"
 	"svc/store/api"
 )
-
-// second starts another server of the page over the store, which browsers use from then on.
-func (r *rig) second() (*server.Server, *Page) {
-	r.t.Helper()
-	srv, err := server.New(server.Options{Records: r.store, Traces: r.store, Now: r.now, RateLimit: 1_000_000, IngestRateLimit: 1_000_000})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ts := httptest.NewUnstartedServer(nil)
-	_, port, _ := strings.Cut(ts.Listener.Addr().String(), ":")
-	page := New(Options{API: srv, Records: r.store, Name: "127.0.0.1", Port: port, Now: r.now})
-	ts.Config.Handler = page
-	ts.Start()
-	r.t.Cleanup(ts.Close)
-	r.url = ts.URL
-	return srv, page
-}
 
 // openStream is an open stream of new rows.
 type openStream struct {
@@ -206,7 +188,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			srv, _ := r.second()
+			srv, _ := r.serve()
 			secret, team := r.teamKey("readers", "traces:read", "agents:read")
 			b := r.signIn(secret)
 			s := b.live("/traces/live", "")
@@ -288,7 +270,7 @@ func TestSlowBrowser(t *testing.T) {
 	livePace.write = 200 * time.Millisecond
 	t.Cleanup(func() { livePace = usual })
 	r := newRig(t)
-	_, served := r.second()
+	_, served := r.serve()
 	b := r.signIn(r.admin)
 	u := strings.TrimPrefix(r.url, "http://")
 	page, browser := net.Pipe() // nothing is written that is not read

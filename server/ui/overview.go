@@ -14,7 +14,7 @@ import (
 
 // period is a time that the overview shows, in parts of one unit.
 type period struct {
-	name, title string
+	Name, Title string // for addresses, and for people
 	unit        time.Duration
 	parts       int
 }
@@ -26,10 +26,23 @@ var periods = []period{
 
 // window returns the bounds of a period. They are bounds of a unit, which the statistics have ready.
 func (p period) window(now time.Time) (from, to time.Time) {
-	if to = now.UTC().Truncate(p.unit).Add(p.unit); p.name == "yesterday" {
+	if to = now.UTC().Truncate(p.unit).Add(p.unit); p.Name == "yesterday" {
 		to = now.UTC().Truncate(24 * time.Hour)
 	}
 	return to.Add(-time.Duration(p.parts) * p.unit), to
+}
+
+// period returns the period of the query, 24 hours by default.
+func (v *visit) period() period {
+	if i := slices.IndexFunc(periods, func(p period) bool { return p.Name == v.URL.Query().Get("period") }); i >= 0 {
+		return periods[i]
+	}
+	return periods[1]
+}
+
+// tracesOf returns the path of the traces of a window, with more filters.
+func tracesOf(from, to time.Time, filter ...string) string {
+	return "/traces" + query(append(filter, "startDate", from.Format(time.RFC3339Nano), "endDate", to.Add(-1).Format(time.RFC3339Nano))...)
 }
 
 // Bounds of the rows of tables.
@@ -50,7 +63,6 @@ var sorts = map[string]func(api.StatsGroup) float64{
 // nouns are the headings of groups.
 var nouns = map[string]string{"agent": "Agents", "model": "Models", "environment": "Environments", "tool": "Tools", "rule": "Rules", "client": "Clients"}
 
-// overviewView is what the overview shows.
 type overviewView struct {
 	Periods, Groups, Sorts []link
 	From, To               time.Time
@@ -89,18 +101,17 @@ type topRow struct {
 
 // standing is what needs somebody now.
 type standing struct {
-	Waits, Reports bool // the key may see approvals, and gateways
-	Approvals      int
-	Gateways       int
-	Silent, Behind []string // names of gateways
+	Approvals     int
+	Gateways      int
+	Silent        []string        // names of gateways, the first ones
+	Others        []display.Check // gateways that do not enforce the newest policies
+	More          int             // silent and other gateways that are left out
+	Enforcing, Of int             // running instances that enforce the newest policies, and all
 }
 
 // overview shows the calls of a period.
 func overview(v *visit) error {
-	at, q := periods[1], v.URL.Query()
-	if i := slices.IndexFunc(periods, func(p period) bool { return p.name == q.Get("period") }); i >= 0 {
-		at = periods[i]
-	}
+	at, q := v.period(), v.URL.Query()
 	by, sort := q.Get("groupBy"), q.Get("sort")
 	if !slices.Contains(api.GroupBys, by) {
 		by = ""
@@ -114,13 +125,13 @@ func overview(v *visit) error {
 		return "/" + query("period", period, "groupBy", by, "sort", sort)
 	}
 	for _, p := range periods {
-		o.Periods = append(o.Periods, link{here(p.name, by, sort), p.title, p == at})
+		o.Periods = append(o.Periods, link{here(p.Name, by, sort), p.Title, p == at})
 	}
 	for _, g := range append([]string{""}, api.GroupBys...) {
-		o.Groups = append(o.Groups, link{here(at.name, g, sort), cmp.Or(nouns[g], "Highest of each"), g == by})
+		o.Groups = append(o.Groups, link{here(at.Name, g, sort), cmp.Or(nouns[g], "Highest of each"), g == by})
 	}
 	for _, s := range []string{"cost", "calls", "blocked", "failed", "p95"} {
-		o.Sorts = append(o.Sorts, link{here(at.name, by, s), s, s == sort})
+		o.Sorts = append(o.Sorts, link{here(at.Name, by, s), s, s == sort})
 	}
 	if err := o.standing(v); err != nil {
 		return err
@@ -175,7 +186,7 @@ func (o *overviewView) traces(from, to time.Time, pairs ...string) string {
 	if !o.Traces {
 		return ""
 	}
-	return "/traces" + query(append(pairs, "startDate", from.Format(time.RFC3339Nano), "endDate", to.Add(-1).Format(time.RFC3339Nano))...)
+	return tracesOf(from, to, pairs...)
 }
 
 func (o *overviewView) figures(s api.StatsSummary) []figure {
@@ -188,7 +199,7 @@ func (o *overviewView) figures(s api.StatsSummary) []figure {
 	}
 	return []figure{
 		{"Calls", plain(display.Count(s.TotalTraces)), o.traces(o.From, o.To)},
-		{"Blocked", some(s.BlockedCount, "block"), o.traces(o.From, o.To, "status", "blocked")},
+		{"Blocked", some(s.BlockedCount, display.Block), o.traces(o.From, o.To, "status", "blocked")},
 		{"Failed", some(s.FailedCount, display.Bad), o.traces(o.From, o.To, "status", "failed")},
 		{"Error rate", display.ErrorRate(s.ErrorRatePercent), o.traces(o.From, o.To, "status", "error")},
 		{"Cost", plain(display.USD(s.TotalCostUSD)), ""},
@@ -198,7 +209,6 @@ func (o *overviewView) figures(s api.StatsSummary) []figure {
 	}
 }
 
-// charts returns the parts of a period as charts.
 func charts(parts []api.StatsPart, now time.Time) []chart {
 	var times []part
 	for _, p := range parts {
@@ -221,9 +231,8 @@ func charts(parts []api.StatsPart, now time.Time) []chart {
 		})
 	}
 	share := func(n int64, p *api.StatsPart) float64 { return 100 * float64(n) / float64(p.TotalTraces) }
-	whole := func(v float64) string { return display.Short(v) }
 	return []chart{
-		{Title: "Calls", Parts: times, format: whole, whole: true, Series: []series{
+		{Title: "Calls", Parts: times, format: display.Short, whole: true, Series: []series{
 			values("succeeded", "s1", func(p *api.StatsPart) float64 { return float64(p.SuccessCount) }),
 			values("blocked", "s2", func(p *api.StatsPart) float64 { return float64(p.BlockedCount) }),
 			values("failed", "s3", func(p *api.StatsPart) float64 { return float64(p.FailedCount) })}},
@@ -255,8 +264,7 @@ func (o *overviewView) top(stats api.TraceStats, by, sort string, most int) top 
 		t.Rows = append(t.Rows, r)
 	}
 	slices.SortStableFunc(t.Rows, func(a, b topRow) int { return cmp.Compare(b.Value, a.Value) })
-	t.More = max(len(t.Rows)-most, 0)
-	t.Rows = t.Rows[:len(t.Rows)-t.More]
+	t.Rows, t.More = first(t.Rows, most)
 	return t
 }
 
@@ -279,7 +287,7 @@ func filterOf(k api.GroupKey) (name, value string) {
 
 // standing reads what needs somebody now.
 func (o *overviewView) standing(v *visit) error {
-	if o.Now.Waits = v.may("GET", "/api/approvals"); o.Now.Waits {
+	if v.may("GET", "/api/approvals") {
 		page, err := v.api.ListApprovals(v.Context(), client.ApprovalQuery{Page: client.Page{Limit: 1}, Status: api.ApprovalPending})
 		if err != nil {
 			return err
@@ -288,7 +296,7 @@ func (o *overviewView) standing(v *visit) error {
 	} else {
 		o.NotSeen = append(o.NotSeen, "approvals")
 	}
-	if o.Now.Reports = v.may("GET", "/api/gateways"); !o.Now.Reports {
+	if !v.may("GET", "/api/gateways") {
 		o.NotSeen = append(o.NotSeen, "gateways")
 		return nil
 	}
@@ -301,9 +309,9 @@ func (o *overviewView) standing(v *visit) error {
 		if g.State == api.GatewaySilent {
 			o.Now.Silent = append(o.Now.Silent, g.Name)
 		}
-		if slices.ContainsFunc(g.Instances, func(i api.GatewayInstance) bool { return i.Behind }) {
-			o.Now.Behind = append(o.Now.Behind, g.Name)
-		}
 	}
+	o.Now.Enforcing, o.Now.Of, o.Now.Others = display.NewestPolicies(list.Data)
+	o.Now.More = max(len(o.Now.Silent)-topRows, 0) + max(len(o.Now.Others)-topRows, 0)
+	o.Now.Silent, o.Now.Others = o.Now.Silent[:min(len(o.Now.Silent), topRows)], o.Now.Others[:min(len(o.Now.Others), topRows)]
 	return nil
 }

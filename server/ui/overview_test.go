@@ -145,18 +145,15 @@ func TestOverviewOfKeys(t *testing.T) {
 func TestOverviewOfWhatWaits(t *testing.T) {
 	r := newRig(t)
 	gateway, b := r.key("ingest"), r.signIn(r.admin)
-	report := func(name string, n, seq int) {
-		r.decode(gateway, "PUT", "/api/gateways/"+name, fmt.Sprintf(`{"instance":"%032x","seq":%d,"version":"1","startedAt":"2026-11-30T08:00:00Z","state":"running","configDigest":"",
-			"restartPending":[],"governance":{"enabled":true,"revision":0,"policies":0},"upstreams":[],"audit":{"writable":true},"license":{},"calls":0,"blocked":0,"failed":0}`, n, seq), &struct{}{})
-	}
+	old := func(in *api.GatewayReport) { in.Governance.Revision = 0 }
 	r.advance(5 * time.Minute)
-	report("a%20b", 1, 1)
+	r.report(gateway, "a b", 1, old)
 	r.ask(gateway, "POST", "/api/approvals", fmt.Sprintf(`{"digest":"%064x","keyTag":"00c0ffee","tool":"pay","method":"tools/call","agentName":"billing","principal":"key:bob","upstream":"bank","gateway":"gw",
 		"requestId":"req","validFor":3600,"expires":86400,"notSelf":"true","show":"all","argumentsBytes":9,"reasons":[{"ruleId":"r1"}]}`, 1))
 	b.get("/").want(t, 200, `href="/approvals">1 approval waits for a decision`, "1 gateway reports and has the newest policies.")
 	r.ask(r.admin, "POST", "/api/policies", `{"name":"p","phase":"request","action":"block","condition":{"type":"always"},"enabled":true}`)
 	r.advance(store.GatewaySilent + time.Second)
-	report("behind", 2, 1)
+	r.report(gateway, "behind", 2, old)
 	b.get("/").want(t, 200, `href="/gateways/a%20b"><bdi dir="auto">a b</bdi> is silent`, `href="/gateways/behind"><bdi dir="auto">behind</bdi> does not enforce the newest policies`, "!gateways report")
 }
 
@@ -180,7 +177,7 @@ func TestFirstPage(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes of HTML, %d in all", path, len(page.body), size)
 	}
-	if css := len(b.get("/static/style.css").want(t, 200).body); css > 12<<10 {
+	if css := len(b.get("/static/style.css").want(t, 200).body); css > 14<<10 {
 		t.Errorf("the style sheet has %d bytes", css)
 	}
 }
@@ -238,7 +235,7 @@ func TestOverviewIsQuick(t *testing.T) {
 			var took []time.Duration
 			asked = 0
 			for range runs {
-				q, _ := http.NewRequestWithContext(t.Context(), "GET", "/?period="+period.name+"&groupBy="+by, nil)
+				q, _ := http.NewRequestWithContext(t.Context(), "GET", "/?period="+period.Name+"&groupBy="+by, nil)
 				q.Host = "127.0.0.1:1"
 				q.AddCookie(&http.Cookie{Name: "svc-1", Value: "one." + cred.Key.ID + "." + secret})
 				w := &answer{header: http.Header{}, status: http.StatusOK}
@@ -250,12 +247,12 @@ func TestOverviewIsQuick(t *testing.T) {
 				}
 			}
 			slices.Sort(took)
-			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.name, display.Count(int64(n)), by, took[runs/2].Seconds()*1e3, took[runs-1].Seconds()*1e3)
+			t.Logf("%s of %s traces by %q: %.1f ms, at most %.1f ms", period.Name, display.Count(int64(n)), by, took[runs/2].Seconds()*1e3, took[runs-1].Seconds()*1e3)
 			if long && took[runs/2] > most {
-				t.Errorf("%s by %q takes %v, want at most %v", period.name, by, took[runs/2], most)
+				t.Errorf("%s by %q takes %v, want at most %v", period.Name, by, took[runs/2], most)
 			}
 			if asked > runs*5 {
-				t.Errorf("%s by %q asks the API %d times", period.name, by, asked/runs)
+				t.Errorf("%s by %q asks the API %d times", period.Name, by, asked/runs)
 			}
 		}
 	}

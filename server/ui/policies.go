@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,39 +12,19 @@ import (
 	"svc/store/api"
 )
 
-// policiesData is what the list of policies shows.
-type policiesData struct {
-	Enabled     string // the filter
-	Rows        []policyData
-	Total       int
-	First, Next string
-	Fleet       bool // whether the key may see gateways, and so who enforces a policy
-}
-
-// policyData is what is shown of a policy: a row of the list, or its own page.
+// policyData is what the page of a policy shows.
 type policyData struct {
 	*api.Policy
-	now time.Time
-	// May reports whether the key of the session may change policies, Fleet whether it may see gateways, and Traces
-	// whether it may see traces.
-	May, Fleet, Traces bool
 	// Change is the change that is confirmed on the page: enable or disable; empty: none.
 	Change, Problem, Done string
 	// Governed says how many of the running gateways enforce policies at all, for a policy that is about to be enabled.
 	Governed string
 }
 
-func (p policyData) Act() string  { return display.Action(p.Policy) }
-func (p policyData) When() string { return display.Condition(&p.Condition) }
-func (p policyData) For() string  { return display.OnAgent(p.On) }
-
-// Observes reports whether the policy changes nothing: it only records what it matches.
-func (p policyData) Observes() bool { return p.Action == "warn" }
-
-func (p policyData) Enforcers() display.Word { return display.Enforced(p.EnforcedBy, p.fresh()) }
-
-// fresh reports whether gateways may not have reported the last change yet.
-func (p policyData) fresh() bool { return p.now.Sub(p.UpdatedAt) < time.Minute }
+// enforcers says who enforces a policy. Gateways may not have reported a change of the last minute.
+func enforcers(p *api.Policy, now time.Time) display.Word {
+	return display.Enforced(p.EnforcedBy, now.Sub(p.UpdatedAt) < time.Minute)
+}
 
 // Other is the change that can be made now.
 func (p policyData) Other() string {
@@ -65,26 +44,16 @@ func (p policyData) JSON() (string, error) {
 	return b.String(), err
 }
 
-func (v *visit) policyData(p *api.Policy) policyData {
-	return policyData{Policy: p, now: v.now, May: v.may("PUT", "/api/policies/{id}"), Fleet: v.may("GET", "/api/gateways"), Traces: v.may("GET", "/api/traces")}
-}
-
 func listPolicies(v *visit) error {
-	q := v.URL.Query()
-	asked := client.PolicyQuery{Page: client.Page{Limit: api.DefaultLimit, After: q.Get("after")}}
-	d := policiesData{Enabled: q.Get("enabled"), Fleet: v.may("GET", "/api/gateways")}
-	if on := d.Enabled == "true"; on || d.Enabled == "false" {
+	asked := client.PolicyQuery{Page: client.Page{Limit: api.DefaultLimit, After: v.asked("after")}}
+	if on := v.asked("enabled") == "true"; on || v.asked("enabled") == "false" {
 		asked.Enabled = &on
 	}
 	page, err := v.api.ListPolicies(v.Context(), asked)
 	if err != nil {
 		return err
 	}
-	for i := range page.Data {
-		d.Rows = append(d.Rows, v.policyData(&page.Data[i]))
-	}
-	d.Total, d.First, d.Next = page.Total, v.firstPage(), v.pageAfter(page.Next)
-	return v.show("policies", d)
+	return v.show("policies", view{"List": page, "Pages": v.pager(page.Next)})
 }
 
 // showPolicy shows a policy. As with approvals, a change takes two steps: its link leads to this page again, which then
@@ -96,11 +65,11 @@ func showPolicy(v *visit) error {
 	}
 	switch change := v.URL.Query().Get("change"); {
 	case change == "":
-	case d.May && change == d.Other():
+	case v.may("PUT", "/api/policies/{id}") && change == d.Other():
 		d.Change = change
 	case change == "enable" || change == "disable":
 		d.Problem = "There is nothing to " + change + ": the policy is " + change + "d already."
-		if !d.May {
+		if !v.may("PUT", "/api/policies/{id}") {
 			d.Problem = "This key may not change policies."
 		}
 	}
@@ -113,12 +82,12 @@ func showPolicy(v *visit) error {
 // policy reads the policy of the path.
 func (v *visit) policy() (policyData, error) {
 	p, err := v.api.GetPolicy(v.Context(), v.PathValue("id"))
-	return v.policyData(&p), err
+	return policyData{Policy: &p}, err
 }
 
 // governed fills in who would enforce a policy that is about to be enabled.
 func (v *visit) governed(d *policyData) error {
-	if d.Governed = "Gateways that enforce policies do so within seconds."; d.Change != "enable" || !d.Fleet {
+	if d.Governed = "Gateways that enforce policies do so within seconds."; d.Change != "enable" || !v.may("GET", "/api/gateways") {
 		return nil
 	}
 	list, err := v.api.ListGateways(v.Context(), true)
@@ -149,16 +118,11 @@ func changePolicy(v *visit) error {
 	} else {
 		changed, err = v.api.UpdatePolicy(v.Context(), v.PathValue("id"), api.PolicyUpdate{Enabled: &on, IfMatch: etag})
 	}
-	var refused *client.Error
-	switch {
-	case err == nil && len(changed.Warnings) == 0:
-		http.Redirect(v.w, v.Request, path("policies", v.PathValue("id")), http.StatusSeeOther)
-		return nil
-	case err == nil:
-		d := v.policyData(&changed)
-		d.Done = "The policy is " + change + "d."
-		return v.show("policy", d)
-	case !errors.As(err, &refused) || refused.Status >= 500 || refused.Status == http.StatusNotFound:
+	if err == nil && len(changed.Warnings) > 0 {
+		return v.show("policy", policyData{Policy: &changed, Done: "The policy is " + change + "d."})
+	}
+	refused, err := v.wrote(err)
+	if refused == nil {
 		return err
 	}
 	d, gone := v.policy()

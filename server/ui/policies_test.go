@@ -20,10 +20,11 @@ func (r *rig) policy(name, more string) string {
 }
 
 // enforces reports an instance of a gateway; revision is that of the policies that it enforces, -1: none.
-func (r *rig) enforces(gateway string, instance, seq int, revision int64) {
+func (r *rig) enforces(gateway string, instance int, revision int64) {
 	r.t.Helper()
-	r.ask(gateway, "PUT", "/api/gateways/edge", fmt.Sprintf(`{"instance":"%032x","seq":%d,"version":"1","startedAt":"2026-11-30T09:00:00Z","state":"running","governance":{"enabled":%t,"revision":%d},"audit":{"writable":true}}`,
-		instance, seq, revision >= 0, max(revision, 0)))
+	r.report(gateway, "edge", instance, func(in *api.GatewayReport) {
+		in.Governance = api.GatewayGovernance{Enabled: revision >= 0, Revision: max(revision, 0)}
+	})
 }
 
 var etagField = regexp.MustCompile(`name="etag" value="([^"]+)"`)
@@ -46,9 +47,9 @@ func TestPolicyPages(t *testing.T) {
 
 	var bundle struct{ Revision int64 }
 	r.decode(gateway, "GET", "/api/governance", "", &bundle)
-	r.enforces(gateway, 1, 1, bundle.Revision)
-	r.enforces(gateway, 2, 1, 0)
-	r.enforces(gateway, 3, 1, -1)
+	r.enforces(gateway, 1, bundle.Revision)
+	r.enforces(gateway, 2, 0)
+	r.enforces(gateway, 3, -1)
 	b.get(page).want(t, 200, `<span class="dim">1 of 3 so far</span>`)
 	r.advance(70 * time.Second)
 	b.get(page).want(t, 200, `<span class="warn">1 of 3</span>`)
@@ -70,13 +71,13 @@ func TestPolicyPages(t *testing.T) {
 	b.post(page, "change", "disable", "etag", etag).want(t, 412, "!class=\"confirm\"") // it is disabled already
 
 	// Enabling says who will enforce it, and shows what the API warns of.
-	r.enforces(gateway, 1, 2, -1)
-	r.enforces(gateway, 2, 2, -1)
+	r.enforces(gateway, 1, -1)
+	r.enforces(gateway, 2, -1)
 	ask := b.get(page+"?change=enable").want(t, 200, "None of the 3 running gateways enforces policies")
 	b.post(page, "change", "enable", "etag", field(t, ask)).want(t, 200, "The policy is enabled.", "none of the 3 running instances", "?change=disable")
 	r.advance(70 * time.Second)
 	b.get(page).want(t, 200, `<span class="bad">none of 2</span>`)
-	r.enforces(gateway, 1, 3, 0)
+	r.enforces(gateway, 1, 0)
 	b.get("/policies/"+off+"?change=enable").want(t, 200, "1 of 2 running gateways enforce policies")
 	r.advance(time.Hour)
 	again := b.get("/policies/"+off+"?change=enable").want(t, 200, "No gateway runs now")

@@ -31,6 +31,7 @@ type rig struct {
 	url          string
 	passed       atomic.Int64 // time since epoch
 	admin, other string       // keys of scope api: of tenant one, of tenant two
+	reports      int64        // of gateways
 }
 
 func (r *rig) now() time.Time { return epoch.Add(time.Duration(r.passed.Load())) }
@@ -47,17 +48,25 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(func() { st.Close() })
 	r.store = st
 	r.admin, r.other = r.tenant("one"), r.tenant("two")
-	api, err := server.New(server.Options{Records: st, Traces: st, Now: r.now, RateLimit: 1_000_000, IngestRateLimit: 1_000_000})
+	r.serve()
+	return r
+}
+
+// serve starts a server of the page over the store, which browsers use from then on.
+func (r *rig) serve() (*server.Server, *Page) {
+	r.t.Helper()
+	srv, err := server.New(server.Options{Records: r.store, Traces: r.store, Now: r.now, RateLimit: 1_000_000, IngestRateLimit: 1_000_000})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	ts := httptest.NewUnstartedServer(nil)
 	_, port, _ := strings.Cut(ts.Listener.Addr().String(), ":")
-	ts.Config.Handler = New(Options{API: api, Records: st, Name: "127.0.0.1", Port: port, Now: r.now})
+	page := New(Options{API: srv, Records: r.store, Name: "127.0.0.1", Port: port, Now: r.now})
+	ts.Config.Handler = page
 	ts.Start()
-	t.Cleanup(ts.Close)
+	r.t.Cleanup(ts.Close)
 	r.url = ts.URL
-	return r
+	return srv, page
 }
 
 // tenant makes a tenant and returns the secret of its first key.
@@ -123,6 +132,8 @@ func (r *rig) teamKey(name string, scopes ...string) (key, team string) {
 	return r.key("api", "name", name, "teamId", team), team
 }
 
+var tokens = regexp.MustCompile(`name="token" value="([^"]+)"`)
+
 // browser is a browser that is signed in.
 type browser struct {
 	r     *rig
@@ -145,7 +156,7 @@ func (r *rig) signIn(key string) *browser {
 		r.t.Fatalf("sign-in: %d %s", got.status, got.body)
 	}
 	for _, path := range []string{"/", "/traces", "/policies", "/agents"} { // one that the key may see
-		if found := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(b.get(path).body); found != nil {
+		if found := tokens.FindStringSubmatch(b.get(path).body); found != nil {
 			b.token = found[1]
 			return b
 		}

@@ -17,16 +17,11 @@ var assets = map[string]string{"style.css": "text/css; charset=utf-8", "page.js"
 var version = func() string {
 	h := sha256.New()
 	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
-		b, err := files.ReadFile("static/" + name)
-		if err != nil {
-			panic(err) // it is embedded
-		}
+		b, _ := files.ReadFile("static/" + name) // it is embedded
 		h.Write(b)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }()
-
-func init() { functions["version"] = func() string { return version } }
 
 // static serves a file of static/.
 func (p *Page) static(w http.ResponseWriter, r *http.Request) {
@@ -36,12 +31,7 @@ func (p *Page) static(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, nil, http.StatusNotFound, "There is no such file.")
 		return
 	}
-	b, err := files.ReadFile("static/" + name)
-	if err != nil {
-		p.broken(w, r, nil, err)
-		return
-	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(b) // the browser has left
+	http.ServeFileFS(w, r, files, "static/"+name)
 }

@@ -1,16 +1,17 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"svc/server/display"
+	"svc/store/api"
 )
 
 // Bounds on texts from outside, in characters and in bytes.
@@ -20,12 +21,32 @@ const (
 )
 
 // functions are what templates call. Every text that somebody else chose (a name, a reason, an id of a trace) goes
-// through text or long.
+// through text, texts, linked or long.
 var functions = template.FuncMap{
-	"text": text, "long": long, "path": path, "query": query,
-	"count": display.Count, "short": func(n int64) string { return display.Short(float64(n)) }, "millis": display.Millis, "usd": display.USD,
-	"price": display.Price, "percent": display.Percent, "plural": display.Plural, "dash": display.OrDash,
-	"time": when, "ago": ago, "word": word, "plain": func(s string) string { return visible(s, false) },
+	"text": text, "texts": texts, "linked": linked, "long": long, "plain": func(s string) string { return visible(s, false) },
+	"path": path, "query": query, "version": func() string { return version },
+	"scroll": scroll, "heads": heads, "counted": counted, "share": share,
+	"count": display.Count, "int": func(n int) string { return display.Count(int64(n)) }, "short": func(n int64) string { return display.Short(float64(n)) },
+	"millis": display.Millis, "usd": display.USD, "price": display.Price, "percent": display.Percent, "plural": display.Plural, "dash": display.OrDash,
+	"time": when, "ago": ago, "span": func(from, to time.Time) string { return display.Span(to.Sub(from)) }, "word": word,
+	"when": func(is bool, s string) string {
+		if !is {
+			return ""
+		}
+		return s
+	},
+	"argumentNotes": display.ArgumentNotes, "argumentsSize": display.ArgumentsSize, "selfCheck": display.SelfCheck,
+	"approvalState": display.ApprovalState, "approvalAge": display.ApprovalAge, "reasons": display.Reasons,
+	"decision": decision, "enforcers": enforcers, "action": display.Action, "condition": display.Condition, "onAgent": display.OnAgent,
+	"gatewayState": display.GatewayState, "gatewayPolicies": display.GatewayPolicies, "gatewayAudit": display.GatewayAudit, "gatewayLicense": display.GatewayLicense,
+	"gatewayUpstreams": display.GatewayUpstreams, "upstreamState": display.UpstreamState, "failingFirst": display.FailingFirst,
+	"budgetState": display.BudgetState, "slaState": display.SLAState, "missed": display.Missed, "errorRate": display.ErrorRate,
+	"p99": func(t api.SLATarget) display.Word {
+		return display.Against(t.Status, t.CurrentP99Ms, t.P99LatencyMs, display.Millis)
+	},
+	"errors": func(t api.SLATarget) display.Word {
+		return display.Against(t.Status, t.CurrentErrorRate, t.ErrorRatePercent, display.Percent)
+	},
 }
 
 // text returns a text from outside for one line: at most 256 characters, isolated from the direction of what stands
@@ -50,6 +71,74 @@ func word(w display.Word) template.HTML {
 		return text(w.Text)
 	}
 	return `<span class="` + template.HTML(w.Level) + `">` + text(w.Text) + `</span>`
+}
+
+// texts returns texts from outside for one line; a list without any is "-".
+func texts(list []string) template.HTML {
+	shown := make([]string, len(list))
+	for i, s := range list {
+		shown[i] = string(text(s))
+	}
+	return template.HTML(cmp.Or(strings.Join(shown, ", "), "-"))
+}
+
+// linked returns a text from outside as a link to one of our pages; without an address it is the text alone.
+func linked(to, s string) template.HTML {
+	if to == "" {
+		return text(s)
+	}
+	return `<a href="` + template.HTML(template.HTMLEscapeString(to)) + `">` + text(s) + `</a>`
+}
+
+// May reports whether the key of the session may call an endpoint of the API.
+func (f frame) May(method, path string) bool { return f.visit.may(method, path) }
+
+// Asked returns a parameter of the query.
+func (f frame) Asked(name string) string { return f.visit.asked(name) }
+
+// Agent returns the name of an agent, with a link to its page when the key of the session may see it.
+func (f frame) Agent(id, name string) template.HTML {
+	if id == "" || !f.May("GET", "/api/agents/{id}") {
+		return text(name)
+	}
+	return linked(path("agents", id), name)
+}
+
+// Traces returns a text with a link to the traces with a filter, when the key of the session may see them.
+func (f frame) Traces(s string, filter ...string) template.HTML {
+	if !f.May("GET", "/api/traces") {
+		return text(s)
+	}
+	return linked("/traces"+query(filter...), s)
+}
+
+// scroll begins a table, of a class if it has one, that scrolls on screens that are too narrow for it.
+func scroll(label, class string) template.HTML {
+	if class != "" {
+		class = ` class="` + class + `"`
+	}
+	return template.HTML(`<div class="scroll" tabindex="0" role="region" aria-label="` + template.HTMLEscapeString(label) + `"><table` + class + `>`)
+}
+
+// heads returns the head of a table; # begins the name of a column of numbers, and empty names are left out.
+func heads(names ...string) template.HTML {
+	var b strings.Builder
+	for _, name := range names {
+		if name, number := strings.CutPrefix(name, "#"); number {
+			b.WriteString(`<th scope="col" class="num">` + template.HTMLEscapeString(name) + `</th>`)
+		} else if name != "" {
+			b.WriteString(`<th scope="col">` + template.HTMLEscapeString(name) + `</th>`)
+		}
+	}
+	return template.HTML("<thead><tr>" + b.String() + "</tr></thead>\n<tbody>")
+}
+
+// counted returns a cell with a number that is bad, or blocked, unless it is 0.
+func counted(n int64, class string) template.HTML {
+	if class = "num " + class; n == 0 {
+		class = "num"
+	}
+	return template.HTML(`<td class="` + class + `">` + display.Count(n) + `</td>`)
 }
 
 // long returns a text from outside of many lines: at most 64 KiB of it.
@@ -121,13 +210,4 @@ func ago(now, t time.Time) string {
 		return "never"
 	}
 	return display.Span(now.Sub(t)) + " ago"
-}
-
-// number returns the number of a parameter of the query, or another one.
-func (v *visit) number(name string, otherwise int) int {
-	n, err := strconv.Atoi(v.URL.Query().Get(name))
-	if err != nil {
-		return otherwise
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -14,12 +13,10 @@ import (
 // traceData is what the page of a trace shows.
 type traceData struct {
 	api.Trace
-	Outcome, Class string
-	Why            display.Why
-	Stages         []display.Stage
-	Total          float64
-	// May* report whether the key of the session may see what the page links to.
-	MayAgents, MayPolicies, MayApprovals bool
+	Outcome display.Word
+	Why     display.Why
+	Stages  []display.Stage
+	Total   float64
 }
 
 // sentences returns the words of a decision for the page: longer than those of a cell, and the names in them cannot hide
@@ -38,21 +35,33 @@ func (d traceData) Share(ms float64) float64 { return display.Share(ms, d.Total)
 // Bar returns the width of a stage in a picture that is 100 wide: the shortest one can still be seen.
 func (d traceData) Bar(s display.Stage) float64 { return max(0.5, d.Share(s.Ms)) }
 
+// Who returns who can do what is to be done, where that takes a command: not everybody who reads the page has one.
+func (d traceData) Who() string {
+	switch {
+	case strings.Contains(d.Why.Do, "svc approvals "):
+		return " (whoever decides about calls)"
+	case strings.Contains(d.Why.Do, "svc policies "):
+		return " (whoever manages the policies of the control plane)"
+	case strings.Contains(d.Why.Do, "svc "):
+		return " (whoever runs the gateway)"
+	}
+	return ""
+}
+
 // At returns where a stage begins in that picture.
 func (d traceData) At(s display.Stage) float64 { return min(d.Share(s.From), 99.5) }
 
 func showTrace(v *visit) error {
 	id := v.PathValue("id")
 	t, err := v.api.GetTrace(v.Context(), id)
-	if isMissing(err) {
+	if refusal(err, http.StatusNotFound) != nil {
 		return v.findRequest(id)
 	}
 	if err != nil {
 		return err
 	}
 	d := display.DecisionOf(&t)
-	data := traceData{Trace: t, Outcome: d.Outcome, Class: classOf(d), Why: sentences(d.Why()),
-		MayAgents: v.may("GET", "/api/agents/{id}"), MayPolicies: v.may("GET", "/api/policies/{id}"), MayApprovals: v.may("GET", "/api/approvals/{id}")}
+	data := traceData{Trace: t, Outcome: d.Word(), Why: sentences(d.Why())}
 	data.Stages, data.Total = display.Waterfall(&t)
 	return v.show("trace", data)
 }
@@ -60,9 +69,8 @@ func showTrace(v *visit) error {
 // findRequest shows the trace of a request id.
 func (v *visit) findRequest(id string) error {
 	page, err := v.api.ListTraces(v.Context(), client.TraceQuery{Page: client.Page{Limit: 1}, TraceFilter: client.TraceFilter{RequestID: id}})
-	var answer *client.Error
 	switch {
-	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest: // too long, or no text
+	case refusal(err, http.StatusBadRequest) != nil: // too long, or no text
 	case err != nil:
 		return err
 	case len(page.Data) > 0:
@@ -84,10 +92,4 @@ func spell(d time.Duration) string {
 		return display.Plural(days, "day", "days")
 	}
 	return display.Span(d)
-}
-
-// isMissing reports whether the API has no such thing.
-func isMissing(err error) bool {
-	var answer *client.Error
-	return errors.As(err, &answer) && answer.Status == http.StatusNotFound
 }

@@ -1,12 +1,13 @@
 package ui
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"svc/server"
 	"svc/server/client"
 	"svc/server/display"
 	"svc/store/api"
@@ -15,158 +16,111 @@ import (
 // tracesPage is the number of traces on a page.
 const tracesPage = 50
 
-// filterField is a parameter of GET /api/traces that the page can filter by.
+// filterField is a parameter of GET /api/traces that the page can filter by, with what was typed, and what is wrong
+// with it.
 type filterField struct {
 	Name, Label, Hint string
 	Options           []string // of a choice
-	Always            bool     // visible without opening the details
+	Value, Problem    string
 }
 
-var filterFields = []filterField{
-	{Name: "agentName", Label: "Agent", Always: true},
-	{Name: "toolName", Label: "Tool", Always: true},
-	{Name: "status", Label: "Outcome", Options: api.TraceOutcomes, Always: true},
-	{Name: "startDate", Label: "From (UTC)", Hint: "2026-01-31T09:30Z", Always: true},
-	{Name: "endDate", Label: "Until (UTC)", Hint: "2026-01-31T09:30Z", Always: true},
-	{Name: "ruleId", Label: "Rule"}, {Name: "policyId", Label: "Policy id"}, {Name: "environment", Label: "Environment"},
-	{Name: "principal", Label: "Principal"}, {Name: "client", Label: "Client"}, {Name: "sessionId", Label: "Session"},
-	{Name: "requestId", Label: "Request id"}, {Name: "agentId", Label: "Agent id"}, {Name: "modelName", Label: "Model"},
-	{Name: "pii", Label: "PII", Hint: "EMAIL"}, {Name: "minDurationMs", Label: "At least, ms"},
-	{Name: "minCostUsd", Label: "At least, USD"}, {Name: "maxCostUsd", Label: "At most, USD"},
-	{Name: "minInjectionScore", Label: "Injection score at least", Hint: "0 to 1"},
-}
-
-// filterInput is a field of the form with what was typed, and what is wrong with it.
-type filterInput struct {
-	filterField
-	Value, Problem string
-}
+// shownFields are always visible, foldedFields when somebody opens them.
+var (
+	shownFields = []filterField{
+		{Name: "agentName", Label: "Agent"}, {Name: "toolName", Label: "Tool"}, {Name: "status", Label: "Outcome", Options: api.TraceOutcomes},
+		{Name: "startDate", Label: "From (UTC)", Hint: "2026-01-31T09:30Z"}, {Name: "endDate", Label: "Until (UTC)", Hint: "2026-01-31T09:30Z"},
+	}
+	foldedFields = []filterField{
+		{Name: "ruleId", Label: "Rule"}, {Name: "policyId", Label: "Policy id"}, {Name: "environment", Label: "Environment"},
+		{Name: "principal", Label: "Principal"}, {Name: "client", Label: "Client"}, {Name: "sessionId", Label: "Session"},
+		{Name: "requestId", Label: "Request id"}, {Name: "agentId", Label: "Agent id"}, {Name: "modelName", Label: "Model"},
+		{Name: "pii", Label: "PII", Hint: "EMAIL"}, {Name: "minDurationMs", Label: "At least, ms"},
+		{Name: "minCostUsd", Label: "At least, USD"}, {Name: "maxCostUsd", Label: "At most, USD"},
+		{Name: "minInjectionScore", Label: "Injection score at least", Hint: "0 to 1"},
+	}
+)
 
 // traceFilter is the form of the filter.
 type traceFilter struct {
-	typed  url.Values // without empty values
-	Inputs []filterInput
-	// Problems are errors that belong to no field.
-	Problems []string
+	typed         url.Values // without empty values
+	Shown, Folded []filterField
+	Problems      []string // errors that belong to no field
+	Any           bool     // the filter is in use
+	Open, Failed  bool     // a folded field is in use; the filter has an error
 }
 
 // typedFilter reads the filter of a request. The control plane checks it.
 func typedFilter(v *visit) *traceFilter {
-	f := &traceFilter{typed: v.URL.Query()}
-	f.typed.Del("after")
+	f := &traceFilter{typed: v.URL.Query(), Shown: slices.Clone(shownFields), Folded: slices.Clone(foldedFields)}
 	for name, values := range f.typed {
-		if strings.Join(values, "") == "" {
+		if strings.Join(values, "") == "" || name == "after" {
 			f.typed.Del(name)
+		} else if in := f.field(name); in != nil {
+			in.Value, f.Any = f.typed.Get(name), true
+		} else {
+			f.problem(name, "there is no such filter")
 		}
 	}
-	for _, field := range filterFields {
-		f.Inputs = append(f.Inputs, filterInput{filterField: field, Value: f.typed.Get(field.Name)})
-	}
-	for name := range f.typed {
-		if !slices.ContainsFunc(filterFields, func(field filterField) bool { return field.Name == name }) {
-			f.Problems = append(f.Problems, name+": there is no such filter")
-		}
-	}
-	slices.Sort(f.Problems)
+	f.Open = slices.ContainsFunc(f.Folded, func(in filterField) bool { return in.Value != "" })
 	return f
+}
+
+// field returns the field with a name, nil for none.
+func (f *traceFilter) field(name string) *filterField {
+	for _, list := range [][]filterField{f.Shown, f.Folded} {
+		if i := slices.IndexFunc(list, func(in filterField) bool { return in.Name == name }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// problem notes what is wrong with a parameter.
+func (f *traceFilter) problem(name, problem string) {
+	f.Failed = true
+	if in := f.field(name); in != nil {
+		in.Problem = problem
+		return
+	}
+	f.Problems = append(f.Problems, name+": "+problem)
+	slices.Sort(f.Problems)
 }
 
 // refused puts errors of the control plane at their fields; false when they are of another kind.
 func (f *traceFilter) refused(err error) bool {
-	var answer *client.Error
-	if !errors.As(err, &answer) || answer.Status != http.StatusBadRequest {
+	answer := refusal(err, http.StatusBadRequest)
+	if answer == nil {
 		return false
 	}
+	f.Failed = true
 	for name, problem := range answer.Details {
-		if i := slices.IndexFunc(f.Inputs, func(in filterInput) bool { return in.Name == name }); i >= 0 {
-			f.Inputs[i].Problem = problem
-		} else {
-			f.Problems = append(f.Problems, name+": "+problem)
-		}
+		f.problem(name, problem)
 	}
 	if len(answer.Details) == 0 {
 		f.Problems = append(f.Problems, answer.Message)
 	}
-	slices.Sort(f.Problems)
 	return true
 }
 
 // api returns the filter for the client of the API.
 func (f *traceFilter) api() client.TraceFilter { return client.TraceFilter{Typed: f.typed} }
 
-// Path returns the path of a page with the filter; more is names and values.
-func (f *traceFilter) Path(path string, more ...string) string {
-	q := url.Values{}
-	for name, values := range f.typed {
-		q[name] = values
-	}
-	for i := 0; i+1 < len(more); i += 2 {
-		q.Set(more[i], more[i+1])
-	}
-	if len(q) == 0 {
-		return path
-	}
-	return path + "?" + q.Encode()
+// ended reports whether no new trace can match, because the time of the filter is over.
+func (f *traceFilter) ended(now time.Time) bool {
+	end, ok := server.Timestamp(f.typed.Get("endDate"), true)
+	return ok && end.Before(now)
 }
 
-// Shown returns the fields that are always visible, and Folded the others.
-func (f *traceFilter) Shown() []filterInput  { return f.where(true) }
-func (f *traceFilter) Folded() []filterInput { return f.where(false) }
-
-func (f *traceFilter) where(always bool) (list []filterInput) {
-	for _, in := range f.Inputs {
-		if in.Always == always {
-			list = append(list, in)
-		}
-	}
-	return list
-}
-
-// Open reports whether a folded field is in use.
-func (f *traceFilter) Open() bool {
-	return slices.ContainsFunc(f.Folded(), func(in filterInput) bool { return in.Value+in.Problem != "" })
-}
-
-// Failed reports whether the filter has an error.
-func (f *traceFilter) Failed() bool {
-	return len(f.Problems) > 0 || slices.ContainsFunc(f.Inputs, func(in filterInput) bool { return in.Problem != "" })
-}
-
-// Any reports whether the filter is in use.
-func (f *traceFilter) Any() bool { return len(f.typed) > 0 }
-
-// traceRow is a trace in the list.
-type traceRow struct {
-	api.TraceItem
-	Outcome, Class, Why string
-}
-
-func rowOf(t api.TraceItem) traceRow {
-	d := display.DecisionOf(&api.Trace{TraceItem: t})
-	return traceRow{t, d.Outcome, classOf(d), d.Short()}
-}
-
-func rowsOf(traces []api.TraceItem) []traceRow {
-	rows := make([]traceRow, len(traces))
-	for i, t := range traces {
-		rows[i] = rowOf(t)
-	}
-	return rows
-}
-
-// classOf returns the class of the color of an outcome.
-func classOf(d *display.Decision) string {
-	return map[string]string{display.Succeeded: "good", display.Blocked: "block", display.Failed: "bad"}[d.Outcome]
-}
+// decision returns why a trace has its outcome.
+func decision(t api.TraceItem) *display.Decision { return display.DecisionOf(&api.Trace{TraceItem: t}) }
 
 // tracesData is what the page of the list shows.
 type tracesData struct {
 	*traceFilter
-	Rows    []traceRow
+	Rows    []api.TraceItem
 	Total   int
 	AtLeast bool // Total is a lower bound
-	Older   string
-	Newest  string // empty on the first page
+	Pages   pager
 	Live    string // path of the stream of new rows; empty for none
 }
 
@@ -177,23 +131,20 @@ func listTraces(v *visit) error {
 		return nil
 	}
 	f, after := typedFilter(v), q.Get("after")
-	f.typed.Del("id")
-	data := tracesData{traceFilter: f}
+	data := tracesData{traceFilter: f, Pages: v.pager("")}
 	if len(f.Problems) == 0 {
 		page, err := v.api.ListTraces(v.Context(), client.TraceQuery{Page: client.Page{Limit: tracesPage, After: after}, TraceFilter: f.api()})
 		if err != nil && !f.refused(err) {
 			return err
 		}
-		data.Rows, data.Total, data.AtLeast = rowsOf(page.Data), page.Total, page.TotalIsLowerBound
-		if page.Next != "" {
-			data.Older = f.Path("/traces", "after", page.Next)
+		data.Rows, data.Total, data.AtLeast = page.Data, page.Total, page.TotalIsLowerBound
+		data.Pages = v.pager(page.Next)
+		if !f.Failed && after == "" && !f.ended(v.now) && v.may("GET", "/api/traces/stream") {
+			data.Live = "/traces/live"
+			if f.Any {
+				data.Live += "?" + f.typed.Encode()
+			}
 		}
-		if !f.Failed() && after == "" && v.may("GET", "/api/traces/stream") {
-			data.Live = f.Path("/traces/live")
-		}
-	}
-	if after != "" {
-		data.Newest = f.Path("/traces")
 	}
 	return v.show("traces", data)
 }

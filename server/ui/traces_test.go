@@ -120,6 +120,18 @@ func TestTracesFilter(t *testing.T) {
 	b.get("/traces?status=blocked&status=failed").want(t, 200, "given more than once")
 }
 
+// Where the time of the filter is over, nothing new can come: the list is not live.
+func TestLiveListEnds(t *testing.T) {
+	r := newRig(t)
+	b := r.signIn(r.admin)
+	for end, live := range map[string]bool{"": true, "?endDate=" + r.now().Format("2006-01-02"): true, "?endDate=" + r.now().Add(time.Minute).Format(time.RFC3339): true,
+		"?endDate=" + r.now().Add(-time.Minute).Format(time.RFC3339): false, "?endDate=" + r.now().AddDate(0, 0, -1).Format("2006-01-02"): false} {
+		if got := strings.Contains(b.get("/traces"+end).want(t, 200).body, "data-live"); got != live {
+			t.Errorf("%q: live %t", end, got)
+		}
+	}
+}
+
 // A trace is found by its id and by the id of its request.
 func TestJumpToTrace(t *testing.T) {
 	r := newRig(t)
@@ -149,9 +161,13 @@ func TestTracePage(t *testing.T) {
 		DurationMs: 10, Spans: []api.Span{{Stage: "policy_eval", DurationMs: 1}, {Stage: "upstream", DurationMs: 7}}, QualityScores: []api.QualityScore{{Scorer: "helpful", Score: 0.75}},
 		InputTokens: 1200, OutputTokens: 34, CacheReadTokens: 100, CreatedAt: r.now()})
 	b := r.signIn(r.admin)
-	b.get("/traces/t1").want(t, 200, `Not approved; rule &#34;large payments&#34; asks for approval.`, "A person refused the call.", `The caller got the error &#34;approval_denied&#34;: a person refused this call.`, "What to do: ",
+	b.get("/traces/t1").want(t, 200, `Not approved; rule &#34;large payments&#34; asks for approval.`, "A person refused the call.", `The caller got the error &#34;approval_denied&#34;: a person refused this call.`, "What to do (whoever decides about calls): ",
 		`href="/traces?ruleId=large&#43;payments"`, `href="/traces?sessionId=s&#43;1"`, `href="/approvals/apr_1"`, `href="/policies/pol_1"`, `href="/agents/agt_`, "1,200 in, 34 out", "100 read", "helpful", "0.75", "private", "untrusted", "req-1",
 		`<rect x="10" y="0" width="70" height="10" class="long"/>`, `class="rest"`, "70.0 %", "!style=")
+	r.traces(api.TraceInput{ID: "t3", AgentName: "bot", Status: "error", Blocked: true, Reason: "denied", RuleID: "no mail", CreatedAt: r.now()},
+		api.TraceInput{ID: "t4", AgentName: "bot", Status: "error", Blocked: true, PoliciesFired: []api.PolicyFired{{ID: "pol_1", Action: "block"}}, CreatedAt: r.now()})
+	b.get("/traces/t3").want(t, 200, "What to do (whoever runs the gateway): Do without the call")
+	b.get("/traces/t4").want(t, 200, "What to do (whoever manages the policies of the control plane): svc policies get")
 	r.traces(api.TraceInput{ID: "t2", AgentName: "bot", Status: "error", ErrorKind: "session_not_found", CreatedAt: r.now()})
 	b.get("/traces/t2").want(t, 200, "could not open it again.") // the end of a long cause
 	key, _ := r.teamKey("readers", "traces:read")

@@ -114,7 +114,7 @@ func New(o Options) *Page {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html")),
+	p := &Page{o: o, mux: http.NewServeMux(), all: template.Must(template.New("").Option("missingkey=error").Funcs(functions).ParseFS(templates, "templates/*.html")),
 		wrong: server.NewWindows(wrongKeys), requests: server.NewWindows(sessionRequests)}
 	handlers := map[string]http.HandlerFunc{
 		"GET /signin": p.signInForm, "POST /signin": p.signIn, "POST /signout": p.signOut,
@@ -180,7 +180,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Request-Id", "req_"+rand.Text())
-	out, began := &writer{ResponseWriter: w}, time.Now()
+	out, began := &server.Writer{ResponseWriter: w}, time.Now()
 	defer func() { p.count(r, out, time.Since(began)) }()
 	defer p.recover(out, r)
 	switch {
@@ -207,42 +207,19 @@ func forAPI(u *url.URL) bool {
 	return false
 }
 
-// writer records the status of a response.
-type writer struct {
-	http.ResponseWriter
-	status int // 0 before it has begun
-}
-
-func (w *writer) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *writer) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap returns the wrapped writer for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // count counts a request that was answered.
-func (p *Page) count(r *http.Request, w *writer, took time.Duration) {
+func (p *Page) count(r *http.Request, w *server.Writer, took time.Duration) {
 	if p.o.Count == nil {
 		return
 	}
 	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 		took = 0
 	}
-	p.o.Count(strings.TrimSuffix(r.Pattern, "{$}"), r.Method, w.status, took)
+	p.o.Count(strings.TrimSuffix(r.Pattern, "{$}"), r.Method, w.Status, took)
 }
 
 // recover makes a page of a panic, and a line in the log. A response that has begun is broken off.
-func (p *Page) recover(w *writer, r *http.Request) {
+func (p *Page) recover(w *server.Writer, r *http.Request) {
 	e := recover()
 	switch {
 	case e == nil:
@@ -252,7 +229,7 @@ func (p *Page) recover(w *writer, r *http.Request) {
 	}
 	p.o.Logger.Error("page panicked", "request_id", w.Header().Get("X-Request-Id"), "method", r.Method, "route", r.Pattern,
 		"panic", fmt.Sprint(e), "stack", string(debug.Stack()))
-	if w.status != 0 {
+	if w.Status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	p.fail(w, r, nil, http.StatusInternalServerError, "The page could not be made. "+seeLog(w))
@@ -319,7 +296,31 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request, pl *place) {
 // may reports whether the key of the session may call an endpoint of the API.
 func (v *visit) may(method, path string) bool { return server.Permits(v.cred, method, path) }
 
-// link is an entry of the navigation.
+// refusal returns the answer of the API that refused a request, nil for another error, with one of some statuses, if
+// any are given.
+func refusal(err error, statuses ...int) *client.Error {
+	var answer *client.Error
+	if !errors.As(err, &answer) || len(statuses) > 0 && !slices.Contains(statuses, answer.Status) {
+		return nil
+	}
+	return answer
+}
+
+// wrote ends a request that changes what its path names: after success it leads back to the page, and a refusal is
+// returned, so that the page can say it beside its form.
+func (v *visit) wrote(err error) (*client.Error, error) {
+	if err == nil {
+		http.Redirect(v.w, v.Request, v.URL.EscapedPath(), http.StatusSeeOther)
+		return nil, nil
+	}
+	refused := refusal(err)
+	if refused != nil && (refused.Status >= 500 || refused.Status == http.StatusNotFound) {
+		refused = nil
+	}
+	return refused, err
+}
+
+// link is an entry of the navigation, or of another choice between pages.
 type link struct {
 	Path, Title string
 	Here        bool
@@ -327,6 +328,7 @@ type link struct {
 
 // frame is what every page shows around its own data.
 type frame struct {
+	visit *visit // nil: nobody is signed in
 	Title string
 	Nav   []link
 	Key   string // name of the session's key; empty: nobody is signed in
@@ -335,6 +337,12 @@ type frame struct {
 	Data  any
 }
 
+// view is what a page shows, by the names that its template has.
+type view = map[string]any
+
+// asked returns a parameter of the query.
+func (v *visit) asked(name string) string { return strings.TrimSpace(v.URL.Query().Get(name)) }
+
 // show sends a page.
 func (v *visit) show(name string, data any) error {
 	return v.page.send(v.w, v, http.StatusOK, name, v.at.title, data)
@@ -342,7 +350,7 @@ func (v *visit) show(name string, data any) error {
 
 // send sends a page; v is nil when nobody is signed in.
 func (p *Page) send(w http.ResponseWriter, v *visit, status int, name, title string, data any) error {
-	f := frame{Title: title, Now: p.o.Now(), Data: data}
+	f := frame{visit: v, Title: title, Now: p.o.Now(), Data: data}
 	if v != nil {
 		f.Key, f.Token = v.cred.Key.Name, v.token
 		for _, pl := range places() {
@@ -373,11 +381,10 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, v *visit, status int
 
 // broken sends a page for an error of the API or the store.
 func (p *Page) broken(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	var answer *client.Error
-	switch {
-	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
+	switch answer := refusal(err); {
+	case answer != nil && answer.Status == http.StatusUnauthorized:
 		p.askToSignIn(w, r) // the session has ended meanwhile
-	case errors.As(err, &answer):
+	case answer != nil:
 		p.fail(w, r, v, answer.Status, answer.Message)
 	case r.Context().Err() != nil: // the browser has left
 	case errors.Is(err, store.ErrUnavailable):

@@ -228,8 +228,10 @@ type GatewayInstance struct {
 	// Signed is set when the reports are signed, and KeyID is the id of the API key that they came with.
 	Signed bool   `json:"signed"`
 	KeyID  string `json:"keyId"`
-	// Behind is set when the instance enforces policies that have changed for more than a minute.
-	Behind bool `json:"behind"`
+	// Outdated is set when the instance runs and enforces policies of which a newer revision is there, and Behind when
+	// that one is older than a minute.
+	Outdated bool `json:"outdated"`
+	Behind   bool `json:"behind"`
 	// LeftOut is how many upstreams and keys of RestartPending are left out because the answer would be large;
 	// upstreams that fail are the last.
 	LeftOut int `json:"leftOut,omitempty"`

@@ -105,12 +105,20 @@ func (t *Tenant) ResumeSession(ctx context.Context, keyID string, digest store.K
 	return cred, nil
 }
 
-// EndSession ends a session.
+// EndSession ends a session. One that is not known costs no write: whoever invents a cookie may ask for that.
 func (t *Tenant) EndSession(ctx context.Context, keyID string, digest store.KeyDigest) error {
 	if bad(keyID) {
 		return nil
 	}
-	return t.e.Update(ctx, t.id, func(tx Tx) error { return tx.Delete(sessionRows, sessionKey(keyID, digest)) })
+	key, known := sessionKey(keyID, digest), false
+	err := t.e.View(ctx, t.id, func(tx Tx) (err error) {
+		_, known, err = get[sessionRow](tx, sessionRows, key)
+		return err
+	})
+	if err != nil || !known {
+		return err
+	}
+	return t.e.Update(ctx, t.id, func(tx Tx) error { return tx.Delete(sessionRows, key) })
 }
 
 // workingKey returns the credential of a key that works.

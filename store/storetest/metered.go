@@ -10,10 +10,10 @@ import (
 	"svc/store/record"
 )
 
-// metered is an engine that counts what transactions read and how often they remove.
+// metered is an engine that counts what transactions read, how often they remove, and those that write.
 type metered struct {
 	record.Engine
-	rows, bytes, removals int
+	rows, bytes, removals, updates int
 }
 
 func (m *metered) View(ctx context.Context, tenant string, f func(record.Tx) error) error {
@@ -21,6 +21,7 @@ func (m *metered) View(ctx context.Context, tenant string, f func(record.Tx) err
 }
 
 func (m *metered) Update(ctx context.Context, tenant string, f func(record.Tx) error) error {
+	m.updates++
 	return m.Engine.Update(ctx, tenant, func(tx record.Tx) error { return f(meteredTx{tx, m}) })
 }
 
@@ -79,6 +80,9 @@ func testWhatIsRead(t *testing.T, e record.Engine, tenant string) {
 	}
 	m := &metered{Engine: e}
 	tn := record.Of(m, tenant)
+	if err := tn.EndSession(ctx, "key_unknown", store.DigestKey("invented")); err != nil || m.updates > 0 {
+		t.Errorf("the end of a session that is not known made %d writes, %v", m.updates, err)
+	}
 	if err := tn.DeleteAgent(ctx, agent.ID); err != nil || m.bytes > size || m.removals > 10 {
 		t.Errorf("to delete an agent, %d bytes were read, and %d removals made, %v", m.bytes, m.removals, err)
 	}

@@ -42,7 +42,7 @@ The command uses the socket in the data directory of the running server.`,
 				return err
 			}
 			if op == nil {
-				return command.Failed(errors.New("no server runs on this data directory"), "start 'svc serve --ui', or name its --data-dir")
+				return command.Failed(errors.New("no server runs on this data directory"), "start 'svc serve --ui', or name its --data-dir; svc dev has no such socket: it prints a link when it starts, and dev.json in its directory has the API key")
 			}
 			var out pageLink
 			if err := op.call(cmd.Context(), http.MethodPost, "/links", in, &out); err != nil {

@@ -295,14 +295,14 @@ func TestPulse(t *testing.T) {
 			}
 		}, 10*time.Second, time.Now)
 		go p.run()
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		frozen = make(chan struct{}) // as after SIGSTOP
 		stopped := time.Now()
 		since, ok := p.next().(waitsSince)
 		if took := time.Since(stopped); !ok || took > time.Second || time.Time(since).Before(stopped) {
 			t.Errorf("known after %s, since %v", took, since)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		close(frozen)
 		if got := p.next(); !time.Time(got.(waitsSince)).IsZero() {
 			t.Errorf("got %v", got)

@@ -77,8 +77,8 @@ func (s *governedStack) call(tool, text string) (int, string) {
 // until polls until a change at the control plane takes effect.
 func (s *governedStack) until(what string, holds func() bool) {
 	s.t.Helper()
-	if !holdsWithin(10*time.Second, holds) {
-		s.t.Fatalf("not within 10 s: %s", what)
+	if !holdsWithin(30*time.Second, holds) {
+		s.t.Fatalf("not within 30 s: %s", what)
 	}
 }
 

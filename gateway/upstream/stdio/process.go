@@ -108,6 +108,7 @@ func (p *process) end() {
 	p.child.End()
 	<-p.closed
 	p.child.Stdout.Close()
+	awaitSilence(p.silent) // its last lines say why it ended
 	p.child.Stderr.Close()
 }
 
@@ -147,13 +148,18 @@ func (e *ExitError) Error() string { return e.cause }
 // Stderr returns the last lines that the process wrote to its standard error, with control
 // characters escaped. It waits a moment for lines that are still being read.
 func (e *ExitError) Stderr() string {
+	awaitSilence(e.silent)
+	return e.tail.text()
+}
+
+// awaitSilence waits until all lines of a standard error are read, or for a moment.
+func awaitSilence(silent <-chan struct{}) {
 	timer := time.NewTimer(stderrWait)
 	defer timer.Stop()
 	select {
-	case <-e.silent:
+	case <-silent:
 	case <-timer.C:
 	}
-	return e.tail.text()
 }
 
 // LogValue is what Stderr returns; nothing if that is empty.

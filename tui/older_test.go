@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,11 +285,16 @@ func TestExactTerm(t *testing.T) {
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		frozen := make(chan struct{})
-		close(frozen)
+		var frozen atomic.Pointer[chan struct{}] // closed while the control plane answers
+		freeze := func() chan struct{} {
+			c := make(chan struct{})
+			frozen.Store(&c)
+			return c
+		}
+		close(freeze())
 		p := newPulse(ctx, func(ctx context.Context) error {
 			select {
-			case <-frozen:
+			case <-*frozen.Load():
 				return errors.New("404, which is an answer")
 			case <-ctx.Done():
 				return ctx.Err()
@@ -296,14 +302,14 @@ func TestPulse(t *testing.T) {
 		}, 10*time.Second, time.Now)
 		go p.run()
 		<-time.After(10 * time.Second)
-		frozen = make(chan struct{}) // as after SIGSTOP
+		thaw := freeze() // as after SIGSTOP
 		stopped := time.Now()
 		since, ok := p.next().(waitsSince)
 		if took := time.Since(stopped); !ok || took > time.Second || time.Time(since).Before(stopped) {
 			t.Errorf("known after %s, since %v", took, since)
 		}
 		<-time.After(time.Hour)
-		close(frozen)
+		close(thaw)
 		if got := p.next(); !time.Time(got.(waitsSince)).IsZero() {
 			t.Errorf("got %v", got)
 		}

@@ -204,12 +204,12 @@ func TestHostileTraces(t *testing.T) {
 //
 //	SVC_PAGE_TRACES=1000000 go test ./server/ui -run TestTracesAreQuick -v
 //
-// With that many traces of 30 days no page takes 50 ms. The fastest of eleven counts, because what else the machine does
-// only adds to it. Without the variable there are few, and four times as long is allowed, for the race detector.
+// With that many traces of 30 days no page takes 50 ms, by the median of eleven. Without the variable there are few, four
+// times as long is allowed, for the race detector, and the fastest counts, because other tests run beside it.
 func TestTracesAreQuick(t *testing.T) {
-	n, most := 20_000, 200*time.Millisecond
+	n, most, rank := 20_000, 200*time.Millisecond, 0
 	if v, err := strconv.Atoi(os.Getenv("SVC_PAGE_TRACES")); err == nil {
-		n, most = v, 50*time.Millisecond
+		n, most, rank = v, 50*time.Millisecond, 5
 	}
 	r := newRig(t)
 	step := 30 * 24 * time.Hour / time.Duration(n)
@@ -246,8 +246,8 @@ func TestTracesAreQuick(t *testing.T) {
 		}
 		slices.Sort(took)
 		t.Logf("%s of %d traces: %.1f ms, %.1f to %.1f ms", name, n, took[5].Seconds()*1e3, took[0].Seconds()*1e3, took[10].Seconds()*1e3)
-		if took[0] > most {
-			t.Errorf("%s takes %v, want at most %v", name, took[0], most)
+		if took[rank] > most {
+			t.Errorf("%s takes %v, want at most %v", name, took[rank], most)
 		}
 	}
 }

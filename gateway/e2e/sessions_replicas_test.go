@@ -146,6 +146,7 @@ policy: {default_action: allow}
 func TestACancellationReachesTheReplicaThatRunsTheCall(t *testing.T) {
 	t.Parallel()
 	modern := newGeneration(t, "modern", true)
+	store := redistest.Start(t)
 	one, other := replicas(t, fmt.Sprintf(`
 default_upstream: modern
 upstreams:
@@ -153,7 +154,11 @@ upstreams:
 routes:
   - {match: {tool_prefix: modern_}, upstream: modern}
 policy: {default_action: allow}
-%s`, modern.URL, legacyClients), inRedis(redistest.Start(t).URL(), "operation_timeout: 5s"))
+%s`, modern.URL, legacyClients), inRedis(store.URL(), "operation_timeout: 5s"))
+	eventually(t, "both replicas are known to each other", func() bool {
+		n, err := store.Do("EVAL", "local k = redis.call('KEYS', '*{mail:replicas}') return k[1] and redis.call('ZCARD', k[1]) or 0", 0)
+		return err == nil && n == int64(2)
+	})
 	sid := one.begin()
 	ended := make(chan answer, 1)
 	go func() { ended <- one.post(call("7", "modern_wait"), "Mcp-Session-Id", sid) }()

@@ -68,7 +68,7 @@ func onFrozenDisk(t *testing.T, more string, do func(t *testing.T, r *rig, up *u
 		t.Run(server, func(t *testing.T) {
 			d := &frozenDisk{}
 			up := newUpstream(t, echo)
-			audit := "\naudit: {path: " + filepath.Join(t.TempDir(), "audit.jsonl") + ", write_timeout: 200ms" + more + "}\n"
+			audit := "\naudit: {path: " + filepath.Join(t.TempDir(), "audit.jsonl") + ", write_timeout: 500ms" + more + "}\n"
 			r := newRig(t, basic(up.URL)+audit)
 			r.onDisk(d.open)
 			url := r.url

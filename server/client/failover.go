@@ -129,12 +129,7 @@ func (c *Client) lookBack(ctx context.Context) {
 // Ready returns nil when the control plane in use is ready: its store takes writes. An *Error means that it
 // answers and is not ready.
 func (c *Client) Ready(ctx context.Context) error {
-	r, err := c.request(ctx, http.MethodGet, "/readyz", nil, nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Del("Authorization") // probes need no key
-	resp, err := c.http.Do(r)
+	resp, err := c.probe(ctx, "/readyz")
 	if err != nil {
 		return err
 	}
@@ -147,16 +142,21 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Alive returns nil when the control plane in use answers at all, whatever it answers.
 func (c *Client) Alive(ctx context.Context) error {
-	r, err := c.request(ctx, http.MethodGet, "/healthz", nil, nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Del("Authorization") // probes need no key
-	resp, err := c.http.Do(r)
+	resp, err := c.probe(ctx, "/healthz")
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
+}
+
+// probe calls a probe of the control plane in use.
+func (c *Client) probe(ctx context.Context, path string) (*http.Response, error) {
+	r, err := c.request(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Del("Authorization") // probes need no key
+	return c.http.Do(r)
 }
 
 // ready reports whether a control plane is ready. A proxy may answer /readyz with 4xx; that counts as
